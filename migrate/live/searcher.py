@@ -33,7 +33,7 @@ from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.live.generation import Generation, model_of, open_generation
-from migrate.live.state import Counter, LiveState, ServedQuery, state_path
+from migrate.live.state import Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores, rerank
@@ -428,7 +428,11 @@ class LiveSearcher:
         except LeadMigrateError as error:
             _LOG.warning("documents are ranked by the vectors of the store: %s", error)
             return {}
-        return {hashes[doc_id]: document for doc_id, document in documents.items()}
+        return {
+            hashes[doc_id]: document
+            for doc_id, document in documents.items()
+            if text_hash(document.text) == hashes[doc_id]
+        }
 
     def _note(
         self,

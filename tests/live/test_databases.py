@@ -7,6 +7,7 @@ from itertools import count
 import numpy as np
 import pytest
 from asking import asking
+from database_edits import edit
 from live_tools import make_store
 from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
 
@@ -152,6 +153,35 @@ def test_a_text_that_changes_is_not_ranked_by_its_old_vector(location, tmp_path)
         time.sleep(0.3)
         answer = searcher.search(query)
         assert answer.ids[0] == last and answer.scores[0] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_a_text_that_another_program_changes_is_found_by_what_it_says_now(kind, source_folder, tmp_path, place_of):
+    model, place = Hashed(), place_of(kind)
+    translate(source_folder, Hashed(), place)
+    limits = LiveLimits(depth=150, max_documents=150, max_ms=20_000, refresh_s=0.1)
+    with LiveSearcher(place, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
+        last = searcher.search(model.one("another text"), k=150).ids[-1]
+        edit(place, changed=[last])
+        end = time.monotonic() + 20
+        while (answer := searcher.search(model.one("another text"))).ids[0] != last and time.monotonic() < end:
+            time.sleep(0.1)
+        assert answer.ids[0] == last and answer.scores[0] == pytest.approx(1, abs=1e-5)
+
+
+def test_two_documents_of_one_text_do_not_share_the_vector_of_what_one_of_them_becomes(location, tmp_path):
+    model = Hashed()
+    twins = [document.id for document in open_store(location).documents()][:2]
+    for doc_id in twins:
+        execute(location, "UPDATE items SET content = ? WHERE id = ?", ("the same words", doc_id))
+    limits = LiveLimits(depth=150, max_documents=1, max_ms=20_000, refresh_s=60)
+    with LiveSearcher(location, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
+        searcher.generation.texts.hashes(twins)  # which are taken for those of now until they are looked at again
+        execute(location, "UPDATE items SET content = ? WHERE id = ?", ("other words", twins[0]))
+        searcher.search(open_store(location).find_vectors(twins[:1]).vectors[0])  # embeds what is nearest
+        answer = searcher.search(model.one("the same words"), k=150)
+        scores = dict(zip(answer.ids, answer.scores.tolist(), strict=True))
+        assert abs(scores[twins[1]] - model.one("other words") @ model.one("the same words")) > 1e-3
 
 
 def test_a_document_that_is_deleted_is_not_found(location, tmp_path):

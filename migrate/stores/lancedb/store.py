@@ -286,19 +286,49 @@ class LanceStore(SearchableRecordStore):
         kept = [doc_id for doc_id, row in zip(ids, rows.tolist(), strict=True) if row >= 0]
         return Batch(kept, self._vectors_of(rows[rows >= 0]))
 
+    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """As in `RecordStore`: of the newest version, unless the location names one."""
+        if self.id_column is None or self.asked_version is not None:
+            return super().find_documents(ids)
+        with answers(self.info.location):
+            self._newest.checkout_latest()
+            if self._newest.version == self.table.version:
+                return super().find_documents(ids)
+        documents = {}
+        possible = [doc_id for doc_id in dict.fromkeys(ids) if self.is_possible_id(doc_id)]
+        literal = _literal if _is_text(self.schema.field(self.id_column).type) else str
+        for first in range(0, len(possible), _AT_ONCE):
+            values = ", ".join(map(literal, possible[first : first + _AT_ONCE]))
+            search = self._newest.search().where(f"{_quoted(self.id_column)} IN ({values})").select(self._fields)
+            with answers(self.info.location):
+                rows = search.limit(_AT_ONCE).to_arrow().to_pylist()
+            for fields in rows:
+                document = self._document(str(fields[self.id_column]), fields)
+                documents[document.id] = document
+        return documents
+
+    @cached_property
+    def _newest(self) -> Any:
+        return self._open()
+
     def _read_documents(self, ids: Sequence[str]) -> Iterable[Document]:
         return self._documents(self._index.rows(ids))
 
     def _documents(self, rows: range | NDArray[np.int64]) -> Iterator[Document]:
-        columns = [name for name in self.schema.names if name != self.vector]
         for first in range(0, len(rows), _AT_ONCE):
             part = np.asarray(rows[first : first + _AT_ONCE], np.int64)
-            records = (fields for batch in self._taken(part, columns) for fields in batch.to_pylist())
-            for doc_id, fields in zip(self.ids(part), records, strict=True):
-                text = fields.pop(self.text, None) if self.text else None
-                if self.id_column and isinstance(fields.get(self.id_column), str):
-                    del fields[self.id_column]
-                yield Document(doc_id, text or "", json.loads(fields["metadata"]) if self.own.get("made") else fields)
+            records = (fields for batch in self._taken(part, self._fields) for fields in batch.to_pylist())
+            yield from map(self._document, self.ids(part), records)
+
+    @property
+    def _fields(self) -> list[str]:
+        return [name for name in self.schema.names if name != self.vector]
+
+    def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
+        text = fields.pop(self.text, None) if self.text else None
+        if self.id_column and isinstance(fields.get(self.id_column), str):
+            del fields[self.id_column]
+        return Document(doc_id, text or "", json.loads(fields["metadata"]) if self.own.get("made") else fields)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
         if self.id_column is None:
@@ -390,6 +420,10 @@ class LanceStore(SearchableRecordStore):
         }
         facts.update({key: value for key, value in (("text", self.text), ("id", self.id_column)) if value})
         return facts
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _quoted(column: str) -> str:
