@@ -14,6 +14,7 @@ translated vectors become others; true vectors that join the store do not end it
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
@@ -114,7 +115,8 @@ class Monitor:
     """All that was learned so far; `judged` gives the next one. Plain numbers, kept as JSON between looks.
 
     `last` is the number of the last query that was looked at. `begun` are the scores of pools before an epoch is
-    calibrated: queries wait until there are `CALIBRATION` of them.
+    calibrated: queries wait until there are `CALIBRATION` of them. `distinct` are digests of the first different
+    queries that were scored, no more than a verdict wants.
     """
 
     margin: float = MARGIN
@@ -124,6 +126,7 @@ class Monitor:
     low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     calibration: Calibration | None = None
+    distinct: tuple[str, ...] = ()
 
     @property
     def error(self) -> float:
@@ -179,7 +182,9 @@ class Monitor:
         low, high = self.low, self.high
         for below, above in zip(*pool.scores(self.calibration), strict=True):
             low, high = low.after(float(below)), high.after(float(above))
-        return replace(self, last=last, n_documents=count, low=low, high=high)
+        digests = (hashlib.sha256(query.vector.tobytes()).hexdigest()[:16] for query in pool.queries)
+        distinct = tuple(dict.fromkeys([*self.distinct, *digests]))[:FEWEST_QUERIES]
+        return replace(self, last=last, n_documents=count, low=low, high=high, distinct=distinct)
 
     def verdict(self, waiting: int = 0) -> LiveVerdict:
         """What can be said now, at any time; `waiting` are queries that were not looked at yet."""
@@ -187,7 +192,7 @@ class Monitor:
         lower = self.low.lower((1 - FLOOR_SHARE) * self.error)
         upper = self.high.upper(self.error)
         outcome = Outcome.INCONCLUSIVE
-        if self.high.count >= FEWEST_QUERIES:
+        if len(self.distinct) >= FEWEST_QUERIES:
             if upper < limits.harmful:
                 outcome = Outcome.NOT_SAFE
             elif lower >= limits.safe and self.n_documents >= FEWEST_DOCUMENTS:
@@ -219,6 +224,7 @@ class Monitor:
             "low": self.low.as_json(),
             "high": self.high.as_json(),
             "calibration": calibration,
+            "distinct": self.distinct,
         }
 
     @classmethod
@@ -229,7 +235,8 @@ class Monitor:
             errors = tuple(tuple(band) for band in calibration["errors"])
             calibration = Calibration(calibration["temperature"], errors, calibration["most"])
         low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("low", "high"))
-        return cls(kept["margin"], kept["epoch"], kept["last"], kept["n_documents"], low, high, calibration)
+        distinct = tuple(kept.get("distinct", ()))
+        return cls(kept["margin"], kept["epoch"], kept["last"], kept["n_documents"], low, high, calibration, distinct)
 
 
 class _Pool:

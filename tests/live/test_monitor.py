@@ -1,6 +1,7 @@
 """What the monitor says of served queries, held against a full re-embed of the same documents."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,15 @@ def test_good_answers_become_safe_and_bad_ones_not_safe(tmp_path):
     monitor = watch(make_store(tmp_path / "bad", bad), serve(bad, CALIBRATION + 60))[1]
     assert monitor.verdict().outcome is Outcome.NOT_SAFE
     assert monitor.verdict().upper < monitor.verdict().harmful
+
+
+def test_one_query_again_and_again_is_one_observation(tmp_path):
+    good = translated(0.03)
+    answers = serve(good, CALIBRATION + 250, rerank=20)
+    few = [replace(answers[CALIBRATION + place % 19], number=answers[place].number) for place in range(len(answers))]
+    monitor = watch(make_store(tmp_path / "good", good), few)[1]
+    assert (monitor.high.count, len(monitor.distinct)) == (250, 19)
+    assert monitor.verdict().outcome is Outcome.INCONCLUSIVE and monitor.verdict().lower > monitor.verdict().safe
 
 
 def test_a_store_that_is_all_true_leaves_nothing_open_and_embeds_nothing(tmp_path):
