@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -24,6 +24,9 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 _SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _SPENT: Final = "spent by the worker"
+_BURST_S: Final = 5.0
+_TOKENS: Final = 200
+"""Of a text, where a pace in tokens is made one of texts; each is waited for by its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,13 @@ class Account:
     tally
         Counts tokens, and knows their price.
     budget
-        None for no end. Of a share or a number of documents the worker takes care.
+        None for no end.
+    room
+        How many more documents may be embedded, where the budget is one of documents or a share.
     pace
         None for as fast as it goes.
     sleep
-        Waits for some seconds.
+        Waits for some seconds; False where that was broken off, as somebody asks to stop.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Account:
         budget: Budget | None,
         pace: Pace | None,
         *,
+        room: Callable[[], int],
         sleep: Callable[[float], Any] = time.sleep,
     ) -> None:
         if budget is not None and budget.unit == "usd" and not tally.price:
@@ -82,7 +88,8 @@ class Account:
                 f"--budget {budget}: expected a model with a price, found one without; give a share such as 10%, a "
                 "number of documents or tokens, or --price"
             )
-        self.state, self.tally, self.budget, self.pace, self._sleep = state, tally, budget, pace, sleep
+        self.state, self.tally, self.budget, self.pace = state, tally, budget, pace
+        self._room, self._sleep = room, sleep
         self._free_at = 0.0
 
     @property
@@ -97,12 +104,28 @@ class Account:
 
     def fits(self, texts: Sequence[Text]) -> int:
         """How many of the texts, from the first, the budget still has room for."""
-        if self.budget is None or self.budget.unit in ("share", "documents"):
+        if self.budget is None:
             return len(texts)
+        if self.budget.unit in ("share", "documents"):
+            return min(len(texts), self._room())
         most = self.budget.amount
         if self.budget.unit == "usd":
             most *= 1e6 / (self.tally.price or 1)
         return int((self.tokens + np.cumsum(self.tally.tokens(texts)) <= most).sum())
+
+    def require_room(self, texts: Sequence[Text]) -> None:
+        """Make sure that the budget has room for all of them; raises `SpendingError`."""
+        if self.fits(texts) < len(texts):
+            raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
+
+    def parts(self, count: int) -> Iterator[range]:
+        """The places of `count` texts, as many at a time as the pace lets go within `_BURST_S`."""
+        at_once = count
+        if self.pace is not None:
+            tokens_each = 1 if self.pace.unit == "documents" else _TOKENS
+            at_once = max(int(_BURST_S * self.pace.per_second / tokens_each), 1)
+        for first in range(0, max(count, 1), max(at_once, 1)):
+            yield range(first, min(first + at_once, count))
 
     def pay(self, texts: Sequence[Text]) -> int:
         """Wait for the pace, and note what the texts cost; their tokens.
@@ -110,14 +133,14 @@ class Account:
         Raises
         ------
         SpendingError
-            There is no room for them.
+            There is no room for them, or somebody asks to stop meanwhile.
         """
-        if self.fits(texts) < len(texts):
-            raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
+        self.require_room(texts)
         tokens = int(self.tally.tokens(texts).sum())
         if self.pace is not None:
             now = time.monotonic()
-            self._sleep(max(self._free_at - now, 0.0))
+            if self._sleep(max(self._free_at - now, 0.0)) is False:
+                raise SpendingError("asked to stop before the pace let the next texts go")
             amount = tokens if self.pace.unit == "tokens" else len(texts)
             self._free_at = max(self._free_at, now) + amount / self.pace.per_second
         self._note(tokens)
@@ -150,14 +173,18 @@ class PayingEmbedder(WrappedEmbedder):
         SpendingError
             The budget has no room for them.
         """
-        tokens = self.account.pay(texts)
-        try:
-            vectors = self.embedder.embed(texts, role, progress=progress)
-        except BaseException:
-            self.account.give_back(tokens)
-            raise
-        self._count(len(texts), tokens)
-        return vectors
+        self.account.require_room(texts)
+        parts = []
+        for places in self.account.parts(len(texts)):
+            part = [texts[place] for place in places]
+            tokens = self.account.pay(part)
+            try:
+                parts.append(self.embedder.embed(part, role, progress=progress))
+            except BaseException:
+                self.account.give_back(tokens)
+                raise
+            self._count(len(part), tokens)
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """As the embedder inside.
@@ -165,17 +192,23 @@ class PayingEmbedder(WrappedEmbedder):
         Raises
         ------
         SpendingError
-            The budget has no room for all of them; none was sent.
+            The budget has no room for all of them, and none was sent; or somebody asks to stop.
         """
-        tokens, done = self.account.pay(texts), 0
+        self.account.require_room(texts)
+        for places in self.account.parts(len(texts)):
+            self._embed_part(texts, places, role, keep, progress)
+
+    def _embed_part(self, texts: Sequence[Text], places: range, role: Role, keep: Keep, progress: Progress) -> None:
+        part, done = [texts[place] for place in places], 0
+        tokens = self.account.pay(part)
 
         def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
             nonlocal done
-            keep(positions, vectors)
+            keep([places[position] for position in positions], vectors)
             done += len(positions)
 
         try:
-            self.embedder.embed_each(texts, role, keep_and_count, progress=progress)
+            self.embedder.embed_each(part, role, keep_and_count, progress=progress)
         except BaseException:
             if not done:  # of a part it is not known what it cost
                 self.account.give_back(tokens)
@@ -183,6 +216,13 @@ class PayingEmbedder(WrappedEmbedder):
         finally:
             if done:
                 self._count(done, tokens)
+
+    def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
+        """Vectors of texts that were embedded before, which count as no documents; raises as `embed`."""
+        tokens = self.account.pay(texts)
+        vectors = self.embedder.embed(texts, role)
+        self._count(0, tokens)
+        return vectors
 
     def _count(self, documents: int, tokens: int) -> None:
         usd = usd_of(tokens, self.account.tally.price) or 0.0

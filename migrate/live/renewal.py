@@ -17,18 +17,19 @@ from migrate.embedders.prefix import whole_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.live.generation import model_of
 from migrate.live.state import text_hash
-from migrate.live.writing import FolderWriter, VectorWriter
+from migrate.live.writing import FolderWriter, RecordWriter, VectorWriter
 from migrate.reembed.refit import extended, refit
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
-from migrate.stores.serving import Updatable
 from migrate.translate import batch_rows, translate_store, translated_batches
 from migrate.vectors import Document, Vectors
 
 _FOLDER: Final = "renewed"
+_LOOKED_AT: Final = 64
+_CLOSE: Final = 1e-3
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,37 @@ class Renewal:
                 f"takes, found {source.dim}; name the one that the stitch was fitted on"
             )
 
+    def require_documents(self, store: Store, embedder: Embedder, texts: Mapping[str, bytes]) -> None:
+        """Make sure, before anything is embedded, that source and stitch are of a store's documents.
+
+        `embedder` is the model of the store behind its cache, `texts` are as for `check`.
+
+        Raises
+        ------
+        StitchError
+            The source has fewer than half of the documents: with most of them it may have changed since. Or the stitch
+            was fitted on others.
+        """
+        own, location = self._texts, self.source.info.location
+        if sum(pair in own.items() for pair in texts.items()) < len(own) / 2:
+            raise StitchError(
+                f"{location}: expected the documents of {store.info.location}, found others; name the store that it "
+                "was translated from, and its stitch"
+            )
+        known = self.fitted.sample
+        sampled = [row for row, doc_id in enumerate(_all_ids(self.source)) if doc_id in known.row_of][:_LOOKED_AT]
+        documents = list(self.source.documents(np.array(sampled, np.int64)))
+        cached = embedder.find(documents, "document")
+        same = [
+            np.allclose(vector, known.vectors[known.row_of[documents[place].id]], atol=_CLOSE)
+            for place, vector in cached.items()
+        ]
+        if not sampled or sum(same) < len(same) / 2:
+            raise StitchError(
+                f"{location}: the stitch was fitted on other documents; name the one that {store.info.location} was "
+                "translated by"
+            )
+
     def check(self, store: Store, texts: Mapping[str, bytes]) -> None:
         """Make sure that a store has the documents of the source: all of them in files, most of them in a database.
 
@@ -141,10 +173,10 @@ class Renewal:
             translate_store(self.source, fitted, folder, force=True, restart=True)
             writer.renewed = folder
             return
-        assert isinstance(store, Updatable)  # noqa: S101 - as the writer's kind says
+        assert isinstance(writer, RecordWriter)  # noqa: S101 - the only other
         for batch in translated_batches(self.source, fitted, batch_rows(self.source.info.dim), patch=False):
-            places = [place for place, doc_id in enumerate(batch.ids) if texts.get(doc_id) == self._texts[doc_id]]
-            store.put_vectors([batch.ids[place] for place in places], batch.vectors[places])
+            rows = [row for row, doc_id in enumerate(batch.ids) if texts.get(doc_id) == self._texts[doc_id]]
+            writer.replace(store, {batch.ids[row]: self._texts[batch.ids[row]] for row in rows}, batch.vectors[rows])
 
 
 def _blocks(store: Store) -> Iterator[tuple[int, list[Document]]]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrate.errors import UsageError
+from migrate.live.generation import generation_of
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
 from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
-from migrate.live.worker import MONITOR, is_running
+from migrate.live.worker import MONITOR, is_running, translation_of
 from migrate.stores.base import Store
 from migrate.stores.registry import open_store
 
@@ -18,14 +19,15 @@ from migrate.stores.registry import open_store
 class LiveStatus:
     """A live store at one moment.
 
-    `verdict` is None before a worker has looked at it. `waiting` are queries that were sampled and not looked at yet,
+    `verdict` is None before a worker has looked at it, `true` where neither a worker nor a searcher has seen the store
+    that is there now. `waiting` are queries that were sampled and not looked at yet,
     of which `needed` are left to go before any is scored. `queued` are documents that were asked for and are not true.
     `history` are facts over time, as `LiveState.note_history` keeps them.
     """
 
     location: str
     count: int
-    true: int
+    true: int | None
     queued: int
     refused: int
     verdict: LiveVerdict | None
@@ -36,9 +38,9 @@ class LiveStatus:
     history: tuple[tuple[float, Mapping[str, Any]], ...]
 
     @property
-    def share(self) -> float:
+    def share(self) -> float | None:
         """The share of the documents, 0-1, that have true vectors."""
-        return self.true / self.count if self.count else 0.0
+        return None if self.true is None else self.true / self.count if self.count else 0.0
 
 
 def open_state(location: str) -> LiveState:
@@ -69,6 +71,8 @@ def status_of(location: str) -> LiveStatus:
     store = open_store(location)
     with _state_of(store) as state:
         kept = state.noted(MONITOR)
+        is_same = kept is None or kept["translation"] == translation_of(store, state)
+        kept = kept if is_same else None
         monitor = None if kept is None else Monitor.of_json(kept)
         after = 0 if monitor is None else monitor.last
         waiting = len(state.kept_queries(after, limit=10_000))
@@ -76,7 +80,7 @@ def status_of(location: str) -> LiveStatus:
         return LiveStatus(
             location=location,
             count=store.info.count,
-            true=state.true_count,
+            true=state.true_count if state.generation in (None, generation_of(store)) else None,
             queued=len(state.queue(1_000_000)),
             refused=len(state.refused()),
             verdict=None if monitor is None else monitor.verdict(waiting),

@@ -38,7 +38,7 @@ from migrate.live.generation import generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
-from migrate.live.state import LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.state import Counter, LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.writing import VectorWriter, writer_of
 from migrate.reembed.choice import Budget
 from migrate.stores.base import Store
@@ -59,7 +59,11 @@ _LONGEST_PAUSE_S: Final = 60.0
 _TRIES: Final = 5
 _HOOK_S: Final = 60.0
 _CLOSE: Final = 1e-6
+_PROVED: Final = 4
+_SAME_MODEL: Final = 0.999
+"""Cosine of two vectors of one text; those of an API differ in the fourth digit after the point at most."""
 _MONITOR: Final = "monitor"
+_EMBEDDED: Final[tuple[Counter, ...]] = ("embedded_by_queries", "embedded_by_worker")
 _SAID: Final = "verdict that was told"
 _RENEWED: Final = "shares at which the stitch was fitted again"
 
@@ -98,9 +102,9 @@ class WorkerOptions:
 class Survey:
     """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what else is `left`, in order.
 
-    `embedded` are those whose vectors the cache has and the store has not, `by_queries` how many queries had had
-    embedded by then. `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model
-    takes no vector of.
+    `embedded` are those whose vectors the cache has and the store has not. `n_embedded` are these and the true ones,
+    `n_counted` what queries and workers had had embedded by then, `aside` what the verdict has since. `bitwise` says
+    that all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
     count: int = 0
@@ -108,7 +112,9 @@ class Survey:
     texts: dict[str, bytes] = field(default_factory=dict)
     embedded: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    by_queries: int = 0
+    n_embedded: int = 0
+    n_counted: int = 0
+    aside: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
     bitwise: bool = True
@@ -173,8 +179,10 @@ class Worker:
         self.state = LiveState(state_path(store))
         try:
             tally = tally_of(embedder, self.options.price_usd_per_mtok)
-            self.account = Account(self.state, tally, self.options.budget, self.options.pace, sleep=self._wait)
-            self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
+            self.account = Account(
+                self.state, tally, self.options.budget, self.options.pace, room=self._room, sleep=self._wait
+            )
+            self.embedder = embedder.with_model(self._paid)
             self.writer: VectorWriter = writer_of(
                 store, self.state, share=self.options.publish, seconds=self.options.publish_s
             )
@@ -185,7 +193,11 @@ class Worker:
         self._verdict: LiveVerdict | None = None
         self._generation: str | None = None
         self._surveyed_at = self._looked_at = self._noted_at = -np.inf
-        self._failures = 0
+        self._failures = self._by_queries = 0
+        self._not_renewed: tuple[float, ...] = ()
+        self._remark = ""
+        self._is_checked = False
+        self._is_proven = not self.embedder.profile.is_api
 
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do.
@@ -196,6 +208,8 @@ class Worker:
             Another worker is at it.
         StoreError, OutputError, InputError
             The store, the cache or the state cannot be read or written. What was embedded is in the cache.
+        VectorError, StitchError
+            The model gives other vectors than it did; source or stitch are of other documents.
         """
         with self.state, self._alone():
             self.state.ask_to_stop(stop=False)
@@ -212,11 +226,13 @@ class Worker:
                 )
                 raise
             finally:
-                self._say(phase, message)
+                self._say(phase, message + self._remark)
                 self._note_history(now=True)
                 del self.store  # a folder that a database gives to one process is free again
         survey = self.survey
-        return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
+        return WorkerReport(
+            phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message + self._remark
+        )
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
@@ -247,6 +263,11 @@ class Worker:
         """One step of the work; the phase and why, where there was nothing to write."""
         if self._is_other():
             self._survey()
+        if not self._is_checked and self.options.renewal is not None:
+            self.options.renewal.require_documents(self.store, self.embedder, self.survey.texts)
+        self._is_checked = True
+        if not self._is_proven:
+            self._prove_model()
         self._look()
         self._note_history()
         documents = self._next()
@@ -289,7 +310,8 @@ class Worker:
 
     def _is_other(self) -> bool:
         """Whether the store may hold other documents than the survey has seen, or the cache many more."""
-        if self._embedded_by_queries() >= max(self.options.publish * self.survey.count, 1):
+        by_queries = self._counted("embedded_by_queries") - self._by_queries
+        if by_queries + self.survey.aside >= max(self.options.publish * self.survey.count, 1):
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
@@ -298,6 +320,37 @@ class Worker:
             return any(FileStamp.of(stamp.path) != stamp for stamp in files.stamps)
         except OutputError:  # gone, to make place for another
             return True
+
+    def _paid(self, model: Embedder) -> Embedder:
+        self._model = PayingEmbedder(model, self.account)
+        return self._model
+
+    def _prove_model(self) -> None:
+        """Make sure that the model behind an API still gives the vectors that the cache has of some texts.
+
+        Raises
+        ------
+        VectorError
+            It does not: what it gives from now on must not stand beside them.
+        """
+        documents = self._documents([*self.survey.true, *self.survey.embedded][:_PROVED])
+        cached = self.embedder.find(documents, "document")
+        known = [(document, cached[place]) for place, document in enumerate(documents) if place in cached]
+        if not known or self.survey.is_complete:
+            return
+        try:
+            again = self._model.embed_again([document for document, _ in known], "document")
+        except (SpendingError, InputError):  # nothing will be embedded
+            return
+        self._is_proven = True
+        cosines = (unit_rows(again) * unit_rows(np.stack([vector for _, vector in known]))).sum(axis=1)
+        if cosines.min() < _SAME_MODEL:
+            doc_id = known[int(cosines.argmin())][0].id
+            raise VectorError(
+                f"{self.location}: {self.embedder.identity.spec} gives another vector of the text of {doc_id!r} than "
+                f"when it was embedded (cosine {cosines.min():.3f}): the model behind the name has changed; translate "
+                "the store anew for the one that it is now"
+            )
 
     def _is_gone(self) -> bool:
         """Whether a store of another model has come to the location, as by a rollback."""
@@ -310,7 +363,8 @@ class Worker:
         _check_fits(store, self.embedder)
         self._adopt(store)
         refused, marked, survey = self.state.refused(), self.state.true_documents(), Survey(store.info.count)
-        survey.by_queries = int(self.state.counters()["embedded_by_queries"])
+        self._by_queries = self._counted("embedded_by_queries")
+        survey.n_counted = self._counted(*_EMBEDDED)
         ranked: list[tuple[float, int, str]] = []
         confidence, cosine = _confidence(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
@@ -335,6 +389,7 @@ class Worker:
                     survey.embedded.append(document.id)
                 else:
                     ranked.append((sure, row, document.id))
+        survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.unmark([doc_id for doc_id, digest in marked.items() if survey.true.get(doc_id) != digest])
         self.state.mark_true(
@@ -349,15 +404,13 @@ class Worker:
         self._generation = generation_of(store)
         forget = self.state.generation not in (None, self._generation)
         self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
-        manifest = store.info.manifest
-        # What the vectors without a true one are of; true vectors that came since do not change it.
-        inputs = None if manifest is None else dict(manifest.inputs)
-        translation = canonical_json([inputs, int(self.state.counters()["refits"])])
+        translation = translation_of(store, self.state)
         kept = self.state.noted(_MONITOR)
         if kept is not None and kept["translation"] != translation:
             last = max((query.number for query in self.state.kept_queries(kept["last"], limit=10**6)), default=0)
             fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), margin=self.options.margin)
             self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
+            self.state.note(_RENEWED, [])
         else:  # another margin is another question to the same scores
             monitor = Monitor() if kept is None else Monitor.of_json(kept)
             adopted = replace(monitor, margin=self.options.margin)
@@ -369,9 +422,7 @@ class Worker:
         if survey.embedded:
             ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
             return self._documents([doc_id for doc_id in ids if doc_id not in waiting and doc_id not in survey.true])
-        size = min(_BATCH, self._room())
-        if self.options.pace is not None and self.options.pace.unit == "documents":
-            size = min(size, max(int(5 * self.options.pace.per_second), 1))
+        size = min(_BATCH, self._room(), len(next(self.account.parts(_BATCH))))
         if size <= 0:
             return []
         queued = (document.id for document in self.state.queue(_BATCH + len(waiting)) if document.id in survey.rows)
@@ -389,12 +440,12 @@ class Worker:
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
         most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
-        embedded = len(survey.true) + len(self.writer.waiting) + len(survey.embedded) + self._embedded_by_queries()
-        return max(most - embedded, 0)
+        since = self._counted(*_EMBEDDED) - survey.n_counted
+        return max(most - survey.n_embedded - since, 0)
 
-    def _embedded_by_queries(self) -> int:
-        """How many documents queries have had embedded since the survey."""
-        return int(self.state.counters()["embedded_by_queries"]) - self.survey.by_queries
+    def _counted(self, *names: Counter) -> int:
+        counters = self.state.counters()
+        return int(sum(counters[name] for name in names))
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -414,7 +465,7 @@ class Worker:
                 reach("embedded")
                 if self.writer.put(self.store, part, vectors) < len(part):
                     self._surveyed_at = -np.inf
-                if as_files(self.store) is None:
+                if as_files(self.store) is None:  # where one was left out, the survey is made anew
                     self.survey.true.update({document.id: text_hash(document.text) for document in part})
         except RemoteError:
             self.survey.left.extend(document.id for document in batch)
@@ -458,7 +509,7 @@ class Worker:
             return
         done = tuple(self.state.noted(_RENEWED) or ())
         true = {**survey.true, **self.writer.waiting}
-        due = renewal.due(len(true) / survey.count, done)
+        due = renewal.due(len(true) / survey.count, (*done, *self._not_renewed))
         if not due:
             return
         self._say("running", "fitting the stitch again")
@@ -468,13 +519,15 @@ class Worker:
             left = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
             renewal.renew(self.store, fitted, self.writer, left)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
+            self._not_renewed = (*self._not_renewed, *due)
+            self._remark = f"; the stitch was not fitted again: {error}"
             self._say("running", str(error))
-        else:
-            reach("renewed")
-            self.writer.publish(self.embedder, survey.true)
-            self.state.count({"refits": 1})
+            return
+        reach("renewed")
+        self.writer.publish(self.embedder, survey.true)
+        self.state.count({"refits": 1})
+        self._survey()  # which forgets what was done for another translation
         self.state.note(_RENEWED, [*done, *due])
-        self._survey()
 
     # Watching.
 
@@ -493,10 +546,13 @@ class Worker:
         if is_time and len(queries) >= monitor.wants and (self._room() or not self.survey.left):
             true = self.survey.true
             is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
+            before = self._counted("embedded_by_worker")
             try:
                 monitor = monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed)
             except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict
                 return
+            finally:
+                self.survey.aside += self._counted("embedded_by_worker") - before
             self.state.note(_MONITOR, {**kept, **monitor.as_json()})
             queries = []
         self._verdict = monitor.verdict(len(queries))
@@ -555,11 +611,14 @@ class Worker:
         self._wait(min(2.0**self._failures, _LONGEST_PAUSE_S))
         self._failures += 1
 
-    def _wait(self, seconds: float) -> None:
-        """Wait, unless somebody asks to stop."""
+    def _wait(self, seconds: float) -> bool:
+        """Wait, unless somebody asks to stop; whether it waited for so long."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self.state.stop_asked:
+        while (left := end - time.monotonic()) > 0:
+            if self.state.stop_asked:
+                return False
             self._sleep(min(left, _POLL_S))
+        return True
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -576,6 +635,13 @@ class Worker:
             yield
         finally:
             lock.__exit__(None, None, None)
+
+
+def translation_of(store: Store, state: LiveState) -> str:
+    """What the vectors without a true one are of; true vectors that came since do not change it."""
+    manifest = store.info.manifest
+    inputs = None if manifest is None else dict(manifest.inputs)
+    return canonical_json([inputs, int(state.counters()["refits"])])
 
 
 def is_running(state: LiveState) -> bool:

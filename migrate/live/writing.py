@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
@@ -22,6 +25,7 @@ from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
+from migrate.stores.records import RecordStore
 from migrate.stores.registry import open_store, path_in
 from migrate.stores.serving import Updatable
 from migrate.vectors import Document, Vectors
@@ -62,17 +66,37 @@ class VectorWriter(ABC):
 class RecordWriter(VectorWriter):
     """Into a database, whose records can be written one by one."""
 
+    _written_to: weakref.ref[Store] | None = None  # a folder that its client locks is free with its store
+
     def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
         """Write them at once; first into the store, then into the state: a kill in between costs nothing."""
-        if not isinstance(store, Updatable):
+        hashes = {document.id: text_hash(document.text) for document in documents}
+        ids = self.replace(store, hashes, vectors)
+        reach("vectors written")
+        self.state.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
+        self.state.count({"written_back": len(ids)})
+        return len(ids)
+
+    def replace(self, store: Store, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
+        """Replace the vectors, (n, dim), of those documents that have these texts at this moment; their ids.
+
+        `hashes` are of the texts by id. A document whose text has become another one meanwhile keeps what it has.
+        """
+        if not isinstance(store, RecordStore) or not isinstance(store, Updatable):
             raise UsageError(
                 f"{self.location}: stores of the kind {store.info.kind} cannot be written to while they serve"
             )
-        written = store.put_vectors([document.id for document in documents], vectors)
-        reach("vectors written")
-        self.state.mark_true({document.id: text_hash(document.text) for document in documents})
-        self.state.count({"written_back": written})
-        return written
+        is_own = self._written_to is not None and self._written_to() is store
+        if store.is_copy and not is_own and not store.is_as_opened():
+            return []  # what changed cannot be seen in it
+        now = store.find_documents(list(hashes))
+        is_same = [
+            doc_id in now and text_hash(now[doc_id].text) == expected_hash for doc_id, expected_hash in hashes.items()
+        ]
+        ids = [doc_id for doc_id, same in zip(hashes, is_same, strict=True) if same]
+        store.put_vectors(ids, vectors[np.array(is_same, dtype=bool)])
+        self._written_to = weakref.ref(store)
+        return ids
 
 
 class FolderWriter(VectorWriter):

@@ -68,6 +68,11 @@ def verdict_sentence(status: LiveStatus) -> str:
 
 def _true_sentence(status: LiveStatus) -> str:
     refused = f", {status.refused:,} refused by the model" if status.refused else ""
+    if status.true is None:
+        return (
+            "another store is there than the one that was served and worked at: which vectors are true ones is known "
+            "once `live run` or a searcher has opened it"
+        )
     return (
         f"{status.true:,} of {status.count:,} vectors are true ones ({status.share:.1%}){refused}; {status.queued:,} "
         "more were asked for"
@@ -132,7 +137,8 @@ def metrics_text(status: LiveStatus) -> str:
     for counter, about in _COUNTERS.items():
         add(f"{counter}_total", "counter", about, ("", float(status.counters[counter])))  # type: ignore[index]
     add("documents", "gauge", "Documents of the store.", ("", float(status.count)))
-    add("true_documents", "gauge", "Documents with true vectors in the store.", ("", float(status.true)))
+    if status.true is not None:
+        add("true_documents", "gauge", "Documents with true vectors in the store.", ("", float(status.true)))
     add("queued_documents", "gauge", "Documents that were asked for and are not true.", ("", float(status.queued)))
     add("worker_running", "gauge", "1 while a worker runs.", ("", float(status.is_running)))
     verdict = status.verdict

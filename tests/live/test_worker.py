@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,18 +15,21 @@ from database_edits import edit
 from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate, work
 
 from migrate.audit.verdict import Outcome
+from migrate.cost import tally_of
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import LockedError, StitchError, StoreError, UsageError
+from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
 from migrate.fit import fit_stitch
 from migrate.live.monitor import LiveVerdict, Monitor
-from migrate.live.paying import Pace
+from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, ServedQuery, state_path
+from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
 from migrate.reembed.choice import Budget
+from migrate.report.live import metrics_text, status_document, status_page, status_text
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
@@ -456,8 +460,9 @@ def test_served_queries_come_to_a_verdict(location, embedder):
             first = np.argsort(-(batch.vectors @ query))[:10]
             queries.append(ServedQuery(query, tuple(batch.ids[row] for row in first), np.zeros(10, np.float32)))
         state.keep_queries(queries)
-    for budget, last in (("40", 0), ("41", 180)):  # 40 are embedded: the verdict's documents count
+    for budget, last in (("40", 0), ("60", 0), ("150", 180)):  # 40 are embedded: the verdict's documents count
         Worker(location, embedder, options(budget=Budget.parse(budget))).run()
+        assert len(embedder.embedder.asked) <= int(budget)
         with state_of(location) as state:
             assert Monitor.of_json(state.noted(MONITOR)).last == last
     with state_of(location) as state:
@@ -466,7 +471,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         assert state.worker().verdict["outcome"] in set(map(str, Outcome))
         assert state.history()
         state.keep_queries(queries[:60])
-    Worker(location, embedder, options(budget=Budget.parse("41"))).run()
+    Worker(location, embedder, options(budget=Budget.parse("150"))).run()
     with state_of(location) as state:
         assert Monitor.of_json(state.noted(MONITOR)).last > 180, "nothing is left that would have to be embedded"
 
@@ -510,19 +515,136 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
     assert (done.phase, done.bitwise) == ("complete", True)
 
 
-def test_translations_are_left_alone_where_the_source_has_other_documents(location, embedder, slow_source, tmp_path):
-    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
-    other = tmp_path / "other"
-    other.mkdir()
-    writer = create_store(other, format="faiss", dim=12, metric="ip")
-    documents = [Document(f"x{row}", f"some text {row}") for row in range(150)]
+def store_of(folder, documents):
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=12, metric="ip")
     writer.append(documents, Hashed().embed(documents, "document"))
     writer.finish()
-    renewal = Renewal.of(open_store(other), str(tmp_path / "stitch"), (0.3,))
-    report = Worker(location, embedder, options(renewal=renewal)).run()
-    assert (report.phase, report.true) == ("complete", 150)
+    return open_store(folder)
+
+
+def test_translations_are_left_alone_where_the_source_has_changed(location, embedder, slow_source, tmp_path):
+    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    documents = list(slow_source.documents())
+    changed = store_of(tmp_path / "changed", [*documents[:-10], *(Document(d.id, "new") for d in documents[-10:])])
+    for source, refits in ((changed, 0), (slow_source, 1)):  # what could not be done is done when it can be
+        renewal = Renewal.of(source, str(tmp_path / "stitch"), (0.3,))
+        report = Worker(location, embedder, options(renewal=renewal, budget=Budget.parse("50"))).run()
+        assert (report.phase, report.true) == ("paused", 50)
+        assert ("the stitch was not fitted again: " in report.message) == (refits == 0)
+        with state_of(location) as state:
+            assert state.counters()["refits"] == refits
+
+
+def test_a_source_or_a_stitch_of_other_documents_is_refused_before_anything_is_embedded(
+    location, embedder, slow_source, tmp_path
+):
+    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    documents = list(slow_source.documents())
+    other = store_of(tmp_path / "other", [Document(document.id, f"other {document.id}") for document in documents])
+    fit_stitch(other, embedder, stitch="ridge", size=14).save(tmp_path / "strange")
+    embedder.embedder.asked.clear()
+    for source, stitch, line in (
+        (other, "strange", "expected the documents of .*, found others"),
+        (slow_source, "strange", "the stitch was fitted on other documents"),
+    ):
+        renewal = Renewal.of(source, str(tmp_path / stitch), (0.3,))
+        with pytest.raises(StitchError, match=line):
+            Worker(location, embedder, options(renewal=renewal)).run()
+    assert not embedder.embedder.asked
+
+
+class Drifting(Hashed):
+    """Behind an API, where another model may come to have the name."""
+
+    drift = ""
+
+    @property
+    def profile(self):
+        return replace(super().profile, is_api=True)
+
+    def one(self, text):
+        return super().one(self.drift + text)
+
+
+def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, tmp_path):
+    embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
+    translate(source_folder, embedder, tmp_path / "new")
+    location = str(tmp_path / "new")
+    assert Worker(location, embedder, options(budget=Budget.parse("60"))).run().true == 60
+    embedder.embedder.drift = "later "
+    embedder.embedder.asked.clear()
+    with pytest.raises(VectorError, match=r"gives another vector of the text of .* has changed"):
+        Worker(location, embedder, ONCE).run()
+    assert len(embedder.embedder.asked) == 4
+    assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
+
+
+@every_database
+def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_given(location, embedder):
+    ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
+    worker = Worker(location, embedder, options(budget=Budget.parse("80%")), sleep=lambda seconds: None)
+    embed, vectors = embedder.embedder.embed, {}
+
+    def embed_and_change(texts, role, **more):
+        if not vectors:
+            edit(location, changed=ours)
+            batch = open_store(location).find_vectors(ours)
+            vectors.update(zip(batch.ids, batch.vectors.copy(), strict=True))
+        return embed(texts, role, **more)
+
+    put = worker.writer.put
+
+    def put_once(store, documents, rows):
+        written = put(store, documents, rows)
+        assert not {document.id for document in documents} & set(ours) or written < len(documents)
+        with state_of(location) as state:
+            assert not set(ours) & state.true_documents(ours).keys()
+        now = open_store(location).find_vectors(ours)
+        assert all(np.allclose(row, vectors[doc_id]) for doc_id, row in zip(now.ids, now.vectors, strict=True))
+        raise KeyboardInterrupt
+
+    embedder.embedder.embed, worker.writer.put = embed_and_change, put_once
     with state_of(location) as state:
-        assert state.counters()["refits"] == 0
+        state.want(dict.fromkeys(ours, (9, 0.5)))
+    with pytest.raises(KeyboardInterrupt):
+        worker.run()
+    assert len(vectors) == 3
+
+
+def test_the_pace_holds_within_one_call(tmp_path, embedder):
+    waited = []
+    with LiveState(tmp_path / "state.sqlite") as state:
+        pace = Pace.parse("2/s")
+        account = Account(state, tally_of(embedder, None), None, pace, room=lambda: 0, sleep=waited.append)
+        model, texts = PayingEmbedder(Hashed(), account), [Document(str(row), f"text {row}") for row in range(35)]
+        kept = {}
+        model.embed_each(texts, "document", lambda places, rows: kept.update(zip(places, rows, strict=True)))
+        assert np.array_equal([kept[row] for row in range(35)], Hashed().embed(texts, "document"))
+        assert [round(seconds) for seconds in waited] == [0, 5, 10, 15], "the clock does not move in between"
+        assert np.array_equal(model.embed(texts, "document"), Hashed().embed(texts, "document"))
+        account._sleep = lambda seconds: False
+        with pytest.raises(SpendingError, match="asked to stop"):
+            model.embed(texts, "document")
+
+
+def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_before(
+    location, embedder, source_folder, tmp_path
+):
+    served = [ServedQuery(row, ("x",), np.zeros(1, np.float32)) for row in np.eye(12, dtype=np.float32)]
+    Worker(location, embedder, ONCE).run()
+    with state_of(location) as state:
+        state.keep_queries(served)
+        judged = {**state.noted(MONITOR), "distinct": [str(row) for row in range(99)], "n_documents": 150}
+        state.note(MONITOR, judged)
+    assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
+    fit_stitch(open_store(source_folder), embedder, stitch="ridge", size=30).save(tmp_path / "stitch")
+    translate_store(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
+    status = status_of(location)
+    assert (status.true, status.share, status.verdict) == (None, None, None)
+    assert "another store is there" in status_text(status)
+    assert "true_documents" not in metrics_text(status)
+    assert status_document(status)["true"] is None and "nother store is there" in status_page(status)
 
 
 def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embedded(
