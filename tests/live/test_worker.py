@@ -124,8 +124,8 @@ def test_a_budget_of_documents_counts_all_that_are_true(location, embedder, budg
 
 @every_kind
 def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
-    store = open_store(location)
-    untrue = [document for document in store.documents() if document.id not in true_ids(location)]
+    true = true_ids(location)
+    untrue = [document for document in open_store(location).documents() if document.id not in true]
     embedder.embed_documents(untrue[:30])  # into the cache, as a searcher does
     with state_of(location) as state:
         state.count({"embedded_by_queries": 30})
