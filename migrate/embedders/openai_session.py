@@ -334,10 +334,15 @@ class LoopThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.start(self._finish()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            self.start(self._finish()).result()
+        except Exception:
+            if error is None:  # what ended the requests is told, not what came of closing their connections
+                raise
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     async def _finish(self) -> None:
         unfinished = asyncio.all_tasks() - {asyncio.current_task()}

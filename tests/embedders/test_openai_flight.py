@@ -13,6 +13,7 @@ from migrate.embed import embed_corpus
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.embedders.openai_limits import RetryPolicy
+from migrate.embedders.openai_session import LoopThread
 from migrate.errors import InputError, RemoteError
 from migrate.stores import open_store
 
@@ -268,3 +269,20 @@ def test_a_corpus_is_embedded_in_large_blocks_where_a_cache_keeps_what_comes(
     np.testing.assert_array_equal(np.concatenate([batch.vectors for batch in batches]), expected(texts[:200]))
     assert in_flight[0] <= server.most_in_flight <= in_flight[1]
     assert seen == sorted(seen) and seen[-1] == 200
+
+
+@pytest.mark.parametrize(("ends", "told"), [(KeyboardInterrupt, KeyboardInterrupt), (None, RuntimeError)])
+def test_connections_that_cannot_be_closed_do_not_hide_what_ended_the_requests(ends, told):
+    async def close():
+        raise RuntimeError("the connection is in use")
+
+    def ask():
+        with LoopThread(close) as thread:
+            loops.append(thread._loop)
+            if ends is not None:
+                raise ends
+
+    loops = []
+    with pytest.raises(told):
+        ask()
+    assert loops[0].is_closed()
