@@ -439,6 +439,20 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "point"), [*((make, points[-1]) for make, points in POINTS.items()), (lances, "noted")]
+)
+def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, point, tmp_path):
+    old, new = stamped(make(tmp_path))
+    switch_store(old, new, unproven=True)
+    die("rollback", old, new, BACK.get((make, point), point) if point != "noted" else point)
+    switch_store(old, new, unproven=True)
+    assert has(old) == ("new", NEW_MODEL)
+    roll_back(old)
+    assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "point"), ENDS)
 def test_what_is_half_forgotten_is_forgotten_by_the_next(make, point, tmp_path):
     old, new = stamped(make(tmp_path))

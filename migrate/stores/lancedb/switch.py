@@ -22,7 +22,7 @@ from migrate.stores.lancedb.client import SWITCHED, answers
 from migrate.stores.lancedb.kind import LanceKind
 from migrate.stores.lancedb.output import make_index
 from migrate.stores.lancedb.store import LanceStore
-from migrate.stores.switching import FORGOTTEN, Exchange, Record, keep_beside, others, unfinished
+from migrate.stores.switching import FORGOTTEN, ROLLED_BACK, Exchange, Record, keep_beside, others, unfinished
 from migrate.stores.switching import SWITCHED as DONE
 
 _TAG: Final = "lead-migrate-aside"
@@ -93,6 +93,10 @@ class LanceExchange(Exchange):
             table, noted = self._open(), self._noted()
             if noted is not None and noted["goal"] == FORGOTTEN:
                 raise InputError(f"{self.location}: the old store is deleted, or half so; run forget again")
+            if noted is not None and noted["goal"] == ROLLED_BACK:  # a rollback was killed
+                is_restored = _token(table) != noted["token"]
+                noted = {**noted, "goal": DONE, "before": noted["restored"] if is_restored else noted["before"]}
+                self._note(noted)
             incoming = self._incoming or _opened(record["new"])
             if noted is None:
                 self.check()
@@ -128,6 +132,7 @@ class LanceExchange(Exchange):
                 raise UsageError(f"{self.location}: the old store is deleted, or half so; run forget again")
             table = self._open()
             if _token(table) == noted["token"]:
+                self._note({**noted, "goal": ROLLED_BACK, "restored": table.version + 1})
                 table.restore(noted["before"])
                 reach("exchanged")
             elif _token(table) is not None and _token(table) != noted["former"]:
