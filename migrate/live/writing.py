@@ -19,7 +19,16 @@ from typing import Final
 from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
-from migrate.files import exchange_paths, is_endless, output_errors, output_lock, reach, real_path, sync_folder
+from migrate.files import (
+    exchange_paths,
+    is_endless,
+    mounts_in,
+    output_errors,
+    output_lock,
+    reach,
+    real_path,
+    sync_folder,
+)
 from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
 from migrate.stores.base import Store
@@ -98,7 +107,7 @@ class FolderWriter(VectorWriter):
                 f"{location}: expected a folder that is one store, found a file; true vectors come by a new folder: "
                 "give the store a folder of its own, and name that"
             )
-        _require_copies(folder)
+        _require_replaceable(folder)
         self.folder = folder
         self.renewed: Path | None = None
         """A store of the same documents, translated anew, in the place of which the next folder is written."""
@@ -194,8 +203,13 @@ def _inside(folder: Path) -> Iterator[Path]:
             yield from _inside(entry)
 
 
-def _require_copies(folder: Path) -> None:
-    """Make sure, before anything is paid for, that what else lies in a folder can be taken along into a new one."""
+def _require_replaceable(folder: Path) -> None:
+    """Make sure, before anything is paid for, that a new folder can have all that is in one, and take its place."""
+    if mounts := mounts_in(folder):
+        raise UsageError(
+            f"{folder}: expected a folder in whose place a new one can come, found a mount point ({mounts[0]}); move "
+            "the store into a folder of its own inside or beside it"
+        )
     with output_errors(folder):
         endless = next((path for path in _inside(folder) if not path.is_symlink() and is_endless(path)), None)
     if endless is not None:

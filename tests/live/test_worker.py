@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 import time
 from functools import partial
@@ -473,6 +474,20 @@ def test_a_pipe_in_a_folder_is_refused_before_anything_is_embedded(location, emb
     os.mkfifo(Path(location, "pipe"))
     with pytest.raises(UsageError, match=r"found pipe, a pipe, a socket or a device.*move it away"):
         Worker(location, embedder, ONCE)
+    assert not embedder.embedder.asked
+
+
+@pytest.mark.parametrize("name", ["", "more"])
+def test_a_mount_point_is_refused_before_anything_is_embedded(name, location, embedder, tmp_path, mount):
+    folder = tmp_path / "volume"
+    if name:
+        Path(location).rename(folder)
+        mount(folder / name)
+    else:
+        mount(folder)
+        shutil.copytree(location, folder, dirs_exist_ok=True)
+    with pytest.raises(UsageError, match=rf"found a mount point \({folder / name}\); move the store into a folder"):
+        Worker(str(folder), embedder, ONCE)
     assert not embedder.embedder.asked
 
 
