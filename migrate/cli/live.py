@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,8 +132,12 @@ def run(
     from migrate.reembed.choice import Budget
     from migrate.report.live import report_document, report_text
     from migrate.stores import open_store
+    from migrate.stores.registry import absolute_location
 
-    opened = open_store(store, verify=True)
+    # A folder is exchanged for another: whoever works inside it would find nothing under a relative path any more.
+    location = absolute_location(store)
+    opened = open_store(location, verify=True)
+    model = replace(model, cache=model.cache and model.cache.absolute())
     embedder = load_model_of(opened, target, "--target", model)
     if budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
@@ -140,7 +145,7 @@ def run(
             "far to go with --budget, or agree with --yes"
         )
     worker = Worker(
-        store,
+        location,
         embedder,
         WorkerOptions(
             budget=None if budget is None else Budget.parse(budget),
@@ -169,6 +174,7 @@ def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Re
     from migrate.live.renewal import Renewal
     from migrate.reembed.choice import Budget
     from migrate.stores import open_store
+    from migrate.stores.registry import absolute_location
 
     if stitch is None and source is None:
         return None
@@ -177,7 +183,7 @@ def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Re
     budgets = [Budget.parse(part) for part in refit_at.split(",")]
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--refit-at {refit_at}: expected shares of the store, such as 10%,30%")
-    return Renewal.of(open_store(source), str(stitch), tuple(budget.amount for budget in budgets))
+    return Renewal.of(open_store(absolute_location(source)), str(stitch), tuple(budget.amount for budget in budgets))
 
 
 @command.add_command

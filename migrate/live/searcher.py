@@ -40,6 +40,7 @@ from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.query_log import digest_of
 from migrate.stores import open_store
 from migrate.stores.file_store import folder_of
+from migrate.stores.registry import absolute_location
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
     Document,
@@ -185,7 +186,8 @@ class LiveSearcher:
         limits: LiveLimits | None = None,
         cache: Path | None = None,
     ) -> None:
-        self.location = str(location)
+        self.location = absolute_location(location)
+        cache = cache and cache.absolute()
         self.limits = limits or LiveLimits()
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._marks, self._copied_until = -1, 0.0

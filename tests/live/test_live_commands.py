@@ -1,6 +1,7 @@
 """`lead-migrate live`: a worker from the command line, beside a searcher, and what is told of it."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -71,6 +72,16 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     embedder = load_embedder(SMALL, dimensions=24)
     true = embedder.embed_documents(list(open_store(translated).documents()))
     assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
+
+
+def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(translated)
+    stitch = ("--stitch", "../st", "--source", os.path.relpath(source_folder), "--refit-at", "40%")
+    words = ("--budget", "70%", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
+    assert lead_migrate("live", "run", ".", "--once", *words) == 0, capfd.readouterr().err
+    assert "105 of 150 vectors are true ones" in " ".join(capfd.readouterr().out.split())
+    assert status_of(str(translated)).counters["refits"] == 1
+    assert status_of(str(translated)).true == 105
 
 
 def test_a_stitch_at_a_url_is_fitted_again(translated, server, source_folder, tmp_path, capsys):

@@ -394,6 +394,16 @@ def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(corpus
     assert len(seen) == 2, "each generation answered, by its own model alone"
 
 
+def test_a_process_that_goes_to_another_folder_finds_the_store_again(live, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    searcher = live(location=folder.name)
+    before = searcher.search("document 5").generation
+    monkeypatch.chdir("/")
+    (folder / "docs.jsonl").touch()
+    searcher.refresh()
+    assert searcher.search("document 5").generation != before
+
+
 def test_no_state_no_error(live, folder):
     """A state that cannot be written to is no concern of a query."""
     searcher = live(LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.05))
