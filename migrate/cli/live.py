@@ -200,12 +200,17 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     The files are written anew each time.
     """
     from migrate.files import atomic_file, refuse_file
+    from migrate.live.state import state_path
     from migrate.live.status import status_of
     from migrate.report.live import metrics_text, status_document, status_page, status_text
+    from migrate.stores import open_store
 
     pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
+    if pages:
+        kept = state_path(open_store(store)).parent
+        kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
     for path, _ in pages:
-        refuse_file(path, *options.local_paths(store), force=True)
+        refuse_file(path, *options.local_paths(store), kept, force=True)
     found = status_of(store)
     for path, page in pages:
         with atomic_file(path, force=True) as aside:

@@ -17,6 +17,7 @@ from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
 from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.state import state_path
 from migrate.live.status import status_of
 from migrate.report.live import metrics_text, status_page, status_text
 from migrate.stitch.persistence import load_stitch
@@ -123,6 +124,23 @@ def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys
     assert (embedded.type, embedded.samples[0].value) == ("counter", told["counters"]["embedded_by_worker"])
     assert sum(sample.value for sample in families["lead_migrate_live_verdict"].samples) == 1
     assert page.read_text().count("<svg") >= 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "sqlite-vec"])
+def test_no_page_is_written_where_the_state_is(kind, translated, source_folder, place_of, tmp_path, capsys):
+    place = place_of(kind)
+    assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", place) == 0
+    assert lead_migrate("live", "run", place, "--once", "--budget", "45") == 0
+    state = state_path(open_store(place))
+    before = state.read_bytes()
+    beside = state.with_name("other.html") if kind == "folder" else state.parents[1] / "other" / "state.sqlite"
+    for option in ("--html", "--metrics"):
+        for path in (state, state.with_name("state.sqlite-wal"), beside):
+            capsys.readouterr()
+            assert lead_migrate("live", "status", place, option, path) == 2
+            assert "which is read; choose an output outside of it" in capsys.readouterr().err
+    assert state.read_bytes() == before
+    assert lead_migrate("live", "status", place, "--html", tmp_path / "page.html") == 0
 
 
 def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_path):
