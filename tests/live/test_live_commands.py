@@ -180,6 +180,25 @@ def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):
     assert "--budget" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        (["--document-prefix", "x: "], "the document prefix is '', for the model as named 'x: '"),
+        (["--query-prefix", "q: "], "the query prefix is '', for the model as named 'q: '"),
+        (
+            ["--target", "openai:text-embedding-ada-002", "--dimensions", 24],
+            "the model is 'openai:text-embedding-3-small', for the model as named 'openai:text-embedding-ada-002'",
+        ),
+    ],
+)
+def test_another_model_is_told_by_what_differs(options, difference, translated, server, capsys):
+    embedded = len(server.texts_served)
+    assert lead_migrate("live", "run", translated, "--once", "--yes", *options) == 4
+    error = capsys.readouterr().err
+    assert difference in error and error.count("\n") == 1
+    assert set(server.texts_served[embedded:]) <= {"word"}, "what is asked to know the model by"
+
+
 def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):
     assert lead_migrate("live", "status", source_folder) == 2
     assert "lead-migrate live run" in capsys.readouterr().err
