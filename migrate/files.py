@@ -31,6 +31,9 @@ _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG:
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """How Rust ends what the system says."""
 
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+"""How Linux writes blanks in the paths of mounts."""
+
 SWITCH_MARK = ".lead-migrate-switch"
 """In a folder that changed places by a switch: a token, the old location, and the journal."""
 
@@ -282,10 +285,13 @@ def _remove(path: Path) -> None:
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Make sure that nothing is at `path`, unless it may be replaced.
 
-    A pipe or a device never may, nor a folder that changed places by a switch: it is the only copy of what it has.
+    A pipe, a device or a mount point never may, nor a folder that changed places by a switch: it is the only copy of
+    what it has.
     """
     if is_endless(path):
         raise UsageError(f"{path}: this is a pipe or a device, and cannot be replaced; choose another output")
+    if force and not path.is_symlink() and real_path(path) in mounts_in(path):
+        raise UsageError(f"{path}: this is a mount point, and cannot be replaced; choose another output")
     if force and (old := switched_folder(path)) is not None:
         raise UsageError(
             f"{path}: expected an output that may be replaced, found a store of a switch of {old}; run rollback or "
@@ -305,6 +311,20 @@ def switched_folder(folder: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return old if Path(journal).is_file() else None
+
+
+def mounts_in(path: Path) -> list[Path]:
+    """The real paths at which file systems are mounted, of a file or folder and what is in it.
+
+    They cannot be renamed. Linux lists them; elsewhere only the folder itself is looked at.
+    """
+    place = real_path(path)
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return [place] if os.path.ismount(place) else []
+    points = {_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
+    return sorted(point for point in map(Path, map(os.fsdecode, points)) if point == place or place in point.parents)
 
 
 def refuse_link(path: Path) -> None:

@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,23 @@ def pytest_collection_modifyitems(items):
     """Modules with slow tests go first, so that no core is left with a long one while the others idle."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
+
+
+@pytest.fixture
+def mount():
+    """Mounts a file system of its own at a folder, which only root may."""
+    mounted = []
+
+    def at(folder):
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("file systems cannot be mounted here")
+        mounted.append(folder)
+
+    yield at
+    for folder in reversed(mounted):
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

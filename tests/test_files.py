@@ -18,6 +18,7 @@ from migrate.files import (
     cache_folder,
     canonical_json,
     copy_file,
+    mounts_in,
     output_errors,
     output_lock,
     refuse_file,
@@ -54,6 +55,20 @@ def test_an_output_appears_complete_under_its_name_alone(atomic, tmp_path):
         assert not (tmp_path / "deep" / "out").exists()
     assert content(tmp_path / "deep" / "out") == "new"
     assert names(tmp_path / "deep") == ["out"]
+
+
+def test_a_mount_point_is_not_replaced(mount, tmp_path):
+    place = tmp_path / "of two words"
+    mount(place)
+    mount(place / "in it")
+    (place / "file").touch()
+    (tmp_path / "link").symlink_to(place)
+    assert mounts_in(place) == mounts_in(tmp_path / "link") == [place, place / "in it"]
+    assert mounts_in(place / "file") == []
+    with pytest.raises(UsageError, match=r"of two words: this is a mount point, .*choose another output"):
+        refuse_output(place, force=True)
+    refuse_output(tmp_path / "link", force=True)
+    refuse_output(place / "file", force=True)
 
 
 def test_an_output_has_ordinary_permissions(atomic, tmp_path):

@@ -88,16 +88,36 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     recorded = manifest.model
     if recorded is None:
         return Finding("manifest", False, "names no model")
-    differences = [
-        f"{_WORDS[field.name]} is {getattr(recorded, field.name)!r}, "
-        f"for the model as named {getattr(model, field.name)!r}"
-        for field in fields(recorded)
-        if getattr(recorded, field.name) != getattr(model, field.name)
-        and not (field.name == "revision" and None in (recorded.revision, model.revision))
-    ]
+    known = recorded.revision is not None and model.revision is not None
+    differences = [one for name, one in _differences(recorded, model).items() if name != "revision" or known]
     if differences:
         return Finding("manifest", False, f"in the manifest {'; '.join(differences)}")
     return Finding("manifest", True, f"names {recorded.spec}, made by {manifest.store.made_by or 'an unknown command'}")
+
+
+def _differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:
+    """What of two identities is not the same, in words."""
+    pairs = {field.name: (getattr(recorded, field.name), getattr(model, field.name)) for field in fields(recorded)}
+    return {
+        name: f"{_WORDS[name]} is {one!r}, for the model as named {other!r}"
+        for name, (one, other) in pairs.items()
+        if one != other
+    }
+
+
+def require_model(location: str, recorded: ModelIdentity, model: ModelIdentity) -> None:
+    """Make sure that a model is the one that the vectors of the store at `location` are of, with the same prefixes.
+
+    Raises
+    ------
+    StoreError
+        It is another, or differs in what is named.
+    """
+    if differences := _differences(recorded, model):
+        raise StoreError(
+            f"{location}: expected the store's own model, found another: in the manifest "
+            f"{'; '.join(differences.values())}; name that model, with the same prefixes"
+        )
 
 
 def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,22 +126,30 @@ def run(
 
     A database is written to record by record, a folder by a new one that takes its place in one step.
     """
+    from migrate.check.facts import require_model
+    from migrate.embedders.prefix import whole_embedder
     from migrate.errors import UsageError
+    from migrate.live.generation import model_of
     from migrate.live.paying import Pace
     from migrate.live.worker import Worker, WorkerOptions
     from migrate.reembed.choice import Budget
     from migrate.report.live import report_document, report_text
     from migrate.stores import open_store
+    from migrate.stores.registry import absolute_location
 
-    opened = open_store(store, verify=True)
+    # A folder is exchanged for another: whoever works inside it would find nothing under a relative path any more.
+    location = absolute_location(store)
+    opened = open_store(location, verify=True)
+    model = replace(model, cache=model.cache and model.cache.absolute())
     embedder = load_model_of(opened, target, "--target", model)
+    require_model(opened.info.location, model_of(opened), whole_embedder(embedder).identity)
     if budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
             f"{store}: all of its texts would be embedded by {embedder.identity.spec}, which may cost money; say how "
             "far to go with --budget, or agree with --yes"
         )
     worker = Worker(
-        store,
+        location,
         embedder,
         WorkerOptions(
             budget=None if budget is None else Budget.parse(budget),
@@ -169,6 +178,7 @@ def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Re
     from migrate.live.renewal import Renewal
     from migrate.reembed.choice import Budget
     from migrate.stores import open_store
+    from migrate.stores.registry import absolute_location
 
     if stitch is None and source is None:
         return None
@@ -177,7 +187,7 @@ def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Re
     budgets = [Budget.parse(part) for part in refit_at.split(",")]
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--refit-at {refit_at}: expected shares of the store, such as 10%,30%")
-    return Renewal.of(open_store(source), str(stitch), tuple(budget.amount for budget in budgets))
+    return Renewal.of(open_store(absolute_location(source)), str(stitch), tuple(budget.amount for budget in budgets))
 
 
 @command.add_command
@@ -194,12 +204,17 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     The files are written anew each time.
     """
     from migrate.files import atomic_file, refuse_file
+    from migrate.live.state import state_path
     from migrate.live.status import status_of
     from migrate.report.live import metrics_text, status_document, status_page, status_text
+    from migrate.stores import open_store
 
     pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
+    if pages:
+        kept = state_path(open_store(store)).parent
+        kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
     for path, _ in pages:
-        refuse_file(path, *options.local_paths(store), force=True)
+        refuse_file(path, *options.local_paths(store), kept, force=True)
     found = status_of(store)
     for path, page in pages:
         with atomic_file(path, force=True) as aside:

@@ -98,6 +98,12 @@ class Folder:
             raise OutputError(f"{self.named}: {scrub(str(error))}; the same command continues") from error
 
 
+def in_full(location: str) -> str:
+    """A location that leads to the same place from any working directory."""
+    path = location.removeprefix("file://")
+    return path if "://" in path or "::" in path else str(Path(path).absolute())
+
+
 def _is_local(system: Any) -> bool:
     return "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
 

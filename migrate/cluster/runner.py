@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from migrate.cluster.files import ROUNDS, KeptCalls, KeptTask, ShardFiles
+from migrate.cluster.folder import Folder, in_full
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
 
@@ -89,6 +90,10 @@ class DaskRunner:
     shards: str | None = None
     patience_s: float = 30.0
 
+    def __post_init__(self) -> None:
+        if self.shards is not None:  # workers are in folders of their own
+            object.__setattr__(self, "shards", in_full(self.shards))
+
     @property
     def is_local(self) -> bool:
         """Whether the workers are processes of this machine, which write to the files of this one."""
@@ -104,7 +109,7 @@ class DaskRunner:
         OutputError
             Workers that began a shard were killed again and again; or `shards` cannot be used.
         UsageError
-            Dask is not installed, or a worker has another version of this package.
+            Dask is not installed, or a worker has another version of this package, or sees another place as `shards`.
         """
         if self.is_local and self.shards is None:
             shared = task.shared()
@@ -132,6 +137,8 @@ class DaskRunner:
     def pool(self, task: Callable[[int], RemoteTask], *, ahead: int, most: int | None) -> Iterator[Pool]:
         """The workers' threads, as many as there are now; raises as `run`."""
         with self.cluster() as cluster:
+            if self.shards is not None:
+                cluster.check_place(self.shards)
             users = max(cluster.threads(), 1)
             users = users if most is None else min(users, most)
             remote = task(users)
@@ -158,6 +165,7 @@ class DaskRunner:
 
         left: Iterable[Shard] = lacking()
         with self.cluster() as cluster:
+            cluster.check_place(files.location)
             for _ in range(ROUNDS):
                 again: list[Shard] = []
                 for found in chain(cluster.spread(KeptTask(remote, files), left), [None]):
@@ -358,6 +366,33 @@ class Cluster:
         if others:
             raise UsageError(worker.other_versions(others))
         self.client.direct_to_workers = self.client.sync(_answer, list(found))
+
+    def check_place(self, shards: str) -> None:
+        """Make sure, before anything is paid for, that files can be put at a place, and that all workers see them.
+
+        Raises
+        ------
+        OutputError
+            Nothing can be put there.
+        UsageError
+            Nothing is known of such places, or a worker sees another place.
+        """
+        from migrate.cluster import worker
+
+        place, name = Folder(shards, f"--shards {shards}"), f".{uuid.uuid4().hex}"
+        place.write(name, b"")
+        try:
+            found = self.client.run(worker.sees, place, name, on_error="return")
+        finally:
+            place.remove(name)
+        for address, sees in found.items():  # a worker that is gone by now has another error
+            if isinstance(sees, LeadMigrateError):
+                raise type(sees)(f"the worker {address} cannot begin: {sees}") from sees
+            if sees is False:
+                raise UsageError(
+                    f"{place.named}: expected a place that all machines see, found that the worker {address} sees "
+                    "another; name one, such as s3://BUCKET/FOLDER"
+                )
 
     def threads(self) -> int:
         """How many threads the workers have now.

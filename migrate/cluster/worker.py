@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 from distributed import WorkerPlugin, get_worker
 
 from migrate import __version__
+from migrate.cluster.folder import Folder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.runners import RemoteTask
 
@@ -32,6 +34,16 @@ _here = threading.local()
 def version() -> str:
     """Of this worker's package."""
     return __version__
+
+
+def sees(place: Folder, name: str) -> bool:
+    """Whether a place is the one where another process has put a file, and takes one from here; raises as `Folder`."""
+    if place.read(name) is None:
+        return False
+    own = f".{uuid.uuid4().hex}"
+    place.write(own, b"")
+    place.remove(own)
+    return True
 
 
 def do(name: str, *arguments: Any) -> Any:

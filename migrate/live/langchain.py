@@ -134,6 +134,34 @@ class LiveVectorStore(VectorStore):
         """
         raise UsageError("a live store is one that is there: translate one, and open it by its location")
 
+    def max_marginal_relevance_search(self, query: str, *_: Any, **__: Any) -> NoReturn:
+        """Refused: it ranks by the vectors of documents, of which most are translated ones.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise self._no_mmr()
+
+    def max_marginal_relevance_search_by_vector(self, embedding: list[float], *_: Any, **__: Any) -> NoReturn:
+        """Refused, as `max_marginal_relevance_search`."""
+        raise self._no_mmr()
+
+    async def amax_marginal_relevance_search(self, query: str, *_: Any, **__: Any) -> NoReturn:
+        """Refused, as `max_marginal_relevance_search`."""
+        raise self._no_mmr()
+
+    async def amax_marginal_relevance_search_by_vector(self, embedding: list[float], *_: Any, **__: Any) -> NoReturn:
+        """Refused, as `max_marginal_relevance_search`."""
+        raise self._no_mmr()
+
+    def _no_mmr(self) -> UsageError:
+        return UsageError(
+            f'{self.searcher.location}: a live store has no search by maximal marginal relevance (search_type="mmr"), '
+            'which needs the true vectors of all documents; use search_type="similarity"'
+        )
+
     def _read_alone(self, what: str) -> UsageError:
         return UsageError(
             f"{self.searcher.location}: a live store is only searched, found it {what}; write to the store itself, "

@@ -39,7 +39,9 @@ from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.query_log import digest_of
 from migrate.stores import open_store
+from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
+from migrate.stores.registry import absolute_location
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
     Document,
@@ -145,7 +147,7 @@ class _Ranked:
     untrue: int
 
 
-Models = str | Embedder | Sequence[Embedder] | None
+Models = str | Embedder | Sequence[str | Embedder] | None
 
 
 class LiveSearcher:
@@ -159,7 +161,7 @@ class LiveSearcher:
     location
         Of a translated store; one that is complete is only searched.
     models
-        The model of the store: an embedder, or a spec; None for what the store's manifest says. More than one where a
+        The model of the store: an embedder, or a spec; None for what the store's manifest says. A list of them where a
         store of another model may come to the location, as by a rollback: each query is then embedded by the model of
         the store that answers it.
     limits
@@ -171,6 +173,8 @@ class LiveSearcher:
     ------
     StoreError
         There is no store, or its model is not among the models.
+    UsageError
+        The models are none.
     VectorError
         The dimensions differ.
     InputError, LockedError, OutputError, RemoteError
@@ -185,7 +189,8 @@ class LiveSearcher:
         limits: LiveLimits | None = None,
         cache: Path | None = None,
     ) -> None:
-        self.location = str(location)
+        self.location = absolute_location(location)
+        cache = cache and cache.absolute()
         self.limits = limits or LiveLimits()
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._marks, self._copied_until = -1, 0.0
@@ -196,7 +201,7 @@ class LiveSearcher:
         self._random = random.Random()  # noqa: S311 - which queries are looked at
         store = open_store(self.location)
         known = model_of(store)
-        embedders = [_as_noted(_behind_cache(embedder, cache), known) for embedder in _embedders(store, models)]
+        embedders = [_as_noted(_behind_cache(embedder, cache), known) for embedder in _embedders(store, known, models)]
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
         self._vectors: dict[ModelIdentity, TrueVectors] = {
@@ -253,7 +258,8 @@ class LiveSearcher:
         Raises
         ------
         UsageError
-            `k` is below 1, the filter means nothing, or a vector was given where there are several models.
+            `k` is below 1, the filter means nothing, a vector was given where there are several models, or the
+            searcher is closed.
         VectorError
             The vector is zero, not finite, or of another dimension.
         InputError, RemoteError
@@ -263,6 +269,7 @@ class LiveSearcher:
         """
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
+        self._require_open()
         self._start()
         started = time.perf_counter()
         while True:
@@ -278,6 +285,7 @@ class LiveSearcher:
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
         """As `search`, in a thread of its own."""
+        self._require_open()
         with self._lock:
             if self._callers is None:
                 self._callers = ThreadPoolExecutor(thread_name_prefix="live-search")
@@ -499,6 +507,12 @@ class LiveSearcher:
     def _take_marks(self, version: int, true: Mapping[str, bytes]) -> None:
         self._generation, self._marks = replace(self._generation, true_in_store=true), version
 
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            raise UsageError(
+                f"{self.location}: expected a searcher that is open, found one that was closed; make another"
+            )
+
     def _start(self) -> None:
         """Start the thread at the first query, in the process that asks."""
         if self._thread is None and not self._closed.is_set():
@@ -554,13 +568,21 @@ def _without(
     return {doc_id: digest for doc_id, digest in pairs if digest is not None}
 
 
-def _embedders(store: Any, models: Models) -> list[Embedder]:
-    if models is None or isinstance(models, str):
-        model = model_of(store)
-        spec = models or model.spec
-        options = recorded_options(model) if spec == model.spec else {}
-        return [load_embedder(spec, state=folder_of(store), **options)]
-    return [models] if isinstance(models, Embedder) else list(models)
+def _embedders(store: Store, known: ModelIdentity, models: Models) -> list[Embedder]:
+    named = known.spec if models is None else models
+    listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
+    if not listed or not all(isinstance(model, str | Embedder) for model in listed):
+        raise UsageError(
+            f"{store.info.location}: expected an embedder, a spec such as openai:text-embedding-3-small, or a list of "
+            f"them, found {models!r}; name the store's own model, or leave it out"
+        )
+    return [model if isinstance(model, Embedder) else _named(store, known, model) for model in listed]
+
+
+def _named(store: Store, known: ModelIdentity, spec: str) -> Embedder:
+    """The model of a spec, with the options that the manifest remembers where it is the store's own."""
+    options = recorded_options(known) if spec == known.spec else {}
+    return load_embedder(spec, state=folder_of(store), **options)
 
 
 class _AsNoted(WrappedEmbedder):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +22,16 @@ import numpy as np
 from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
-from migrate.files import exchange_paths, output_errors, output_lock, reach, real_path, sync_folder
+from migrate.files import (
+    exchange_paths,
+    is_endless,
+    mounts_in,
+    output_errors,
+    output_lock,
+    reach,
+    real_path,
+    sync_folder,
+)
 from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
 from migrate.stores.base import Store
@@ -120,6 +131,7 @@ class FolderWriter(VectorWriter):
                 f"{location}: expected a folder that is one store, found a file; true vectors come by a new folder: "
                 "give the store a folder of its own, and name that"
             )
+        _require_replaceable(folder)
         self.folder = folder
         self.renewed: Path | None = None
         """A store of the same documents, translated anew, in the place of which the next folder is written."""
@@ -179,13 +191,56 @@ def _folder(store: Store) -> Path | None:
 
 
 def _complete(old: Path, new: Path) -> None:
-    """Copy what else lies in the old folder: files of the user's, the token of a switch."""
-    for path in old.rglob("*"):
+    """Copy what else lies in the old folder, such as files of the user's and the token of a switch.
+
+    All that is in the new one then may be read by the same users as before; its texts need not be for everyone.
+    """
+    access = {new: old.stat()}
+    for path in _inside(old):
         target = new / path.relative_to(old)
-        if path.is_dir():
-            target.mkdir(exist_ok=True)
-        elif not target.exists():
-            shutil.copy2(path, target)
+        _copy(path, target)
+        if path.exists() and target.exists() and not target.is_symlink():
+            access[target] = path.stat()
+    for path in new.iterdir():
+        if path not in access and path.is_file() and not path.is_symlink():  # the store had no such file before
+            path.chmod(old.stat().st_mode & 0o666)
+    for path, status in reversed(access.items()):  # what is in a folder first: it may be one to read alone
+        for owner in ((-1, status.st_gid), (status.st_uid, -1)):
+            with suppress(PermissionError):  # only root may give files away
+                os.chown(path, *owner)
+        path.chmod(stat.S_IMODE(status.st_mode))
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a file, a link as a link, or an empty folder, unless the target is there; a pipe holds nothing to copy."""
+    if path.is_dir() and not path.is_symlink():
+        target.mkdir(exist_ok=True)
+    elif not os.path.lexists(target) and (path.is_symlink() or path.is_file()):
+        shutil.copy2(path, target, follow_symlinks=False)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """All that lies in a folder, folders before what is in them; no link is followed."""
+    for entry in sorted(folder.iterdir()):
+        yield entry
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _inside(entry)
+
+
+def _require_replaceable(folder: Path) -> None:
+    """Make sure, before anything is paid for, that a new folder can have all that is in one, and take its place."""
+    if mounts := mounts_in(folder):
+        raise UsageError(
+            f"{folder}: expected a folder in whose place a new one can come, found a mount point ({mounts[0]}); move "
+            "the store into a folder of its own inside or beside it"
+        )
+    with output_errors(folder):
+        endless = next((path for path in _inside(folder) if not path.is_symlink() and is_endless(path)), None)
+    if endless is not None:
+        raise UsageError(
+            f"{folder}: expected files, folders and links, found {endless.relative_to(folder)}, a pipe, a socket or a "
+            "device, which no new folder can have; move it away"
+        )
 
 
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:

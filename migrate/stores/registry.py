@@ -6,7 +6,9 @@ is a `StoreKind`; `migrate.testing.stores.StoreTests` says what its stores must 
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -139,9 +141,27 @@ def names_kind(location: str) -> bool:
 
 def path_in(location: Path | str) -> Path | None:
     """The file or folder that a location names, with a scheme before it or without; None if there is none."""
-    scheme = _SCHEME.fullmatch(str(location))
-    places = (Path(location), *((Path(scheme[2]), Path(Address.parse(scheme[2]).place)) if scheme else ()))
-    return next((path for path in places if _is_place(path)), None)
+    return next((Path(place) for _, place, _ in _parts(str(location)) if _is_place(Path(place))), None)
+
+
+def absolute_location(location: Path | str) -> str:
+    """The location with the path that is in it in full, for a process whose working directory may become another.
+
+    One without a path that leads somewhere stays as it is.
+    """
+    for scheme, place, name in _parts(str(location)):
+        if _is_place(Path(place)):
+            return f"{scheme}{os.path.abspath(place)}{name}"  # noqa: PTH100 - Path.resolve would follow a link
+    return str(location)
+
+
+def _parts(location: str) -> Iterator[tuple[str, str, str]]:
+    """What a location may consist of: what stands before a path, the path, and what stands behind it."""
+    yield "", location, ""
+    if scheme := _SCHEME.fullmatch(location):
+        kind, place = f"{scheme[1]}:", Address.parse(scheme[2]).place
+        yield kind, scheme[2], ""
+        yield kind, place, scheme[2].removeprefix(place)
 
 
 def output_of(location: Path | str) -> Output:

@@ -26,6 +26,7 @@ from migrate.files import (
     atomic_folder,
     copy_file,
     exchange_paths,
+    mounts_in,
     output_errors,
     output_lock,
     reach,
@@ -201,7 +202,7 @@ class FolderExchange(Exchange):
         Raises
         ------
         UsageError
-            It has, or they lie in each other or on two file systems.
+            It has, or they lie in each other or on two file systems, or one is a mount point.
         """
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
@@ -211,6 +212,12 @@ class FolderExchange(Exchange):
                 f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "
                 "lacks; copy it there, or give the store a folder of its own"
             )
+        for folder in (made.old, made.new):
+            if folder in mounts_in(folder):
+                raise UsageError(
+                    f"{folder}: expected a folder that can be renamed, found a mount point; move the store into a "
+                    "folder inside it"
+                )
         with output_errors(made.old):
             apart = made.old.parent.stat().st_dev != made.new.parent.stat().st_dev
         if apart:

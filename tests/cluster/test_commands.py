@@ -117,9 +117,11 @@ def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
         assert number <= 10 * (arrived - begun) + 2
 
 
-def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_file, tmp_path, capfd):
+def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_file, tmp_path, capfd, monkeypatch):
     from dask_processes import processes
+    from openai_server import KEY, OpenAIServer
 
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     target, place = f"file:{target_file}", f"s3://{BUCKET}/of/ours"
     with s3_server(tmp_path) as variables, processes(tmp_path, environment=variables) as started:
         dask = ("--runner", f"dask:{started.file}", "--shards", f"{place}/shards")
@@ -140,3 +142,8 @@ def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_fil
         assert lead_migrate(*translate, "-o", tmp_path / "not", *dask[:3], f"s3://no-such-bucket/{tmp_path.name}") == 5
         error = capfd.readouterr().err
         assert re.search(r"--shards s3://no-such-bucket/.*", error) and "Traceback" not in error
+        with OpenAIServer() as server:
+            paid = ("embed", beir / "corpus.jsonl", "--model", "openai:tiny", "--base-url", server.url, "--yes")
+            assert lead_migrate(*paid, "-o", tmp_path / "not", *dask[:3], "s3://no-such-bucket/x", "--quiet") == 5
+            assert "--shards s3://no-such-bucket/x: " in capfd.readouterr().err
+            assert not server.billed, "nothing is paid for where nothing can be kept"

@@ -204,6 +204,62 @@ def test_a_worker_that_cannot_write_is_named(folder, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.fixture
+def paid(tmp_path, monkeypatch):
+    """Embeds 40 texts by an API, whose vectors workers leave at a place; which texts were asked for."""
+    from openai_server import OpenAIServer
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with OpenAIServer() as server:
+
+        def embed(runner):
+            model = elsewhere(load_embedder("openai:tiny", base_url=server.url, dimensions=8), runner)
+            embed_corpus(partial(victims.documents, 40), model, tmp_path / "new")
+            return server.texts_served
+
+        embed.server = server
+        yield embed
+
+
+def test_a_relative_path_of_shards_is_that_of_the_coordinator(cluster, paid, folder, tmp_path, expected, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    runner = DaskRunner(str(cluster.file), "sh")
+    assert runner == DaskRunner(str(cluster.file), "file://sh") == DaskRunner(str(cluster.file), f"{tmp_path}/here/sh")
+    asked = paid(runner)
+    assert len(asked) == len(set(asked)), "no text is paid for twice"
+    run(folder, tmp_path / "translated", runner)
+    assert victims.digest(tmp_path / "translated") == expected
+    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+    assert not (cluster.folder / "sh").exists()
+
+
+def test_a_place_that_a_worker_does_not_see_is_refused_before_anything_is_paid_for(paid, folder, tmp_path):
+    """As a worker on another machine has it, whose folder of that name is another."""
+    place = tmp_path / "own"
+    place.mkdir()
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("there is no way to a file system of its own here")
+    with processes(tmp_path, workers=1) as started:
+        worker = f"{sys.executable} -m dask worker --scheduler-file {started.file} --no-nanny --no-dashboard"
+        command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs tmpfs {place} && exec {worker}"]
+        started.workers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        runner = DaskRunner(str(started.file), str(place / "sh"))
+        with runner.cluster() as cluster:
+            deadline = time.monotonic() + 60
+            while len(cluster.client.nthreads()) < 2:
+                assert time.monotonic() < deadline, "the worker with another folder does not come"
+                time.sleep(0.05)
+        for work in (paid, partial(run, folder, tmp_path / "translated")):
+            words = (
+                r"sh: expected a place that all machines see, found that the worker tcp://\S+ sees another; name one"
+            )
+            with pytest.raises(UsageError, match=words):
+                work(runner=runner)
+    assert not paid.server.billed
+    assert not [path for path in place.rglob("*") if path.is_file()]
+
+
 def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):
     preload = tmp_path / "older.py"
     preload.write_text("import migrate\nmigrate.__version__ = '0.0.1'\n")

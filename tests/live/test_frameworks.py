@@ -92,6 +92,19 @@ def test_writing_is_refused_and_says_where_to(searcher):
         LiveVectorStore.from_texts(["text"], None)
 
 
+def test_a_search_that_is_not_there_is_refused_in_a_line(searcher):
+    store = LiveVectorStore(searcher)
+    retriever = store.as_retriever(search_type="mmr")
+    with pytest.raises(UsageError, match=r'no search by maximal marginal relevance .*use search_type="similarity"'):
+        retriever.invoke(QUESTION)
+    with pytest.raises(UsageError, match="maximal marginal relevance"):
+        asyncio.run(retriever.ainvoke(QUESTION))
+    with pytest.raises(UsageError, match="maximal marginal relevance"):
+        store.max_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4)
+    with pytest.raises(UsageError, match="maximal marginal relevance"):
+        asyncio.run(store.amax_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4))
+
+
 def test_a_location_will_do(searcher, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     model = searcher.generation.vectors.embedder

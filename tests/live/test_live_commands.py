@@ -1,6 +1,7 @@
 """`lead-migrate live`: a worker from the command line, beside a searcher, and what is told of it."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
 from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.state import state_path
 from migrate.live.status import status_of
 from migrate.report.live import metrics_text, status_page, status_text
 from migrate.stitch.persistence import load_stitch
@@ -73,6 +75,16 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
 
 
+def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(translated)
+    stitch = ("--stitch", "../st", "--source", os.path.relpath(source_folder), "--refit-at", "40%")
+    words = ("--budget", "70%", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
+    assert lead_migrate("live", "run", ".", "--once", *words) == 0, capfd.readouterr().err
+    assert "105 of 150 vectors are true ones" in " ".join(capfd.readouterr().out.split())
+    assert status_of(str(translated)).counters["refits"] == 1
+    assert status_of(str(translated)).true == 105
+
+
 def test_a_stitch_at_a_url_is_fitted_again(translated, server, source_folder, tmp_path, capsys):
     load_stitch(tmp_path / "st").save(f"memory://{tmp_path.name}/st")
     live = ("live", "run", translated, "--once", "--budget", "90", "--source", source_folder, "--refit-at", "50%")
@@ -114,6 +126,23 @@ def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys
     assert page.read_text().count("<svg") >= 2
 
 
+@pytest.mark.parametrize("kind", ["folder", "sqlite-vec"])
+def test_no_page_is_written_where_the_state_is(kind, translated, source_folder, place_of, tmp_path, capsys):
+    place = place_of(kind)
+    assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", place) == 0
+    assert lead_migrate("live", "run", place, "--once", "--budget", "45") == 0
+    state = state_path(open_store(place))
+    before = state.read_bytes()
+    beside = state.with_name("other.html") if kind == "folder" else state.parents[1] / "other" / "state.sqlite"
+    for option in ("--html", "--metrics"):
+        for path in (state, state.with_name("state.sqlite-wal"), beside):
+            capsys.readouterr()
+            assert lead_migrate("live", "status", place, option, path) == 2
+            assert "which is read; choose an output outside of it" in capsys.readouterr().err
+    assert state.read_bytes() == before
+    assert lead_migrate("live", "status", place, "--html", tmp_path / "page.html") == 0
+
+
 def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_path):
     embedder = load_embedder(SMALL, dimensions=24)
     documents = list(open_store(translated).documents())
@@ -149,6 +178,25 @@ def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_pat
 def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):
     assert lead_migrate("live", "run", translated, "--once") == 2
     assert "--budget" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        (["--document-prefix", "x: "], "the document prefix is '', for the model as named 'x: '"),
+        (["--query-prefix", "q: "], "the query prefix is '', for the model as named 'q: '"),
+        (
+            ["--target", "openai:text-embedding-ada-002", "--dimensions", 24],
+            "the model is 'openai:text-embedding-3-small', for the model as named 'openai:text-embedding-ada-002'",
+        ),
+    ],
+)
+def test_another_model_is_told_by_what_differs(options, difference, translated, server, capsys):
+    embedded = len(server.texts_served)
+    assert lead_migrate("live", "run", translated, "--once", "--yes", *options) == 4
+    error = capsys.readouterr().err
+    assert difference in error and error.count("\n") == 1
+    assert set(server.texts_served[embedded:]) <= {"word"}, "what is asked to know the model by"
 
 
 def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):

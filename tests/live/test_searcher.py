@@ -394,6 +394,41 @@ def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(corpus
     assert len(seen) == 2, "each generation answered, by its own model alone"
 
 
+def test_a_process_that_goes_to_another_folder_finds_the_store_again(live, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    searcher = live(location=folder.name)
+    before = searcher.search("document 5").generation
+    monkeypatch.chdir("/")
+    (folder / "docs.jsonl").touch()
+    searcher.refresh()
+    assert searcher.search("document 5").generation != before
+
+
+def test_models_are_named_by_specs(live, server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    before = live().search(QUESTIONS[0])
+    for models in (["openai:tiny"], ("openai:tiny", served_by(server, "text-embedding-3-small", dimensions=DIM))):
+        assert live(models=models).search(QUESTIONS[0]).ids == before.ids
+
+
+@pytest.mark.parametrize("models", [[], [None], 7, ["openai:tiny", 7], {"openai:tiny": 1}])
+def test_what_is_no_model_is_refused(models, folder, tmp_path):
+    with pytest.raises(UsageError, match=r"expected an embedder, a spec such as .* or a list of them, found"):
+        LiveSearcher(folder, models, cache=tmp_path / "cache.sqlite")
+
+
+def test_a_closed_searcher_says_so(live):
+    searcher = live()
+    asyncio.run(searcher.asearch(QUESTIONS[0]))
+    searcher.close()
+    with pytest.raises(UsageError, match=r"found one that was closed; make another"):
+        searcher.search(QUESTIONS[0])
+    with pytest.raises(UsageError, match=r"found one that was closed; make another"):
+        asyncio.run(searcher.asearch(QUESTIONS[0]))
+    searcher.close()
+
+
 def test_no_state_no_error(live, folder):
     """A state that cannot be written to is no concern of a query."""
     searcher = live(LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.05))

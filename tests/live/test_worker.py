@@ -1,6 +1,8 @@
 """The worker: what it writes, in which order, within what, and what becomes of it when it is killed."""
 
 import json
+import os
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -433,6 +435,64 @@ def test_what_else_lies_in_a_folder_stays_there(location, embedder):
     assert Path(location, "more", "deep.txt").read_text() == "mine too"
     assert (read_confidence(Path(location), 150) == 1).all()
     assert not any(path.name in ("next", "old") for path in state_path(open_store(location)).parent.iterdir())
+
+
+def test_a_new_folder_may_be_read_by_whom_the_old_one_could(location, embedder, tmp_path):
+    folder, elsewhere = Path(location), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "note.txt").write_text("mine")
+    (folder / "more").mkdir()
+    (folder / "more" / "deep.txt").write_text("mine too")
+    (folder / "link").symlink_to("../elsewhere")
+    (folder / "more" / "dangling").symlink_to("nowhere")
+    modes = {path: 0o600 if path.is_file() else 0o710 for path in folder.rglob("*") if not path.is_symlink()}
+    modes |= {folder: 0o700, folder / "more" / "deep.txt": 0o640, folder / "docs.jsonl": 0o604}
+    for path, mode in modes.items():
+        path.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(path, 1234, 4321)
+    Worker(location, embedder, ONCE).run()
+    assert len(true_ids(location)) == 150
+    assert {path: path.stat().st_mode & 0o7777 for path in modes} == modes
+    if os.geteuid() == 0:
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in modes} == {(1234, 4321)}
+    assert (folder / "link").readlink() == Path("../elsewhere") and (folder / "link" / "note.txt").read_text() == "mine"
+    assert (folder / "more" / "dangling").readlink() == Path("nowhere")
+    assert (elsewhere / "note.txt").read_text() == "mine"
+
+
+def test_a_file_that_a_private_folder_had_not_before_is_private(location, embedder):
+    folder = Path(location)
+    stored = read_confidence(folder, 150)
+    assert stored is not None
+    before = {path.name for path in folder.iterdir()}
+    removed = next(path for path in folder.iterdir() if "confidence" in path.name)
+    removed.unlink()
+    folder.chmod(0o700)
+    Worker(location, embedder, ONCE).run()
+    assert {path.name for path in folder.iterdir()} == before
+    assert removed.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_pipe_in_a_folder_is_refused_before_anything_is_embedded(location, embedder):
+    os.mkfifo(Path(location, "pipe"))
+    with pytest.raises(UsageError, match=r"found pipe, a pipe, a socket or a device.*move it away"):
+        Worker(location, embedder, ONCE)
+    assert not embedder.embedder.asked
+
+
+@pytest.mark.parametrize("name", ["", "more"])
+def test_a_mount_point_is_refused_before_anything_is_embedded(name, location, embedder, tmp_path, mount):
+    folder = tmp_path / "volume"
+    if name:
+        Path(location).rename(folder)
+        mount(folder / name)
+    else:
+        mount(folder)
+        shutil.copytree(location, folder, dirs_exist_ok=True)
+    with pytest.raises(UsageError, match=rf"found a mount point \({folder / name}\); move the store into a folder"):
+        Worker(str(folder), embedder, ONCE)
+    assert not embedder.embedder.asked
 
 
 def test_the_command_is_run_once_when_the_verdict_becomes_not_safe(location, embedder, tmp_path):

@@ -10,6 +10,7 @@ from faiss_tools import COUNT, build, save
 from migrate.errors import ManifestError, OutputError, StoreError
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores import open_store
+from migrate.stores.registry import absolute_location
 
 
 def test_stores_are_imported_without_faiss_or_langchain():
@@ -26,6 +27,26 @@ def test_a_folder_and_its_file_are_the_same_store(vectors, tmp_path):
     assert open_store(tmp_path).snapshot() == open_store(path).snapshot()
     assert open_store(tmp_path).folder == open_store(path).folder == tmp_path
     assert open_store(path).info.details["index_bytes"] == path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("typed", "full"),
+    [
+        (".", "{}/new"),
+        ("../link", "{}/link"),
+        ("faiss:../new", "faiss:{}/new"),
+        ("kind:../s.db#docs?text=a/b", "kind:{}/s.db#docs?text=a/b"),
+        ("pgvector:postgresql://host/shop#docs", "pgvector:postgresql://host/shop#docs"),
+        ("parquet:s3://bucket/folder", "parquet:s3://bucket/folder"),
+        ("../nothing", "../nothing"),
+    ],
+)
+def test_a_location_in_full_leads_there_from_any_folder(typed, full, tmp_path, monkeypatch):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "link").symlink_to("new")
+    (tmp_path / "s.db").touch()
+    monkeypatch.chdir(tmp_path / "new")
+    assert absolute_location(typed) == full.format(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["vectors", "my.index", "default__vector_store.json", "index.faiss"])

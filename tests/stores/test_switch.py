@@ -628,6 +628,16 @@ def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
         switch_store(old, old, unproven=True)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
+    pair = list(folders(tmp_path))
+    mount(tmp_path / "volume")
+    shutil.copytree(pair[which], tmp_path / "volume", dirs_exist_ok=True)
+    pair[which] = str(tmp_path / "volume")
+    with pytest.raises(UsageError, match=r"volume: expected a folder that can be renamed, found a mount point"):
+        switch_store(*pair, unproven=True)
+
+
 def test_other_ids_or_another_kind_are_refused(tmp_path):
     old, new = folders(tmp_path)
     lines = (tmp_path / "new" / "docs.jsonl").read_text().splitlines()

@@ -439,6 +439,16 @@ def test_a_folder_that_another_run_writes_is_not_switched_meanwhile(tmp_path):
     assert open_store(old).info.dim == tools.DIM
 
 
+def test_a_store_that_is_a_mount_point_is_refused_before_anything_is_embedded(pair, tmp_path, mount):
+    old, new = pair
+    volume, embedder = tmp_path / "volume", Hashed()
+    mount(volume)
+    shutil.copytree(new, volume, dirs_exist_ok=True)
+    with pytest.raises(UsageError, match="volume: this is a mount point, and cannot be replaced"):
+        sync_store(open_store(old), open_store(volume), embedder)
+    assert not embedder.asked
+
+
 def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):
     """LangChain keeps what Python has: keys without an order, sets, NaN."""
     kind, records = kind_of("Langchain"), some_records()
