@@ -126,10 +126,7 @@ def run(
 
     A database is written to record by record, a folder by a new one that takes its place in one step.
     """
-    from migrate.check.facts import require_model
-    from migrate.embedders.prefix import whole_embedder
     from migrate.errors import UsageError
-    from migrate.live.generation import model_of
     from migrate.live.paying import Pace
     from migrate.live.worker import Worker, WorkerOptions
     from migrate.reembed.choice import Budget
@@ -142,7 +139,6 @@ def run(
     opened = open_store(location, verify=True)
     model = replace(model, cache=model.cache and model.cache.absolute())
     embedder = load_model_of(opened, target, "--target", model)
-    require_model(opened.info.location, model_of(opened), whole_embedder(embedder).identity)
     if budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
             f"{store}: all of its texts would be embedded by {embedder.identity.spec}, which may cost money; say how "

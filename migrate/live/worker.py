@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from migrate.audit.verdict import MARGIN, Outcome
+from migrate.check.facts import require_model
 from migrate.cost import tally_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
@@ -668,11 +669,7 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     location, model = store.info.location, model_of(store)
     if not store.info.has_texts:
         raise StoreError(f"{location}: expected a store with texts to embed, found one without")
-    if model != embedder.identity:
-        raise StoreError(
-            f"{location}: the store was translated for {model.spec}, but the model is {embedder.identity.spec}; name "
-            "the store's own model"
-        )
+    require_model(location, model, embedder.identity)
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
             f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or "
