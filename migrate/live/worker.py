@@ -104,8 +104,9 @@ class Survey:
     """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what else is `left`, in order.
 
     `embedded` are those whose vectors the cache has and the store has not. `n_embedded` are these and the true ones,
-    `n_counted` what queries and workers had had embedded by then, `aside` what the verdict has since. `bitwise` says
-    that all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
+    `n_counted` what queries and workers had had embedded by then, `by_queries` queries alone, `aside` what the verdict
+    has since. `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model takes no
+    vector of.
     """
 
     count: int = 0
@@ -115,6 +116,7 @@ class Survey:
     left: list[str] = field(default_factory=list)
     n_embedded: int = 0
     n_counted: int = 0
+    by_queries: int = 0
     aside: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
@@ -194,7 +196,7 @@ class Worker:
         self._verdict: LiveVerdict | None = None
         self._generation: str | None = None
         self._surveyed_at = self._looked_at = self._noted_at = -np.inf
-        self._failures = self._by_queries = 0
+        self._failures = 0
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
         self._is_checked = False
@@ -311,7 +313,7 @@ class Worker:
 
     def _is_other(self) -> bool:
         """Whether the store may hold other documents than the survey has seen, or the cache many more."""
-        by_queries = self._counted("embedded_by_queries") - self._by_queries
+        by_queries = self._counted("embedded_by_queries") - self.survey.by_queries
         if by_queries + self.survey.aside >= max(self.options.publish * self.survey.count, 1):
             return True
         files = as_files(self.store)
@@ -364,7 +366,7 @@ class Worker:
         _check_fits(store, self.embedder)
         self._adopt(store)
         refused, marked, survey = self.state.refused(), self.state.true_documents(), Survey(store.info.count)
-        self._by_queries = self._counted("embedded_by_queries")
+        survey.by_queries = self._counted("embedded_by_queries")
         survey.n_counted = self._counted(*_EMBEDDED)
         ranked: list[tuple[float, int, str]] = []
         confidence, cosine = _confidence(store), is_cosine(store.info)
