@@ -22,6 +22,7 @@ from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
+from migrate.selection.choosers import RECORDED, UNRECORDED, accounts_for_true, choosers_of
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, place_confidence, stored_confidence
 from migrate.stores.file_store import verify_files
@@ -36,12 +37,16 @@ _TRUE = "true vectors"
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """The result of a backfill: of `count` vectors `n_true` are now true, `n_before` were before."""
+    """The result of a backfill: of `count` vectors `n_true` are now true, `n_before` were before.
+
+    `n_choosers` is how many queries chose some of them.
+    """
 
     path: Path | str
     count: int
     n_true: int
     n_before: int
+    n_choosers: int = 0
 
     @property
     def n_left(self) -> int:
@@ -80,15 +85,26 @@ def backfill_store(
     rows = batch_rows(store.info.dim)
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
-    is_cached = _cached_rows(store, embedder, rows, progress)
+    is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
     n_true = int((is_cached | (confidence == 1)).sum())
-    model = embedder.identity if n_true == store.info.count else manifest.model
-    new = replace(manifest, model=model, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
+    is_full = n_true == store.info.count
+    is_recorded = is_full or (accounts_for_true(manifest) and b"" not in choices)
+    facts = StoreFacts(
+        filled_in=RECORDED if is_recorded else UNRECORDED,
+        chosen_by=tuple(sorted(choosers_of(manifest) | embedder.choosers(choices))),
+    )
+    new = replace(
+        manifest,
+        model=embedder.identity if is_full else manifest.model,
+        counts={**manifest.counts, _TRUE: n_true},
+        details={**manifest.details, **facts.as_details()},
+        created=creation_date(),
+    )
 
     place = output_of(output)
     job = _FillJob(store, embedder, place, before, new, is_cached, confidence)
     write_store(place_of(place), job, force=force, restart=restart, progress=progress)
-    return Backfill(place.where, store.info.count, n_true, manifest.counts.get(_TRUE, 0))
+    return Backfill(place.where, store.info.count, n_true, manifest.counts.get(_TRUE, 0), len(facts.chosen_by))
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
@@ -108,13 +124,18 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     return manifest
 
 
-def _cached_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
-    """Whether the cache has the vector of each document, (n,)."""
+def _cached_rows(
+    store: Store, embedder: Embedder, rows: int, is_new: NDArray[np.bool_], progress: Progress
+) -> tuple[NDArray[np.bool_], set[bytes]]:
+    """Return whether the cache has the vector of each document, (n,), and by which choices it has those of new ones."""
     is_cached = np.zeros(store.info.count, dtype=bool)
+    choice_of, choices = embedder.choices(), set[bytes]()
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        is_cached[start : start + len(documents)] = embedder.known(documents, "document")
-    return is_cached
+        known = is_cached[start : start + len(documents)] = embedder.known(documents, "document")
+        chosen = zip(choice_of(documents, "document"), known, is_new[start:].tolist(), strict=False)
+        choices.update(choice for choice, is_known, new in chosen if choice is not None and is_known and new)
+    return is_cached, choices
 
 
 def _blocks(store: Store, rows: int) -> Iterator[tuple[int, list[Document]]]:
@@ -171,8 +192,7 @@ class _FillJob(StoreJob):
                 file.put(0, sources if order is None else sources[order])
         self.embedder.save_state(work.content)
         files = self.output.facts(self.store, work.content, work.digest.of)
-        details = {**self.manifest.details, **StoreFacts(filled_in="from the cache").as_details(), **files}
-        replace(self.manifest, details=details).write(work.content)
+        replace(self.manifest, details={**self.manifest.details, **files}).write(work.content)
         return {}
 
     def _writer(self, work: Work) -> StoreWriter:

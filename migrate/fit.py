@@ -21,7 +21,7 @@ from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
-from migrate.selection.query_log import choosers_of, digests_of
+from migrate.selection.choosers import choosers_of, digests_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import (
     DIRECTIONS,

@@ -28,7 +28,7 @@ from migrate.fit import FitOptions, FitPlan, plan_fit
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.selection import SAMPLE_SIZE, QueryLog, choose_strategy
-from migrate.selection.query_log import choosers_of, digests_of
+from migrate.selection.choosers import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO

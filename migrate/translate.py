@@ -25,7 +25,7 @@ from migrate.files import canonical_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.runners import DoShard, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
-from migrate.selection.query_log import choosers_of
+from migrate.selection.choosers import choosers_of
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter

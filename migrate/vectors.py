@@ -52,12 +52,25 @@ class Query:
 
 
 def query_key(text: str) -> str:
-    r"""A key that is equal for equal queries: the text without regard to case and white space.
+    r"""Return the normal form of a query, equal for queries that differ only in how they are typed.
 
-    >>> query_key("  How  do I ask?\n") == query_key("how do i ask?")
+    Case, white space, Unicode form, invisible characters, and punctuation at either end make no difference.
+
+    >>> query_key("  How  do I ask?\n") == query_key("how do i ask")
     True
     """
-    return " ".join(unicodedata.normalize("NFC", text.casefold()).split())
+    visible = "".join(sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf")
+    words = " ".join(unicodedata.normalize("NFKC", visible.casefold()).split())
+    first, last = 0, len(words)
+    while first < last and _is_around(words[first]):
+        first += 1
+    while first < last and _is_around(words[last - 1]):
+        last -= 1
+    return words[first:last] or words
+
+
+def _is_around(sign: str) -> bool:
+    return sign == " " or unicodedata.category(sign).startswith("P")
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:

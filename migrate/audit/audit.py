@@ -10,7 +10,7 @@ import numpy as np
 from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.drawn_queries import chances_of, greatest_change
-from migrate.audit.held_out import audit_held_out
+from migrate.audit.held_out import audit_held_out, unexplained_documents, unexplained_doubts
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
 from migrate.audit.judging import alike_grades, draw_unjudged, unrelated_grades
 from migrate.audit.measures import Scores
@@ -24,7 +24,7 @@ from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Bounds, family_bounds
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
-from migrate.selection.query_log import choosers_of
+from migrate.selection.choosers import choosers_in, choosers_of
 from migrate.stores.base import content_of
 from migrate.vectors import Progress, no_progress
 
@@ -64,9 +64,10 @@ def audit_store(
         Too few queries are left for a verdict, without those that chose documents.
     """
     options, bridge = options or AuditOptions(), inputs.bridge
-    choosers = choosers_of(inputs.translated.info.manifest, bridge.manifest if bridge else None)
+    choosers = choosers_in(inputs.translated, inputs.embedder)
+    others = choosers.queries | choosers_of(bridge.manifest if bridge else None)
     prepared = prepare_audit(
-        replace(inputs, query_set=independent(inputs.query_set, choosers)), options, progress=progress
+        replace(inputs, query_set=independent(inputs.query_set, others)), options, progress=progress
     )
     retriever, query_set = Retriever(prepared, progress), prepared.query_set
     pool = None
@@ -88,6 +89,9 @@ def audit_store(
         *_judgement_doubts(runs, results[FULL], evaluation),
     )
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
+    unexplained = unexplained_documents(prepared, choosers.unexplained)
+    held_out = audit_held_out(retriever, evaluation, pool.outside if pool else None, unexplained)
+    evaluation = replace(evaluation, doubts=(*evaluation.doubts, *unexplained_doubts(unexplained, held_out)))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
     diagnostics = diagnose(prepared, runs, deciding, floor)
@@ -117,7 +121,7 @@ def audit_store(
         manifest=_manifest(prepared),
         family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
         skipped_arms=skipped,
-        held_out=audit_held_out(retriever, evaluation, pool.outside if pool else None),
+        held_out=held_out,
         diagnostics=diagnostics,
         reference=prepared.proof,
         doubts=evaluation.doubts,

@@ -39,7 +39,8 @@ from migrate.reembed.choice import (
     why_unsure,
 )
 from migrate.reembed.refit import extended, refit_same_kind
-from migrate.selection.query_log import MOST_QUERIES, choosers_of, digest_of, digests_of
+from migrate.selection.choosers import choosers_of, digests_of, is_chooser
+from migrate.selection.query_log import MOST_QUERIES
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
@@ -304,7 +305,7 @@ def find_frontier(
     choosers = choosers_of(fitted.manifest, store.info.manifest) | digests_of(choosing)
     stay = inputs.stay
     if stay is not None:
-        stay = stay[[digest_of(query) not in choosers for query in inputs.query_set.distinct]]
+        stay = stay[[not is_chooser(query, choosers) for query in inputs.query_set.distinct]]
     retriever = _retriever(inputs, independent(inputs.query_set, choosers), options, progress)
     prepared = retriever.inputs
     log_vectors = inputs.embedder.embed_queries(choosing, progress=progress) if choosing else None

@@ -10,15 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Qrels
 from migrate.audit.outside import Outside
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Verdict, decide
+from migrate.audit.verdict import Outcome, Verdict, decide
+from migrate.check.comparison import pairwise
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
+
+_SAME = 1 - 1e-6
+"""Cosine from which on two vectors of one text are the same, up to how they were computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,48 @@ class HeldOut:
         )
 
 
+_ALL = 0.99
+"""Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
+
+
+def unexplained_documents(prepared: PreparedAudit, rows: NDArray[np.bool_] | None) -> frozenset[str]:
+    """Return the documents that have a true vector of which nothing says who chose it.
+
+    `rows` are those of the translated store, (n,), that neither its manifest nor the cache accounts for; None for none.
+    A vector is true where `confidence.npy` says so, or where the full re-embed, or the pool, has the same one.
+    """
+    if rows is None or not rows.any():
+        return frozenset()
+    translated, full = prepared.stores[TRANSLATED], prepared.stores[FULL]
+    keys, confidence = prepared.keys[TRANSLATED], stored_confidence(translated)
+    row_of = {doc_id: row for row, doc_id in enumerate(doc_id for batch in full.scan() for doc_id in batch.ids)}
+    documents, start = set[str](), 0
+    for batch in translated.scan():
+        pairs = [(place, row_of[doc_id]) for place, doc_id in enumerate(batch.ids) if doc_id in row_of]
+        is_true = np.zeros(len(batch), bool) if confidence is None else confidence[start : start + len(batch)] == 1
+        if pairs:
+            places, others = np.array(pairs, dtype=np.int64).T
+            is_true[places] |= pairwise(batch.vectors[places], full.get(others).vectors) >= _SAME
+        is_true &= rows[start : start + len(batch)]
+        documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true).tolist())
+        start += len(batch)
+    return frozenset(documents) if len(documents) < _ALL * prepared.n_documents else frozenset()
+
+
+def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> tuple[str, ...]:
+    """Return a doubt where the verdict may rest on true vectors that nobody knows the origin of.
+
+    It does not where the store is SAFE without them.
+    """
+    if not documents or (held_out is not None and held_out.verdict.outcome is Outcome.SAFE):
+        return ()
+    return (
+        f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them the "
+        "store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store that "
+        "`translate` or `backfill` has written, with its manifest",
+    )
+
+
 def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     """The documents with a true vector among those of their chunks, as `confidence.npy` has them; none without it.
 
@@ -62,16 +110,22 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     return frozenset(keys[doc_id] for doc_id in translated.get(rows).ids) if len(rows) else frozenset()
 
 
-def audit_held_out(retriever: Retriever, evaluation: Evaluation, outside: Outside | None = None) -> HeldOut | None:
+def audit_held_out(
+    retriever: Retriever,
+    evaluation: Evaluation,
+    outside: Outside | None = None,
+    unexplained: frozenset[str] = frozenset(),
+) -> HeldOut | None:
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
-    `outside` is what lies outside a pool, where one stands for the reference. None where no document has a true vector,
+    `outside` is what lies outside a pool, where one stands for the reference; `unexplained` are documents with true
+    vectors besides those that the store says. None where no document has a true vector,
     where all have, or where no query is left; and in a pool without judgements, which may lack what is first then.
     """
     inputs = retriever.inputs
     if outside is not None and inputs.query_set.qrels is None:
         return None
-    gone = true_documents(inputs.stores[TRANSLATED], inputs.keys[TRANSLATED])
+    gone = true_documents(inputs.stores[TRANSLATED], inputs.keys[TRANSLATED]) | unexplained
     documents = set(inputs.keys[TRANSLATED].values())
     if not gone or gone >= documents:
         return None

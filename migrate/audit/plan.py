@@ -23,7 +23,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.reembed.stitch import with_metered_views
-from migrate.selection.query_log import choosers_of, digests_of
+from migrate.selection.choosers import choosers_in, choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -90,7 +90,7 @@ class AuditRequest:
         """
         stitches = [self.bridge, None if self.trial is None else self.trial.fitted]
         manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        choosers = choosers_of(self.translated.info.manifest, *manifests)
+        choosers = choosers_in(self.translated, self.embedder).queries | choosers_of(*manifests)
         return independent(self.query_set, choosers | digests_of(self.trial.log if self.trial else ()))
 
 

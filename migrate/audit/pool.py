@@ -45,6 +45,7 @@ from migrate.cost.estimate import dollars
 from migrate.embedders.base import Embedder
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Run
+from migrate.selection.choosers import digests_of
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.confidence import stored_confidence
@@ -441,7 +442,8 @@ class _Pool:
 
     def _embed(self, rows: Rows) -> None:
         documents = list(known_documents(self.translated, rows))
-        vectors = self.embedder.embed_documents(documents, progress=self.retriever.progress)
+        embedder = self.embedder.chosen_by(digests_of(self.retriever.inputs.query_set.queries))
+        vectors = embedder.embed_documents(documents, progress=self.retriever.progress)
         self.place[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
 

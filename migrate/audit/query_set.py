@@ -26,7 +26,7 @@ from migrate.datasets.graded import read_graded
 from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
-from migrate.selection.query_log import digest_of
+from migrate.selection.choosers import digest_of, is_chooser
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Query, no_progress, query_key
 
@@ -247,24 +247,57 @@ def key_of(document: Document, parent_field: str = PARENT_FIELD) -> str:
 
 
 def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
-    """The query set without the `choosers` (`migrate.selection.query_log`), with a note of how many there were.
+    """Return the query set without the `choosers` (`migrate.selection.choosers`), with a note of how many there were.
 
     Raises
     ------
     InconclusiveError
         Too few are left for a verdict. Nothing need be embedded to know it.
     """
-    left = [query for query in query_set.queries if digest_of(query) not in choosers] if choosers else []
+    left = [query for query in query_set.queries if not is_chooser(query, choosers)] if choosers else []
     gone = len(query_set.queries) - len(left)
     if not choosers or not gone:
         return query_set
     ids = {query.id for query in left}
     qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
-    excluded = f"{gone:,} of {len(query_set.queries):,} queries are in the query log that chose documents to embed"
+    excluded = (
+        f"{gone:,} of {len(query_set.queries):,} queries chose documents of which the store has true vectors (by a "
+        "log, a pool or live serving)"
+    )
     kept = replace(query_set, queries=left, qrels=qrels, notes=(*query_set.notes, f"{excluded}; they do not judge"))
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {query_set.name}: {excluded} and may not judge; expected at least {FEWEST_QUERIES} others, "
-            f"found {len(kept.distinct)}; judge by other queries, or choose documents by other ones or at random"
+            f"INCONCLUSIVE: {query_set.name}: {excluded}, so they do not judge it; {len(kept.distinct)} others are "
+            f"left, at least {FEWEST_QUERIES} are needed; audit by other queries (another --split, --queries FILE or "
+            "--queries synthetic), and next time keep some for that with --hold-out 50%"
         )
     return kept
+
+
+def hold_out(query_set: QuerySet, share: float) -> QuerySet:
+    """Return the queries that choose and judge now, where a `share`, 0-1, of all is kept to judge later.
+
+    What is embedded for the audit of a pool is never chosen by queries that were held out: they can judge a store that
+    it was filled into. Which ones they are depends on their texts alone.
+
+    Raises
+    ------
+    InconclusiveError
+        Too few are left for a verdict, on either side.
+    """
+    texts = sorted({digest_of(query) for query in query_set.queries})
+    held = set(texts[: round(share * len(texts))])
+    queries = [query for query in query_set.queries if digest_of(query) not in held]
+    if min(len(held), len(texts) - len(held)) < FEWEST_QUERIES:
+        raise InconclusiveError(
+            f"INCONCLUSIVE: {query_set.name}: {len(texts):,} different queries are too few to hold {share:.0%} out: "
+            f"{len(texts) - len(held):,} would judge now and {len(held):,} later, at least {FEWEST_QUERIES} are needed "
+            "for each; give more queries, or leave out --hold-out"
+        )
+    ids = {query.id for query in queries}
+    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
+    note = (
+        f"{len(held):,} of {len(texts):,} different queries are held out: they choose nothing, and can judge a store "
+        "that is filled in by this audit"
+    )
+    return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))

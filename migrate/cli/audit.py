@@ -447,7 +447,7 @@ def command(
     trained.refuse(against.reference)
     if trained.labels is not None and not judged.are_named:
         return _by_labels(store, against.reference, trained, arms, outputs, general)
-    judged.require()
+    judged.require(by_pool=against.reference == POOL)
     quiet, runner = general.quiet, running.open()
     audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     prefixes = read_prefixes(arms.prefix)
@@ -484,6 +484,7 @@ def command(
             restart=general.restart,
         )
         plan = plan_audit(request)
+        judged.offer_hold_out(plan.query_set, embedder, by_pool=against.reference == POOL, quiet=quiet)
         if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)

@@ -7,7 +7,7 @@ import click
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import load_model_of
 
 
@@ -64,4 +64,10 @@ def command(
         f"{done.path}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "
         f"{done.n_left:,} are still translated"
     )
+    if done.n_choosers and done.n_left:
+        advise(
+            f"{done.n_choosers:,} queries chose some of these vectors and do not judge them: audit by others, such as "
+            "those of --hold-out, another --split, or --queries",
+            quiet=quiet,
+        )
     advise_next("audit", done.path, "--reference", "build", "--beir", JUDGED, also=("target",), quiet=quiet)

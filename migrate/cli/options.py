@@ -337,6 +337,12 @@ queries = option(
     "with the full re-embed until queries are judged.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
+hold_out = option(
+    "--hold-out",
+    metavar="PERCENT",
+    help="Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a "
+    "store that they are filled into; what was held out can.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,9 +358,12 @@ class QueryOptions:
     beir: str | None
     queries: str | None
     split: str
+    hold_out: str | None
 
     def __post_init__(self) -> None:
         from migrate.errors import UsageError
+
+        self._share()
 
         if self.beir is not None and self.queries is not None:
             raise UsageError("--beir and --queries exclude each other; leave one out")
@@ -364,13 +373,13 @@ class QueryOptions:
         """Whether there are any."""
         return self.beir is not None or self.queries is not None
 
-    def require(self) -> None:
+    def require(self, *, by_pool: bool) -> None:
         """Make sure that there are any.
 
         Raises
         ------
         UsageError
-            None are named.
+            None are named; or some are held out, and no pool is chosen by the others.
         """
         from migrate.errors import UsageError
 
@@ -378,6 +387,10 @@ class QueryOptions:
             raise UsageError(
                 "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
                 "with --queries synthetic"
+            )
+        if self.hold_out is not None and not by_pool:
+            raise UsageError(
+                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
             )
 
     @property
@@ -393,9 +406,9 @@ class QueryOptions:
 
     def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
         """The queries; raises as `load_query_set`."""
-        from migrate.audit.query_set import load_query_set
+        from migrate.audit.query_set import hold_out, load_query_set
 
-        return load_query_set(
+        query_set = load_query_set(
             store,
             self.beir,
             self.queries,
@@ -404,9 +417,39 @@ class QueryOptions:
             seed=seed,
             progress=progress,
         )
+        share = self._share()
+        return query_set if share is None else hold_out(query_set, share)
+
+    def _share(self) -> float | None:
+        """Return what part of the queries, 0-1, is held out; None where none is."""
+        from migrate.errors import UsageError
+
+        if self.hold_out is None:
+            return None
+        number = self.hold_out.strip().removesuffix("%")
+        share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
+        if not (0 < share < 1 and self.hold_out.strip().endswith("%")):
+            raise UsageError(f"--hold-out: {self.hold_out!r} is no share of the queries; give one such as 50%")
+        return share
+
+    def offer_hold_out(self, query_set: QuerySet, embedder: Embedder, *, by_pool: bool, quiet: bool) -> None:
+        """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps."""
+        from migrate.cli.terminal import advise
+
+        count = len(query_set.distinct)
+        if by_pool and embedder.keeps and self.hold_out is None and count >= MANY_QUERIES:
+            advise(
+                f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
+                "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "
+                "times as wide now",
+                quiet=quiet,
+            )
 
 
-query_options = option_group(QueryOptions, "judged", beir, queries, split, section=QUERIES)
+MANY_QUERIES = 100
+"""So many queries are worth being divided into those that choose and those that judge."""
+
+query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_out, section=QUERIES)
 """Adds the options of `QueryOptions`."""
 
 parent_field = option(

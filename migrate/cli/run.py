@@ -89,7 +89,7 @@ def command(
     from migrate.stores import open_store
 
     quiet, force = general.quiet, general.force
-    judged.require()
+    judged.require(by_pool=reference == POOL)
     read = options.local_paths(store, judged.location)
     refuse_overlap(output, *read)
     ci.refuse(*read, force=force)
@@ -129,6 +129,7 @@ def command(
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
                 warn_of_plan(plan.fit, quiet=quiet)
+            judged.offer_hold_out(plan.questions, embedder, by_pool=reference == POOL, quiet=quiet)
             paid.agree(plan, progress=progress)
             done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:

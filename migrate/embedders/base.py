@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,9 @@ from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Text, Vectors, no_progress
 
 Role = Literal["document", "query"]
+
+Choices = Callable[[Sequence[Text], Role], list[bytes | None]]
+"""For each text, the choice by which it came into a cache: None for no query's, empty where nobody knows."""
 
 Keep = Callable[[Sequence[int], Vectors], None]
 """Called as keep(positions, vectors): vectors (n, dim) of the texts at these n positions, as soon as they are there."""
@@ -137,6 +140,26 @@ class Embedder(ABC):
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are in the cache, (dim,), by the position of their texts; nothing is embedded."""
         return {}
+
+    def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> Embedder:
+        """Return this embedder for texts that queries have chosen, so that its cache, if any, remembers who did.
+
+        Parameters
+        ----------
+        queries
+            Digests of the queries (`migrate.selection.choosers`).
+        group
+            A name for queries that become more as time goes on; None where these are all.
+        """
+        return self
+
+    def choices(self) -> Choices:
+        """Return what tells by which choice of queries a text came into the cache."""
+        return lambda texts, _role: [None] * len(texts)
+
+    def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
+        """Return the digests of the queries of some choices."""
+        return frozenset()
 
     def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
         """The same embedder with its model replaced by `change(model)`, behind the same cache if there is one."""
@@ -276,6 +299,18 @@ class WrappedEmbedder(Embedder):
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """Ask the embedder inside."""
         return self.embedder.find(texts, role)
+
+    def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> Embedder:
+        """Tell it to the embedder inside."""
+        return self.around(self.embedder.chosen_by(queries, group=group))
+
+    def choices(self) -> Choices:
+        """Ask the embedder inside."""
+        return self.embedder.choices()
+
+    def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
+        """Ask the embedder inside."""
+        return self.embedder.choosers(choices)
 
     def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
         """Change the model inside, and wrap it in the same way."""

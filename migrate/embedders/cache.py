@@ -19,7 +19,7 @@ from types import TracebackType
 
 import numpy as np
 
-from migrate.embedders.base import Embedder, Role, WrappedEmbedder, require_texts
+from migrate.embedders.base import Choices, Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
@@ -27,10 +27,18 @@ from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
 APPLICATION_ID = 0x4C4D4543
 """Marks the file as an embedding cache of lead-migrate (SQLite's `application_id`)."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 2 also says which queries chose a text."""
+
 _KEYS_PER_QUERY = 500
 _BUSY_TIMEOUT_S = 60.0
-_CREATE = "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID"
+_CREATE = (
+    "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID",
+    "CREATE TABLE chosen (key BLOB PRIMARY KEY, choice BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE choosers (choice BLOB, query TEXT, PRIMARY KEY (choice, query)) WITHOUT ROWID",
+)
+_UPGRADE = (*_CREATE[1:], "INSERT INTO chosen SELECT key, x'' FROM embeddings")
+"""Of texts that version 1 has kept nobody knows why they were embedded: their choice is empty."""
 
 LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
 
@@ -90,10 +98,12 @@ class CacheFile:
             if self._is_ours():
                 return
         with self._transaction("IMMEDIATE"):
-            if not self._is_ours():
-                self._database.execute(_CREATE)
-                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            if self._is_ours():
+                return
+            for statement in _UPGRADE if self._pragma("application_id") == APPLICATION_ID else _CREATE:
+                self._database.execute(statement)
+            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -108,11 +118,14 @@ class CacheFile:
             raise
 
     def _is_ours(self) -> bool:
-        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice."""
+        """Whether the file is a cache as it should be; False for an empty one, and for one of version 1.
+
+        In a transaction: it reads twice.
+        """
         if self._pragma("application_id") == APPLICATION_ID:
             version = self._pragma("user_version")
-            if version == FORMAT_VERSION:
-                return True
+            if version in (1, FORMAT_VERSION):
+                return version == FORMAT_VERSION
             raise InputError(
                 f"{self.path}: expected an embedding cache of version {FORMAT_VERSION}, found {version}; "
                 "choose another path"
@@ -153,14 +166,41 @@ class CacheFile:
             raise self._damaged("a vector is not what was written")
         return np.frombuffer(vector, dtype="<f4").astype(np.float32)
 
-    def write(self, vectors: Mapping[bytes, Vectors]) -> None:
-        """Add vectors in one transaction; on return they are on disk."""
+    def write(
+        self, vectors: Mapping[bytes, Vectors], choice: bytes | None = None, choosers: Collection[str] = ()
+    ) -> None:
+        """Add vectors in one transaction; on return they are on disk.
+
+        `choice` names the queries because of which the texts were embedded; `choosers` are digests of more of them.
+        """
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
         with self._translated(), self._transaction("IMMEDIATE"):
             self._database.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
                 [(key, vector, zlib.crc32(vector)) for key, vector in rows],
             )
+            if choice is not None:
+                self._database.executemany(
+                    "INSERT OR IGNORE INTO chosen VALUES (?, ?)", [(key, choice) for key in vectors]
+                )
+                self._database.executemany(
+                    "INSERT OR IGNORE INTO choosers VALUES (?, ?)", [(choice, query) for query in choosers]
+                )
+
+    def chosen(self) -> dict[bytes, bytes]:
+        """The keys of the texts that were embedded because of queries, with the choice; empty where nobody knows."""
+        with self._translated():
+            return dict(self._database.execute("SELECT key, choice FROM chosen"))
+
+    def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
+        """The digests of the queries of some choices."""
+        with self._translated():
+            found = [
+                query
+                for choice in choices
+                for (query,) in self._database.execute("SELECT query FROM choosers WHERE choice = ?", (choice,))
+            ]
+        return frozenset(found)
 
     def _damaged(self, what: str) -> InputError:
         return InputError(
@@ -209,12 +249,35 @@ class CachedEmbedder(WrappedEmbedder):
         self.keeps = keeps
         self.path = path
         self._counts = Counter[str]()
+        self._choice: bytes | None = None
+        self._choosers: frozenset[str] = frozenset()
 
     def around(self, embedder: Embedder) -> CachedEmbedder:
         """Another embedder behind the same cache."""
         other = CachedEmbedder(embedder, self.path, keeps=self.keeps)
         other._counts = self._counts  # whoever holds this one sees what a metered copy embeds
+        other._choice, other._choosers = self._choice, self._choosers
         return other
+
+    def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> CachedEmbedder:
+        """Return this embedder for texts that queries, given by digests, have chosen: the cache remembers these."""
+        other = self.around(self.embedder)
+        named = "\n".join(sorted(queries)) if group is None else f"group {group}"
+        other._choice, other._choosers = hashlib.sha256(named.encode()).digest(), frozenset(queries)
+        return other
+
+    def choices(self) -> Choices:
+        """Return what tells by which choice of queries a text came into the cache, as the cache is now."""
+        chosen: dict[bytes, bytes] = {}
+        if self.path.exists():
+            with CacheFile(self.path) as file:
+                chosen = file.chosen()
+        return lambda texts, role: [chosen.get(key) for key in self._keys(texts, role)]
+
+    def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
+        """Return the digests of the queries of some choices."""
+        with CacheFile(self.path) as file:
+            return file.choosers(choices)
 
     @property
     def hits(self) -> int:
@@ -286,7 +349,7 @@ class CachedEmbedder(WrappedEmbedder):
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
-            file.write(rows)
+            file.write(rows, self._choice, self._choosers)
             self._counts["misses"] += len(rows.keys() - embedded.keys())
             embedded.update(rows)
 

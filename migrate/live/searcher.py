@@ -37,7 +37,7 @@ from migrate.live.state import Counter, LiveState, ServedQuery, state_path, text
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores, rerank
-from migrate.selection.query_log import digest_of
+from migrate.selection.choosers import digest_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of

@@ -30,7 +30,8 @@ from migrate.reembed.choice import (
     look_over,
 )
 from migrate.reembed.refit import extended, refit
-from migrate.selection.query_log import MOST_QUERIES, choosers_of, digests_of
+from migrate.selection.choosers import choosers_of, digests_of
+from migrate.selection.query_log import MOST_QUERIES
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store

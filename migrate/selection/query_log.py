@@ -1,14 +1,12 @@
 """Chooses documents by a query log: those that its queries find, the best ranks first.
 
-It also remembers these queries, as hashes, so that the audit does not judge by them. A document that was embedded
-because a query finds it answers that query as the target model would, whatever the other documents do: judged by such
-queries, a store looks better than it is. Stitch and store keep the hashes, not the queries.
+These queries do not judge (`migrate.selection.choosers`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
@@ -18,14 +16,10 @@ from numpy.typing import NDArray
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError, VectorError
 from migrate.files import canonical_json
-from migrate.manifest import Manifest
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Run, TopK
 from migrate.stores.base import Store
-from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress, query_key
-
-_DIGITS = 16
-
+from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress
 
 MOST_QUERIES = 5_000
 """Queries of a log that are looked up: the most frequent ones."""
@@ -34,24 +28,6 @@ BM25_POOL = 20_000
 """Documents that BM25 ranks, drawn at random from a larger store: it holds every word of them in memory."""
 
 _QUERY_BLOCK = 500
-
-
-def digest_of(query: Query) -> str:
-    """16 hexadecimal digits of SHA-256; equal for equal queries."""
-    return hashlib.sha256(query_key(query.text).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
-
-
-def digests_of(queries: Iterable[Query]) -> frozenset[str]:
-    """The digests of queries that choose."""
-    return frozenset(map(digest_of, queries))
-
-
-def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
-    """The digests of the queries that chose documents for any of some stitches and stores."""
-    digests: set[str] = set()
-    for manifest in filter(None, manifests):
-        digests.update(manifest.chosen_by)
-    return frozenset(digests)
 
 
 @dataclass(frozen=True, slots=True)

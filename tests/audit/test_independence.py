@@ -14,7 +14,7 @@ from migrate.manifest import Manifest, StoreFacts
 from migrate.report.audit import audit_text
 from migrate.report.decision import advice
 from migrate.report.document import audit_document
-from migrate.selection.query_log import digests_of
+from migrate.selection.choosers import digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query, query_key
 

@@ -267,8 +267,8 @@ def test_damaged_vectors_are_not_used(statement, values, path, documents):
 
 def test_a_newer_cache_is_refused(path, documents):
     CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-    change(path, "PRAGMA user_version = 2")
-    with pytest.raises(InputError, match="version 1, found 2"):
+    change(path, "PRAGMA user_version = 3")
+    with pytest.raises(InputError, match="version 2, found 3"):
         CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
 
 

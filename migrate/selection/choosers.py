@@ -1,0 +1,144 @@
+"""Queries that chose documents do not judge: the one rule, wherever the vectors of these documents travel.
+
+Whatever embeds documents because of a query makes that query a *chooser*: a log that a sample is drawn by, the pool of
+an audit, live serving. A document that was embedded because a query finds it answers that query as the target model
+would, whatever the other documents do: judged by its choosers, a store looks better than it is.
+
+Choosers are remembered as digests of their normal form, not as texts: by stitches and stores in their manifests, and by
+the embedding cache beside each vector they bought. So a store that was copied without its manifest is still known by
+its vectors. True vectors that nothing accounts for are of unknown origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.embedders.base import Embedder
+from migrate.manifest import Manifest
+from migrate.stores.base import Store
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import index_is_verified
+from migrate.vectors import Query, Vectors, query_key, unit_rows
+
+RECORDED, UNRECORDED = "from the cache, with the queries that chose", "from the cache"
+"""What the manifest of a filled-in store says: whether it accounts for all its true vectors."""
+
+_ROUNDING = 4
+"""Units in the last place."""
+
+_CODED = 0.99
+_DIGITS = 16
+_ROWS = 4_096
+
+
+def digest_of(query: Query) -> str:
+    """Return 16 hexadecimal digits of SHA-256, equal for queries of one normal form (`query_key`)."""
+    return _digest(query_key(query.text))
+
+
+def digests_of(queries: Iterable[Query]) -> frozenset[str]:
+    """Return the digests of some queries."""
+    return frozenset(map(digest_of, queries))
+
+
+def is_chooser(query: Query, choosers: Collection[str]) -> bool:
+    """Return whether a query is among the choosers, by its normal form or by that of before version 0.2."""
+    earlier = " ".join(unicodedata.normalize("NFC", query.text.casefold()).split())
+    return digest_of(query) in choosers or _digest(earlier) in choosers
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
+    """Return the digests of the queries that chose documents, as some manifests have them."""
+    digests: set[str] = set()
+    for manifest in filter(None, manifests):
+        digests.update(manifest.chosen_by)
+    return frozenset(digests)
+
+
+def accounts_for_true(manifest: Manifest | None) -> bool:
+    """Return whether a manifest says where all true vectors of its store came from."""
+    return manifest is not None and manifest.store.filled_in in (None, RECORDED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choosers:
+    """Who chose the true vectors of a store.
+
+    Attributes
+    ----------
+    queries
+        Digests of the queries that chose some.
+    unexplained
+        The rows, (n,), of which nothing says whether they are true, or why; None where all are accounted for.
+    """
+
+    queries: frozenset[str] = frozenset()
+    unexplained: NDArray[np.bool_] | None = None
+
+
+def choosers_in(store: Store, embedder: Embedder) -> Choosers:
+    """Return who chose the true vectors of a store: by its manifest, else by the cache of its model, `embedder`.
+
+    A vector that equals the one that the cache has of the document's text was chosen by whoever that one was embedded
+    for.
+
+    Raises
+    ------
+    StoreError
+        `confidence.npy` is damaged, or of another store.
+    InputError
+        The cache is damaged.
+    """
+    manifest, confidence = store.info.manifest, stored_confidence(store)
+    is_true = np.zeros(store.info.count, bool) if confidence is None else confidence == 1
+    accounts = accounts_for_true(manifest)
+    queries = choosers_of(manifest)
+    if accounts and is_true.all():
+        return Choosers()  # a full re-embed: there was nothing to choose
+    if accounts and index_is_verified(store):
+        return Choosers(queries)
+    unexplained = ~is_true if accounts else np.ones(store.info.count, bool)
+    choices: set[bytes] = set()
+    if store.info.has_texts:
+        for row, choice in _cached_rows(store, embedder, unexplained):
+            unexplained[row] = choice == b""
+            choices.add(choice or b"")
+    return Choosers(queries | embedder.choosers(choices - {b""}), unexplained)
+
+
+def _cached_rows(store: Store, embedder: Embedder, rows: NDArray[np.bool_]) -> Iterator[tuple[int, bytes | None]]:
+    """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
+    documents, choice_of, start = store.documents(), embedder.choices(), 0
+    for batch in store.scan(batch_size=_ROWS):
+        texts = list(islice(documents, len(batch)))
+        places = np.flatnonzero(rows[start : start + len(batch)])
+        wanted = [texts[place] for place in places]
+        cached = embedder.find(wanted, "document") if wanted else {}
+        choices = choice_of(wanted, "document") if cached else []
+        for number, vector in cached.items():
+            if _is_same(batch.vectors[places[number]], vector, exact=store.info.exact):
+                yield start + int(places[number]), choices[number]
+        start += len(batch)
+
+
+def _is_same(stored: Vectors, cached: Vectors, *, exact: bool) -> bool:
+    """Return whether a store holds a cached vector: up to its length and rounding, or up to what a code keeps."""
+    if stored.shape != cached.shape or not (stored.any() and cached.any()):
+        return False
+    first, second = unit_rows(np.stack([stored, cached]).astype(np.float32))
+    if not exact:
+        return bool(first @ second >= _CODED)
+    # A translation that is nearly perfect differs by more than these in one of hundreds of numbers.
+    room = _ROUNDING * np.spacing(np.maximum(np.abs(first), np.abs(second)))
+    return bool((np.abs(first - second) <= room).all())
