@@ -22,7 +22,7 @@ from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
-from migrate.selection.choosers import RECORDED, UNRECORDED, accounts_for_true, choosers_of
+from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, place_confidence, stored_confidence
 from migrate.stores.file_store import verify_files
@@ -88,9 +88,9 @@ def backfill_store(
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
     n_true = int((is_cached | (confidence == 1)).sum())
     is_full = n_true == store.info.count
-    is_recorded = is_full or (accounts_for_true(manifest) and b"" not in choices)
+    is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)
     facts = StoreFacts(
-        filled_in=RECORDED if is_recorded else UNRECORDED,
+        filled_in=RECORDED if is_recorded else manifest.store.filled_in,
         chosen_by=tuple(sorted(choosers_of(manifest) | embedder.choosers(choices))),
     )
     new = replace(

@@ -17,7 +17,10 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 Role = Literal["document", "query"]
 
 Choices = Callable[[Sequence[Text], Role], list[bytes | None]]
-"""For each text, the choice by which it came into a cache: None for no query's, empty where nobody knows."""
+"""For each text, the choice of queries by which it came into a cache; None where no query chose it."""
+
+UNKNOWN_QUERY = ""
+"""Stands among digests of queries that chose documents for those that nobody can name."""
 
 Keep = Callable[[Sequence[int], Vectors], None]
 """Called as keep(positions, vectors): vectors (n, dim) of the texts at these n positions, as soon as they are there."""
@@ -147,7 +150,7 @@ class Embedder(ABC):
         Parameters
         ----------
         queries
-            Digests of the queries (`migrate.selection.choosers`).
+            Digests of the queries (`migrate.selection.choosers`), `UNKNOWN_QUERY` where nobody can name them.
         group
             A name for queries that become more as time goes on; None where these are all.
         """

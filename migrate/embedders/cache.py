@@ -19,7 +19,7 @@ from types import TracebackType
 
 import numpy as np
 
-from migrate.embedders.base import Choices, Embedder, Role, WrappedEmbedder, require_texts
+from migrate.embedders.base import UNKNOWN_QUERY, Choices, Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
@@ -37,8 +37,12 @@ _CREATE = (
     "CREATE TABLE chosen (key BLOB PRIMARY KEY, choice BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE choosers (choice BLOB, query TEXT, PRIMARY KEY (choice, query)) WITHOUT ROWID",
 )
-_UPGRADE = (*_CREATE[1:], "INSERT INTO chosen SELECT key, x'' FROM embeddings")
-"""Of texts that version 1 has kept nobody knows why they were embedded: their choice is empty."""
+_UPGRADE = (
+    *_CREATE[1:],
+    "INSERT INTO chosen SELECT key, x'' FROM embeddings",
+    f"INSERT INTO choosers VALUES (x'', '{UNKNOWN_QUERY}')",
+)
+"""Of texts that version 1 has kept nobody knows why they were embedded."""
 
 LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
 
@@ -188,12 +192,12 @@ class CacheFile:
                 )
 
     def chosen(self) -> dict[bytes, bytes]:
-        """The keys of the texts that were embedded because of queries, with the choice; empty where nobody knows."""
+        """Return the keys of the texts that were embedded because of queries, with the choice of each."""
         with self._translated():
             return dict(self._database.execute("SELECT key, choice FROM chosen"))
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
-        """The digests of the queries of some choices."""
+        """Return the digests of the queries of some choices."""
         with self._translated():
             found = [
                 query
@@ -251,12 +255,13 @@ class CachedEmbedder(WrappedEmbedder):
         self._counts = Counter[str]()
         self._choice: bytes | None = None
         self._choosers: frozenset[str] = frozenset()
+        self._noted: dict[bytes, frozenset[str]] = {}
 
     def around(self, embedder: Embedder) -> CachedEmbedder:
         """Another embedder behind the same cache."""
         other = CachedEmbedder(embedder, self.path, keeps=self.keeps)
         other._counts = self._counts  # whoever holds this one sees what a metered copy embeds
-        other._choice, other._choosers = self._choice, self._choosers
+        other._choice, other._choosers, other._noted = self._choice, self._choosers, self._noted
         return other
 
     def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> CachedEmbedder:
@@ -349,7 +354,10 @@ class CachedEmbedder(WrappedEmbedder):
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
-            file.write(rows, self._choice, self._choosers)
+            choice = self._choice
+            file.write(rows, choice, self._choosers - self._noted.get(choice or b"", frozenset()))
+            if choice is not None:
+                self._noted[choice] = self._choosers
             self._counts["misses"] += len(rows.keys() - embedded.keys())
             embedded.update(rows)
 

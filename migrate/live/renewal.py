@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -18,7 +18,9 @@ from migrate.errors import StitchError, StoreError, UsageError
 from migrate.live.generation import model_of
 from migrate.live.state import text_hash
 from migrate.live.writing import FolderWriter, RecordWriter, VectorWriter
+from migrate.manifest import StitchFacts
 from migrate.reembed.refit import extended, refit
+from migrate.selection.choosers import choosers_of
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
@@ -160,7 +162,12 @@ class Renewal:
         vectors: Vectors = embedder.embed_documents(documents)  # all of them from the cache
         found = extended(self.source, known, documents, vectors)
         pairs = [row for row, doc_id in enumerate(_all_ids(self.source)) if doc_id in found.row_of]
-        return refit(self.source, self.fitted, found, np.array(pairs, dtype=np.int64), seed=seed)
+        fitted = refit(self.source, self.fitted, found, np.array(pairs, dtype=np.int64), seed=seed)
+        choices = [choice for choice in embedder.choices()(documents, "document") if choice is not None]
+        chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
+        facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))
+        details = {**fitted.manifest.details, **facts.as_details()}
+        return replace(fitted, manifest=replace(fitted.manifest, details=details))
 
     def renew(self, store: Store, fitted: FittedStitch, writer: VectorWriter, texts: Mapping[str, bytes]) -> None:
         """Write the translations of the documents of the store that are to have them.

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders import Embedder, Role, load_embedder, recorded_options
-from migrate.embedders.base import Keep, WrappedEmbedder
+from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
@@ -131,6 +131,7 @@ class _Buffer:
 
     counts: Tally[Counter] = field(default_factory=Tally)
     wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    choosers: set[str] = field(default_factory=set)
     queries: list[ServedQuery] = field(default_factory=list)
 
 
@@ -337,7 +338,8 @@ class LiveSearcher:
         kept = max(k, _MONITORED)
         pool = hits.ids[: max(self.limits.depth, k)]
         query_vector = unit_rows(vector[None])[0] if cosine else vector
-        ranked = self._ranked(generation, query_vector, Hits(pool, hits.scores[: len(pool)]))
+        chooser = digest_of(Query("query", query)) if isinstance(query, str) else UNKNOWN_QUERY
+        ranked = self._ranked(generation, query_vector, Hits(pool, hits.scores[: len(pool)]), chooser)
         best = rerank(
             query_vector,
             hits.ids,
@@ -364,14 +366,17 @@ class LiveSearcher:
         vector: Vectors = rows[0]
         return vector
 
-    def _ranked(self, generation: Generation, query: Vectors, pool: Hits) -> _Ranked:
-        """What is known of a pool, after what the cache has of it, and what may be embedded now."""
+    def _ranked(self, generation: Generation, query: Vectors, pool: Hits, chooser: str) -> _Ranked:
+        """Return what is known of a pool, after what the cache has of it, and what may be embedded now.
+
+        `chooser` is the digest of the query: what is embedded is embedded because of it.
+        """
         deadline = time.monotonic() + self.limits.max_ms / 1000
         vectors, hashes = generation.vectors, generation.texts.hashes(pool.ids)
         lacking = generation.untrue(pool.ids, hashes)
         ids = [pool.ids[place] for place in lacking.tolist()]
         lacking_hashes = [hashes[place] for place in lacking.tolist()]
-        self._want(ids, lacking)
+        self._want(ids, lacking, chooser)
         metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
         found, rows = vectors.in_memory(lacking_hashes)
         if len(found) < len(lacking_hashes) and self._look_up(
@@ -389,15 +394,17 @@ class LiveSearcher:
                 return estimate_scores(query, pool.scores[lacking], translated, found, true, metric=metric)
 
             order = np.argsort(estimates() if metric == "l2" else -estimates(), kind="stable").tolist()
-            if self._embed(generation, _without(ids, lacking_hashes, found, order), deadline):
+            if self._embed(generation, _without(ids, lacking_hashes, found, order), chooser, deadline):
                 found, rows = vectors.in_memory(lacking_hashes)
             scores = np.array(pool.scores, np.float64)
             scores[lacking] = estimates()
         return _Ranked(scores, lacking[found], unit_rows(rows) if cosine else rows, len(lacking_hashes) - len(found))
 
-    def _want(self, ids: Sequence[str], places: NDArray[np.intp]) -> None:
-        """Note documents without a true vector in the store, and their places in a pool."""
+    def _want(self, ids: Sequence[str], places: NDArray[np.intp], chooser: str) -> None:
+        """Note documents without a true vector in the store, their places in a pool, and who wants them."""
         with self._lock:
+            if ids:
+                self._buffer.choosers.add(chooser)
             demand = self._buffer.wanted
             for doc_id, more in zip(ids, (1 / (places + 1)).tolist(), strict=True):
                 demand[doc_id] += more
@@ -410,13 +417,13 @@ class LiveSearcher:
             vectors.look_up(self._documents(generation, unasked, hashes), seconds=deadline - time.monotonic())
         return bool(unasked)
 
-    def _embed(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> bool:
+    def _embed(self, generation: Generation, hashes: Mapping[str, bytes], chooser: str, deadline: float) -> bool:
         """Embed the first documents, as many as a query may have embedded; whether there was one."""
         refusal, most = generation.vectors.refusal, self._allowed()
         chosen = [doc_id for doc_id, digest in hashes.items() if refusal(digest) is None][:most]
         if chosen:
             documents = self._documents(generation, chosen, hashes)
-            generation.vectors.embed(documents, seconds=deadline - time.monotonic())
+            generation.vectors.embed(documents, chooser=chooser, seconds=deadline - time.monotonic())
         return bool(chosen)
 
     def _allowed(self) -> int:
@@ -539,8 +546,10 @@ class LiveSearcher:
         uncertainty = self._generation.uncertainty
         try:
             if buffer.wanted:
-                self._state.want({i: (weight, uncertainty(i)) for i, weight in buffer.wanted.items()})
+                wanted = {i: (weight, uncertainty(i)) for i, weight in buffer.wanted.items()}
+                self._state.want(wanted, buffer.choosers)
                 buffer.wanted.clear()
+                buffer.choosers.clear()
             if buffer.queries:
                 self._state.keep_queries(buffer.queries)
                 buffer.queries.clear()
@@ -555,6 +564,7 @@ class LiveSearcher:
                 self._buffer.counts.update(buffer.counts)
                 for doc_id, weight in buffer.wanted.items():
                     self._buffer.wanted[doc_id] += weight
+                self._buffer.choosers |= buffer.choosers
                 self._buffer.queries[:0] = buffer.queries
 
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import make_private, output_errors, real_path, state_folder
 from migrate.locations import hide_secrets
@@ -68,9 +69,10 @@ CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL
     ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT);
 CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL);
+CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
 """
-_OF_A_STORE: Final = ("demand", "true_documents", "refused", "queries")
+_OF_A_STORE: Final = ("demand", "true_documents", "refused", "queries", "choosers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,11 @@ class LiveState:
 
     # Demand.
 
-    def want(self, documents: Mapping[str, tuple[float, float]]) -> None:
-        """Add to the demand: by id, how much more a document is wanted (see `Wanted`), and its uncertainty."""
+    def want(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
+        """Add to the demand: by id, how much more a document is wanted (see `Wanted`), and its uncertainty.
+
+        `queries` are digests of those that want them.
+        """
         rows = [(doc_id, times, uncertainty) for doc_id, (times, uncertainty) in documents.items()]
         with self._transaction():
             self._database.executemany(
@@ -223,6 +228,12 @@ class LiveState:
                 "SET wanted = wanted + excluded.wanted, uncertainty = excluded.uncertainty",
                 rows,
             )
+            self._database.executemany("INSERT OR IGNORE INTO choosers VALUES (?)", [(query,) for query in queries])
+
+    def choosers(self) -> frozenset[str]:
+        """Return the digests of all queries that wanted documents."""
+        with self._reading():
+            return frozenset(query for (query,) in self._database.execute("SELECT query FROM choosers"))
 
     def queue(self, limit: int) -> list[Wanted]:
         """The most wanted documents, by wanted times uncertainty, ties by id; none that is true or refused."""
@@ -442,6 +453,7 @@ class LiveState:
                         f"{self.path}: expected a live state of version {FORMAT_VERSION}, found {version}; remove it: "
                         "true vectors are kept elsewhere"
                     )
+                self._upgrade()
                 return
             if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise InputError(f"{self.path}: this is the database of another application; move it away")
@@ -449,6 +461,14 @@ class LiveState:
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    def _upgrade(self) -> None:
+        """Add what a file of before version 0.2 lacks: who chose what it wants is not known."""
+        if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'choosers'").fetchone():
+            self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
+            self._database.execute(
+                "INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", (UNKNOWN_QUERY,)
+            )
 
     def _pragma(self, name: str) -> Any:
         return self._database.execute(f"PRAGMA {name}").fetchone()[0]

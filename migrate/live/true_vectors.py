@@ -225,12 +225,12 @@ class TrueVectors:
                     self._absent[digest] = now
         self._count({"found_in_cache": len(found)})
 
-    def embed(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:
-        """Embed some texts, or join those who are at it, and wait for at most so long.
+    def embed(self, documents: Mapping[bytes, Document], *, chooser: str, seconds: float) -> None:
+        """Embed some texts because of a query, `chooser`, or join those who are at it, and wait for at most so long.
 
         What is late comes into memory, and into the cache, when it comes.
         """
-        flights = self._start(documents)
+        flights = self._start(documents, chooser)
         if not flights or seconds <= 0 or not self._slow.is_over:
             return
         done, late = wait(flights, timeout=seconds)
@@ -240,7 +240,7 @@ class TrueVectors:
         elif done:
             self._slow.end()
 
-    def _start(self, documents: Mapping[bytes, Document]) -> list[Future[None]]:
+    def _start(self, documents: Mapping[bytes, Document], chooser: str) -> list[Future[None]]:
         """The flights of those texts that are being embedded, of all of them if there is room for a batch more."""
         with self._lock:
             flights = [self._flights[digest] for digest in documents if digest in self._flights]
@@ -256,16 +256,16 @@ class TrueVectors:
             self._flights |= started
             self._batches += 1
         try:
-            self._pool.submit(self._fly, new)
+            self._pool.submit(self._fly, new, chooser)
         except RuntimeError:  # closed meanwhile
             self._land(new, {})
         return [*flights, *started.values()]
 
-    def _fly(self, documents: Mapping[bytes, Document]) -> None:
+    def _fly(self, documents: Mapping[bytes, Document], chooser: str) -> None:
         vectors: dict[bytes, Vectors] = {}
         try:
             if self._failing.is_over:  # it may have failed while this batch waited for its turn
-                vectors = self._embedded(documents)
+                vectors = self._embedded(documents, chooser)
         except Exception as error:
             self._failed(error)
         else:
@@ -284,20 +284,20 @@ class TrueVectors:
         for flight in flights:
             flight.set_result(None)
 
-    def _embedded(self, documents: Mapping[bytes, Document]) -> dict[bytes, Vectors]:
+    def _embedded(self, documents: Mapping[bytes, Document], chooser: str) -> dict[bytes, Vectors]:
         """The vectors of some texts; one that the model refuses does not stand in the way of the others."""
         try:
             with self._turn:
                 embedder = self._embedder
                 before = embedder.usage_tokens
-                rows = embedder.embed_documents(list(documents.values()))
+                rows = embedder.chosen_by({chooser}).embed_documents(list(documents.values()))
         except InputError as error:
             if len(documents) == 1:
                 self.embedder.find(list(documents.values()), "document")  # if the cache is to blame, it fails again
                 self._refused[next(iter(documents))] = str(error)
                 self._count({"refused_documents": 1})
                 return {}
-            parts = [self._embedded({digest: document}) for digest, document in documents.items()]
+            parts = [self._embedded({digest: document}, chooser) for digest, document in documents.items()]
             return {digest: vector for part in parts for digest, vector in part.items()}
         source = embedder.profile.spec
         as_vectors(rows, dim=embedder.identity.dim, source=source)

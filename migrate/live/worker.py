@@ -458,6 +458,7 @@ class Worker:
 
     def _fill(self, documents: Sequence[Document]) -> str | None:
         """Embed documents and hand them to the writer; why that is the end of it, where it is."""
+        self._note_choosers()
         cached = self.embedder.known(documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
         fits = self.account.fits(new)
@@ -477,6 +478,10 @@ class Worker:
             return None
         self.survey.left.extend(sorted(left))
         return f"the budget of {self.options.budget} is used up"
+
+    def _note_choosers(self) -> None:
+        """Have the cache remember that what is embedded from now on was chosen by the queries that were served."""
+        self.embedder = self.embedder.chosen_by(self.state.choosers(), group=str(self.state.path))
 
     def _embedded(self, documents: Sequence[Document]) -> Iterator[tuple[Sequence[Document], Vectors]]:
         """The documents with their vectors; what the model refuses is noted, and left out."""
@@ -550,6 +555,7 @@ class Worker:
             true = self.survey.true
             is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
             before = self._counted("embedded_by_worker")
+            self._note_choosers()
             try:
                 monitor = monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed)
             except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict

@@ -20,15 +20,15 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.base import Embedder
+from migrate.embedders.base import UNKNOWN_QUERY, Embedder
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import index_is_verified
 from migrate.vectors import Query, Vectors, query_key, unit_rows
 
-RECORDED, UNRECORDED = "from the cache, with the queries that chose", "from the cache"
-"""What the manifest of a filled-in store says: whether it accounts for all its true vectors."""
+RECORDED = "from the cache, with the queries that chose"
+"""What the manifest of a filled-in store says if it has these queries; before version 0.2 it had not."""
 
 _ROUNDING = 4
 """Units in the last place."""
@@ -68,7 +68,9 @@ def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
 
 def accounts_for_true(manifest: Manifest | None) -> bool:
     """Return whether a manifest says where all true vectors of its store came from."""
-    return manifest is not None and manifest.store.filled_in in (None, RECORDED)
+    if manifest is None or UNKNOWN_QUERY in manifest.chosen_by:
+        return False
+    return manifest.store.filled_in in (None, RECORDED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,12 +111,13 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
     if accounts and index_is_verified(store):
         return Choosers(queries)
     unexplained = ~is_true if accounts else np.ones(store.info.count, bool)
-    choices: set[bytes] = set()
+    queries_of: dict[bytes | None, frozenset[str]] = {None: frozenset()}
     if store.info.has_texts:
         for row, choice in _cached_rows(store, embedder, unexplained):
-            unexplained[row] = choice == b""
-            choices.add(choice or b"")
-    return Choosers(queries | embedder.choosers(choices - {b""}), unexplained)
+            if choice is not None and choice not in queries_of:
+                queries_of[choice] = embedder.choosers([choice])
+            unexplained[row] = UNKNOWN_QUERY in queries_of[choice]
+    return Choosers(queries.union(*queries_of.values()), unexplained)
 
 
 def _cached_rows(store: Store, embedder: Embedder, rows: NDArray[np.bool_]) -> Iterator[tuple[int, bytes | None]]:
