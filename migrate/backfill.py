@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
-from migrate.embedders.base import Embedder
+from migrate.embedders.base import UNKNOWN_QUERY, Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
@@ -104,7 +104,9 @@ def backfill_store(
     place = output_of(output)
     job = _FillJob(store, embedder, place, before, new, is_cached, confidence)
     write_store(place_of(place), job, force=force, restart=restart, progress=progress)
-    return Backfill(place.where, store.info.count, n_true, manifest.counts.get(_TRUE, 0), len(facts.chosen_by))
+    return Backfill(
+        place.where, store.info.count, n_true, manifest.counts.get(_TRUE, 0), len({*facts.chosen_by} - {UNKNOWN_QUERY})
+    )
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:

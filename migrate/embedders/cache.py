@@ -19,7 +19,7 @@ from types import TracebackType
 
 import numpy as np
 
-from migrate.embedders.base import UNKNOWN_QUERY, Choices, Embedder, Role, WrappedEmbedder, require_texts
+from migrate.embedders.base import Choices, Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
@@ -40,7 +40,7 @@ _CREATE = (
 _UPGRADE = (
     *_CREATE[1:],
     "INSERT INTO chosen SELECT key, x'' FROM embeddings",
-    f"INSERT INTO choosers VALUES (x'', '{UNKNOWN_QUERY}')",
+    "INSERT INTO choosers VALUES (x'', '')",  # `UNKNOWN_QUERY`
 )
 """Of texts that version 1 has kept nobody knows why they were embedded."""
 

@@ -1,0 +1,65 @@
+"""Queries that were served live chose the documents that the worker embedded: they do not judge the store."""
+
+import numpy as np
+import pytest
+from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
+
+from migrate.embedders.base import UNKNOWN_QUERY
+from migrate.embedders.cache import CachedEmbedder
+from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.worker import Worker, WorkerOptions
+from migrate.selection.choosers import choosers_in, digests_of
+from migrate.stores import open_store
+from migrate.vectors import Query
+
+__all__ = ["place_of", "qdrant_url"]
+pytestmark = pytest.mark.slow
+TEXTS = [f"what is said of {number}?" for number in range(6)]
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def embedder(tmp_path):
+    return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
+
+
+def serve(location, embedder, queries, *, embedded=2):
+    with LiveSearcher(location, embedder, limits=LiveLimits(depth=8, max_documents=embedded)) as searcher:
+        for query in queries:
+            searcher.search(query)
+    Worker(location, embedder, WorkerOptions(once=True, queue_only=True, publish=0.01)).run()
+
+
+@pytest.mark.parametrize("kind", ["folder", *DATABASES])
+def test_served_queries_are_choosers_of_what_the_worker_wrote(kind, source_folder, embedder, place_of):
+    location = place_of(kind)
+    translate(source_folder, embedder, location)
+    assert choosers_in(open_store(location), embedder).queries == frozenset()
+    serve(location, embedder, TEXTS)
+    chose = choosers_in(open_store(location), embedder)
+    assert chose.queries == digests_of(Query("asked", text) for text in TEXTS)
+
+
+def test_queries_of_which_only_vectors_are_known_leave_the_origin_open(source_folder, embedder, place_of):
+    location = place_of("folder")
+    translate(source_folder, embedder, location)
+    serve(location, embedder, [np.asarray(Hashed().one(text)) for text in TEXTS])
+    store = open_store(location)
+    assert UNKNOWN_QUERY in store.info.manifest.chosen_by
+    assert choosers_in(store, embedder).unexplained.any()
+
+
+def test_what_queries_embedded_themselves_is_remembered_without_a_worker(source_folder, embedder, place_of):
+    location = place_of("folder")
+    translate(source_folder, embedder, location)
+    with LiveSearcher(location, embedder, limits=LiveLimits(depth=8, max_documents=8, max_ms=5_000)) as searcher:
+        searcher.search(TEXTS[0])
+    cached = CachedEmbedder(Hashed(), embedder.path)
+    texts = list(open_store(location).documents())
+    choices = {choice for choice in cached.choices()(texts, "document") if choice is not None}
+    assert cached.choosers(choices) == digests_of([Query("asked", TEXTS[0])])
