@@ -181,7 +181,8 @@ class FitPlan(SpendingPlan[FittedStitch]):
         if store.info.has_texts:
             embedder.fit(store.documents())
         sample = self.sample(progress=progress)
-        pairs = embed_pairs(store, embedder, sample, progress=progress)
+        asked = digests_of(options.query_log.looked_up if options.query_log else ())
+        pairs = embed_pairs(store, embedder.chosen_by(asked), sample, progress=progress)
         manifest, state = _manifest(store, embedder, sample, options), dict(embedder.state())
         specs, seed = options.specs, options.seed
         if options.direction == QUERY:

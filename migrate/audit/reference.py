@@ -458,7 +458,8 @@ def _spot_check(
         return None
     stored = store.get(np.array([candidate.row for candidate in drawn], dtype=np.int64)).vectors
     try:
-        fresh = embedder.embed_documents([candidate.document for candidate in drawn], progress=progress)
+        documents = [candidate.document for candidate in drawn]
+        fresh = embedder.chosen_by(()).embed_documents(documents, progress=progress)
     except InputError:  # a file of vectors that has others
         return None
     if fresh.shape != stored.shape:

@@ -145,7 +145,7 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed:
 
 def _is_shortened(store: Store, embedder: Embedder, seed: int) -> bool:
     sample, stored = draw(store, _SHORTENED_SIZE, seed)
-    fresh = np.ascontiguousarray(embedder.embed_documents(sample.documents)[:, : store.info.dim])
+    fresh = np.ascontiguousarray(embedder.chosen_by(()).embed_documents(sample.documents)[:, : store.info.dim])
     return bool(agree(stored, fresh, tolerance_of(store.info)).all())
 
 

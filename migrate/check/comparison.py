@@ -236,5 +236,5 @@ def compare(
     sample: Sample, stored: Vectors, embedder: Embedder, tolerance: Tolerance, progress: Progress
 ) -> Comparison:
     """Embed a sample as documents and compare the result with its stored vectors."""
-    fresh = embedder.embed_documents(sample.documents, progress=progress)
+    fresh = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
     return Comparison(sample.rows, sample.documents, stored, fresh, tolerance)

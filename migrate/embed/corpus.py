@@ -73,7 +73,7 @@ class Batches:
     """
 
     def __init__(self, embedder: Embedder, documents: Iterable[Document], report: Callable[[int], None]) -> None:
-        self._embedder = embedder
+        self._embedder = embedder.chosen_by(())
         self._documents = iter(documents)
         self._report = report
         self._ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if embedder.keeps else 1

@@ -150,7 +150,8 @@ class Embedder(ABC):
         Parameters
         ----------
         queries
-            Digests of the queries (`migrate.selection.choosers`), `UNKNOWN_QUERY` where nobody can name them.
+            Digests of the queries (`migrate.selection.choosers`), `UNKNOWN_QUERY` where nobody can name them; empty
+            where chance or the whole collection chose, and no query did.
         group
             A name for queries that become more as time goes on; None where these are all.
         """
@@ -305,7 +306,8 @@ class WrappedEmbedder(Embedder):
 
     def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> Embedder:
         """Tell it to the embedder inside."""
-        return self.around(self.embedder.chosen_by(queries, group=group))
+        inner = self.embedder.chosen_by(queries, group=group)
+        return self if inner is self.embedder else self.around(inner)
 
     def choices(self) -> Choices:
         """Ask the embedder inside."""

@@ -19,7 +19,7 @@ from types import TracebackType
 
 import numpy as np
 
-from migrate.embedders.base import Choices, Embedder, Role, WrappedEmbedder, require_texts
+from migrate.embedders.base import UNKNOWN_QUERY, Choices, Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
@@ -253,8 +253,8 @@ class CachedEmbedder(WrappedEmbedder):
         self.keeps = keeps
         self.path = path
         self._counts = Counter[str]()
-        self._choice: bytes | None = None
-        self._choosers: frozenset[str] = frozenset()
+        self._choice: bytes | None = b""
+        self._choosers: frozenset[str] = frozenset({UNKNOWN_QUERY})
         self._noted: dict[bytes, frozenset[str]] = {}
 
     def around(self, embedder: Embedder) -> CachedEmbedder:
@@ -265,10 +265,15 @@ class CachedEmbedder(WrappedEmbedder):
         return other
 
     def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> CachedEmbedder:
-        """Return this embedder for texts that queries, given by digests, have chosen: the cache remembers these."""
+        """Return this embedder for texts that queries, given by digests, have chosen: the cache remembers these.
+
+        Of texts that are embedded without such a word nobody knows why they were.
+        """
         other = self.around(self.embedder)
         named = "\n".join(sorted(queries)) if group is None else f"group {group}"
         other._choice, other._choosers = hashlib.sha256(named.encode()).digest(), frozenset(queries)
+        if not queries:
+            other._choice = None
         return other
 
     def choices(self) -> Choices:
@@ -354,7 +359,7 @@ class CachedEmbedder(WrappedEmbedder):
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
-            choice = self._choice
+            choice = self._choice if role == "document" else None
             file.write(rows, choice, self._choosers - self._noted.get(choice or b"", frozenset()))
             if choice is not None:
                 self._noted[choice] = self._choosers

@@ -463,7 +463,7 @@ class LiveState:
             self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _upgrade(self) -> None:
-        """Add what a file of before version 0.2 lacks: who chose what it wants is not known."""
+        """Add what a file of an earlier version lacks: nobody knows who chose what it wants."""
         if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'choosers'").fetchone():
             self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
             self._database.execute(

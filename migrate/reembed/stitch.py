@@ -155,11 +155,12 @@ class RefitPlan(SpendingPlan[FittedStitch]):
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
         store, fitted, seed = self.store, self.fitted, self.request.seed
-        true = self.embedder.embed_documents(choice.sample.documents, progress=progress)
+        asked = digests_of(self.request.log[:MOST_QUERIES])
+        true = self.embedder.chosen_by(asked).embed_documents(choice.sample.documents, progress=progress)
         paid = choice.survey.paid.copy()
         paid[choice.sample.rows] = True
         chosen = {"documents": len(choice.sample.rows), "from query log": choice.from_log}
-        choosers = digests_of(self.request.log[:MOST_QUERIES]) | choosers_of(fitted.manifest)
+        choosers = asked | choosers_of(fitted.manifest)
         return refit(
             store,
             fitted,

@@ -28,7 +28,7 @@ from migrate.stores.file_store import index_is_verified
 from migrate.vectors import Query, Vectors, query_key, unit_rows
 
 RECORDED = "from the cache, with the queries that chose"
-"""What the manifest of a filled-in store says if it has these queries; before version 0.2 it had not."""
+"""What the manifest of a filled-in store says; without these queries, in one of an earlier version."""
 
 _ROUNDING = 4
 """Units in the last place."""
@@ -49,7 +49,7 @@ def digests_of(queries: Iterable[Query]) -> frozenset[str]:
 
 
 def is_chooser(query: Query, choosers: Collection[str]) -> bool:
-    """Return whether a query is among the choosers, by its normal form or by that of before version 0.2."""
+    """Return whether a query is among the choosers, by its normal form or by that of an earlier version."""
     earlier = " ".join(unicodedata.normalize("NFC", query.text.casefold()).split())
     return digest_of(query) in choosers or _digest(earlier) in choosers
 

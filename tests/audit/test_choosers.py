@@ -222,3 +222,25 @@ def test_the_json_of_a_manifest_has_no_query_in_it(filled, questions):
     folder, _ = filled
     told = json.loads((folder / MANIFEST_NAME).read_text())["details"]["chosen by queries"]
     assert set(told) == digests_of(questions.queries)
+
+
+def test_what_a_service_embeds_through_the_cache_has_no_known_origin(translated, model, questions, tmp_path):
+    """Two-stage search of one's own embeds what queries find; the cache is not told which."""
+    shutil.copy(translated / "cache.sqlite", tmp_path / "cache.sqlite")
+    embedder = CachedEmbedder(model, tmp_path / "cache.sqlite")
+    found = [document for document in DOCUMENTS if any(document.id in grades for grades in QRELS.values())]
+    embedder.embed_documents([*found, *DOCUMENTS[500:1_500]])
+    backfill_store(open_store(translated / "translated"), embedder, tmp_path / "filled")
+    report = judged(open_store(tmp_path / "filled"), embedder, questions)
+    assert report.verdict.outcome is not Outcome.SAFE
+    assert any("nothing says who chose them" in doubt for doubt in report.doubts)
+
+
+def test_documents_that_no_query_chose_need_no_other_judges(translated, model, questions, tmp_path):
+    shutil.copy(translated / "cache.sqlite", tmp_path / "cache.sqlite")
+    embedder = CachedEmbedder(model, tmp_path / "cache.sqlite")
+    source = open_store(translated / "source")
+    fit_stitch(source, embedder, stitch="ridge", size=1_000)  # at random
+    backfill_store(open_store(translated / "translated"), embedder, tmp_path / "filled")
+    report = judged(open_store(tmp_path / "filled"), embedder, questions)
+    assert report.verdict.n_queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
