@@ -24,10 +24,11 @@ from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile, place_confidence, stored_confidence
+from migrate.stores.confidence import ConfidenceFile, stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
+from migrate.stores.row_values import place_row_values
 from migrate.stores.sources import SourceFile, stored_sources
 from migrate.translate import batch_rows, options_of, place_of
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
@@ -187,11 +188,10 @@ class _FillJob(StoreJob):
         writer = self._writer(work)
         writer.finish()
         self.store.check_unchanged(self.before)
-        order, sources = writer.order, stored_sources(self.store)
-        place_confidence(work.scratch, work.content, order)
-        if sources is not None:
-            with SourceFile(work.content, len(sources)) as file:
-                file.put(0, sources if order is None else sources[order])
+        if (sources := stored_sources(self.store)) is not None:
+            with SourceFile(work.scratch, len(sources)) as file:
+                file.put(0, sources)
+        place_row_values(work.scratch, work.content, writer.order)
         self.embedder.save_state(work.content)
         files = self.output.facts(self.store, work.content, work.digest.of)
         replace(self.manifest, details={**self.manifest.details, **files}).write(work.content)

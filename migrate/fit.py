@@ -51,7 +51,7 @@ from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
 from migrate.threads import threads_for
-from migrate.vectors import Document, Progress, no_progress
+from migrate.vectors import Document, Progress, check_vectors, no_progress
 
 FREE_VIEW = "packaged:all-MiniLM-L6-v2"
 """The free local model that is tried without being asked."""
@@ -178,6 +178,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
     def execute(self, progress: Progress) -> FittedStitch:
         """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
         store, embedder, options = self.store, self.embedder, self.options
+        _check_vectors(store, options.direction, progress)
         if store.info.has_texts:
             embedder.fit(store.documents())
         sample = self.sample(progress=progress)
@@ -294,9 +295,22 @@ def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_prog
     Raises
     ------
     LeadMigrateError
-        As `plan_fit`; as the embedders and `draw_sample`; a StitchError where there are fewer than two documents.
+        As `plan_fit`; as the embedders and `draw_sample`; a StitchError where there are fewer than two documents; a
+        VectorError where a vector of the store is not finite, or zero and to be translated.
     """
     return plan_fit(store, embedder, FitOptions(**options)).run(progress=progress)
+
+
+def _check_vectors(store: Store, direction: Direction, progress: Progress) -> None:
+    """Make sure, before anything is paid for, that the store holds no vector that `translate` would refuse.
+
+    One whose queries are mapped stays as it is: of its vectors some may be zero.
+    """
+    start = 0
+    for batch in store.scan():
+        progress("check the vectors", start, store.info.count)
+        check_vectors(batch.ids, batch.vectors, source=store.info.location, allow_zero=direction == QUERY)
+        start += len(batch)
 
 
 def _split_views(options: FitOptions, embedder: Embedder) -> tuple[FitOptions, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,13 +99,12 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     old_store, new_store = open_store(old, verify=True), open_store(new, verify=True)
     exchange = _exchange(old_store, new_store)
     contents = content_of(old_store), content_of(new_store)
-    for name, what in (("count", "vectors"), ("ids_sha256", "ids")):
-        if contents[0][name] != contents[1][name]:
-            counts = " and ".join(f"{content['count']:,}" for content in contents)
-            raise InputError(
-                f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); translate what the old "
-                "store has now"
-            )
+    if what := _differ(old_store, new_store, contents):
+        counts = " and ".join(f"{content['count']:,}" for content in contents)
+        raise InputError(
+            f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); translate what the old "
+            "store has now"
+        )
     if _is_made_from(old_store, contents[1]):
         raise UsageError(
             f"{old}: expected the old store, found the one that was made from {new}; is the order right? the old store "
@@ -197,6 +197,21 @@ def _exchange(old: Store, new: Store) -> Exchange:
     if not isinstance(old, Switchable):
         raise UsageError(f"{old.info.location}: stores of the kind {kinds[0]} cannot be switched; name another")
     return old.exchange(new)
+
+
+def _differ(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str | None:
+    """What the stores have not in common, None where they have the same ids, in whatever order."""
+    if contents[0]["count"] != contents[1]["count"]:
+        return "vectors"
+    if contents[0]["ids_sha256"] == contents[1]["ids_sha256"] or _sum_of_ids(old) == _sum_of_ids(new):
+        return None
+    return "ids"
+
+
+def _sum_of_ids(store: Store) -> int:
+    """The sum of the hashes of all ids: the same for the same ids, in whatever order an index with lists has them."""
+    ids = (doc_id.encode(errors="surrogatepass") for batch in store.scan() for doc_id in batch.ids)
+    return sum(int.from_bytes(hashlib.sha256(doc_id).digest()) for doc_id in ids)
 
 
 def _model(store: Store) -> str | None:

@@ -34,13 +34,13 @@ from migrate.stores.confidence import (
     Outside,
     distrust_of,
     outside_of,
-    place_confidence,
     read_confidence,
 )
 from migrate.stores.file_store import state_of, verify_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
-from migrate.stores.sources import Checksums, SourceFile, check_all_vectors, place_sources, vector_checksums
+from migrate.stores.row_values import place_row_values
+from migrate.stores.sources import Checksums, SourceFile, check_all_vectors, vector_checksums
 from migrate.vectors import Batch, Document, Progress, no_progress
 
 COMMAND = "translate"
@@ -253,8 +253,7 @@ class _TranslateJob(StoreJob):
         check_all_vectors(store, work.scratch)
         store.check_unchanged(self.before)
         order = writer.order
-        place_confidence(work.scratch, work.content, order)
-        place_sources(work.scratch, work.content, order)
+        place_row_values(work.scratch, work.content, order)
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
         n_true = sum(part.facts["true"] for part in work.parts)

@@ -1,14 +1,16 @@
 import json
 import re
+import shutil
 from dataclasses import replace
 
+import faiss
 import numpy as np
 import pytest
 
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
-from migrate.errors import StitchError, StoreError, UsageError
+from migrate.errors import StitchError, StoreError, UsageError, VectorError
 from migrate.fit import FitOptions, fit_reader, fit_stitch, plan_fit
 from migrate.selection import QueryLog
 from migrate.stitch.base import Pairing
@@ -64,6 +66,26 @@ def test_a_wrong_stitch_is_told_before_anything_is_embedded(store):
     embedder = load_embedder("file:/nowhere.npz")
     with pytest.raises(UsageError, match="unknown stitch 'rigde'"):
         fit_stitch(store, embedder, stitch="rigde")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedded(value, source_folder, tmp_path):
+    shutil.copytree(source_folder, tmp_path / "store")
+    index = faiss.read_index(str(tmp_path / "store" / "index.faiss"))
+    vectors = index.reconstruct_n(0, index.ntotal)
+    sample = plan_fit(open_store(source_folder), load_embedder("tfidf:24"), FitOptions(size=20)).sample()
+    outside = np.setdiff1d(np.arange(len(vectors)), sample.rows)[[3, 40]]
+    vectors[outside, 5] = value
+    index.reset()
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "store" / "index.faiss"))
+    (tmp_path / "store" / "lead-migrate.json").unlink()
+    store = open_store(tmp_path / "store")
+    (doc_id,) = store.get(outside[:1]).ids
+    told = re.escape(f"{tmp_path}/store: NaN, Inf or overflowing vector for document {doc_id!r} (2 bad of 150")
+    for direction in ("document", "query"):
+        with pytest.raises(VectorError, match=told):
+            fit_stitch(store, load_embedder("file:/nowhere.npz"), size=20, direction=direction)
 
 
 def test_a_store_without_texts_is_told_what_to_do(source_folder, tmp_path):

@@ -105,7 +105,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     Raises
     ------
     DatasetError
-        It is neither, or unreadable.
+        It is neither, or unreadable, or a folder without judgements.
     RemoteError, OutputError, LockedError
         The set could not be fetched.
     """
@@ -113,6 +113,11 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
         graded = read_graded(Path(beir))
         return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
+    if found.qrels is None:
+        raise DatasetError(
+            f"{beir}: expected judgements in qrels/{split}.tsv, found a BEIR folder without qrels; add them, or give "
+            f"queries without judgements by --queries {Path(beir) / 'queries.jsonl'}"
+        )
     notes = []
     if found.unknown_query_ids:
         notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")

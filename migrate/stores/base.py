@@ -150,7 +150,11 @@ class StoreWriter(ABC):
 
     @property
     def order(self) -> NDArray[np.int64] | None:
-        """The row of the source that each row of the new store is of, (count,); None where they are the same."""
+        """The row of the source that each row of the finished store is of, (count,); None where they are the same.
+
+        What is kept of each document beside the store (`confidence.npy`, `sources.npy`) is put in this order. A kind
+        whose rows come to lie elsewhere, as an index with new lists or a table sorted by ids, must say so.
+        """
         return None
 
     def write(self, start: int, batch: Batch) -> None:

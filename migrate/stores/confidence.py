@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.base import Store
-from migrate.stores.row_values import RowValues, place_row_values, read_row_values
+from migrate.stores.row_values import RowValues, read_row_values
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
@@ -35,11 +35,6 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
     """
     values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice="translate again")
     return None if values is None else values.astype(np.float32)
-
-
-def place_confidence(scratch: Path, content: Path, order: NDArray[np.int64] | None) -> None:
-    """Put what was written to `scratch`, in the order of the source, beside the new store, whose rows are `order`."""
-    place_row_values(scratch / CONFIDENCE_NAME, content / CONFIDENCE_NAME, _TYPE, order)
 
 
 LEAST_SPEARMAN = 0.2

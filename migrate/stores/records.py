@@ -339,17 +339,23 @@ def import_client(module: str, extra: str) -> ModuleType:
 
 
 def check_options(location: str, options: Mapping[str, str], known: Collection[str]) -> None:
-    """Make sure that a location has no option that means nothing.
+    """Make sure that a location has no option that means nothing; without `known` ones, that of a new store, none.
 
     Raises
     ------
     UsageError
         It has.
     """
-    unknown = sorted(options.keys() - set(known))
+    unknown = ", ".join(sorted(options.keys() - set(known)))
+    if unknown and not known:
+        raise UsageError(
+            f"{location}: expected no options, as a new store of this kind takes none, found {unknown}; leave out what "
+            "follows the ?"
+        )
     if unknown:
         raise UsageError(
-            f"{location}: expected options among {', '.join(sorted(known))}, found {', '.join(unknown)}; leave it out"
+            f"{location}: expected options among {', '.join(sorted(known))}, found {unknown}; leave out what is not "
+            "among these"
         )
 
 

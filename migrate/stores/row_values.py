@@ -92,11 +92,16 @@ def read_row_values(path: Path, dtype: str, count: int, *, advice: str) -> NDArr
     return values
 
 
-def place_row_values(source: Path, target: Path, dtype: str, order: NDArray[np.int64] | None) -> None:
-    """Write the numbers of a whole file again, in the order of the rows of `order`, (count,), or in their own."""
-    values = np.load(source, mmap_mode="r", allow_pickle=False)
-    with RowValues(target, dtype, len(values)) as file:
-        for start in range(0, len(values), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            file.put(start, values[rows] if order is None else values[order[rows]])
-        file.sync()
+def place_row_values(scratch: Path, content: Path, order: NDArray[np.int64] | None) -> None:
+    """Put all numbers that lie in `scratch`, in the order of the source, beside the new store, in that of its rows.
+
+    Whatever is kept of each document goes this way: rows of another index may lie in another order. `order` is that of
+    the store's writer, see `StoreWriter.order`.
+    """
+    for path in sorted(scratch.glob("*.npy")):
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        with RowValues(content / path.name, values.dtype.str, len(values)) as file:
+            for start in range(0, len(values), _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                file.put(start, values[rows] if order is None else values[order[rows]])
+            file.sync()

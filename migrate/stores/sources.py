@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.stores.base import Store
-from migrate.stores.row_values import RowValues, place_row_values, read_row_values
+from migrate.stores.row_values import RowValues, read_row_values
 from migrate.vectors import Vectors
 
 SOURCES_NAME: Final = "sources.npy"
@@ -62,11 +62,6 @@ class SourceFile(RowValues):
 
     def __init__(self, folder: Path, count: int) -> None:
         super().__init__(folder / SOURCES_NAME, _TYPE, count)
-
-
-def place_sources(scratch: Path, content: Path, order: NDArray[np.int64] | None) -> None:
-    """Put what was written to `scratch`, in the order of the source, beside the new store, whose rows are `order`."""
-    place_row_values(scratch / SOURCES_NAME, content / SOURCES_NAME, _TYPE, order)
 
 
 def stored_sources(store: Store) -> Checksums | None:

@@ -27,9 +27,12 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     UsageError
         The new store is not as a translation of the old one would be, or something else lies in its folder.
     """
-    folder, location = new.folder, new.info.location
-    if folder is None or "://" in location:
+    files, location = as_files(new), new.info.location
+    # what lies beside a table that was switched may have a folder of its own in that of the database
+    place = path_in(location) if files is None else files.folder
+    if place is None or "://" in location:
         return _on_server(location, manifest)
+    folder = place if place.is_dir() else place.parent
     refuse_overlap(folder, *filter(None, [path_in(old.info.location)]))
     strangers = [name for name in new.strangers() if not name.startswith(_OWN)]
     if strangers:
@@ -37,7 +40,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
             f"{location}: expected a folder with nothing but the store, found {', '.join(strangers[:5])}; it is "
             "replaced as a whole: move the store into a folder of its own"
         )
-    files, was_faiss = as_files(new), (manifest.store.written_as or {}).get("kind") == "faiss"
+    was_faiss = (manifest.store.written_as or {}).get("kind") == "faiss"
     if files is not None and new.info.kind == _PARQUET:  # of any number of files, which may be another one by now
         return output_of(f"{_PARQUET}:{folder}")
     if _is_copy(old, new) and not was_faiss:

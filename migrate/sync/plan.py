@@ -27,12 +27,13 @@ from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile, place_confidence
+from migrate.stores.confidence import ConfidenceFile
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.records import RecordStore
-from migrate.stores.sources import SourceFile, check_all_vectors, place_sources
+from migrate.stores.row_values import place_row_values
+from migrate.stores.sources import SourceFile, check_all_vectors
 from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids
 from migrate.sync.place import place_over, refuse_switched
 from migrate.translate import batch_rows, options_of, place_of
@@ -339,8 +340,7 @@ class _SyncJob(StoreJob):
         check_all_vectors(plan.old, work.scratch)
         plan.old.check_unchanged(plan.before[0])
         plan.new.check_unchanged(plan.before[1])
-        place_confidence(work.scratch, work.content, writer.order)
-        place_sources(work.scratch, work.content, writer.order)
+        place_row_values(work.scratch, work.content, writer.order)
         plan.embedder.save_state(work.content)
         n_true = int((plan.changes.confidence == 1).sum())
         self._manifest(n_true, dict(plan.output.facts(plan.old, work.content, work.digest.of))).write(work.content)

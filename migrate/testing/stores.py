@@ -17,6 +17,7 @@ from threading import Event
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
 from migrate.stores import open_store
@@ -189,12 +190,13 @@ class StoreTests(ABC):
         store = self._open(tmp_path / "store")
         for dim in (DIM - 3, DIM + 5):
             vectors = example_vectors(dim=dim, seed=dim)
-            new = self._written(store, tmp_path / str(dim), vectors)
+            new, order = self._written(store, tmp_path / str(dim), vectors)
             assert (new.info.kind, new.info.metric) == (store.info.kind, store.info.metric)
-            whole = read_all(new.scan())
-            assert list(whole.ids) == list(read_all(store.scan()).ids)
-            assert np.array_equal(whole.vectors, vectors)
-            assert list(new.documents()) == list(store.documents())
+            assert sorted(order) == list(range(COUNT))
+            whole, ids, documents = read_all(new.scan()), read_all(store.scan()).ids, list(store.documents())
+            assert list(whole.ids) == [ids[row] for row in order], "`order` must say where each row comes from"
+            assert np.array_equal(whole.vectors, vectors[order])
+            assert list(new.documents()) == [documents[row] for row in order]
 
     def test_a_destination_refuses_fewer_rows_than_there_are_documents(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
@@ -208,7 +210,7 @@ class StoreTests(ABC):
 
     def test_rows_may_be_written_by_several_writers_in_any_order_and_again(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
-        whole = self._written(store, tmp_path / "whole", vectors)
+        whole, order = self._written(store, tmp_path / "whole", vectors)
         output = _Output(self, tmp_path / "new")
         writer = output.writer(store, 5)
         finished: list[tuple[int, int]] = []
@@ -218,8 +220,9 @@ class StoreTests(ABC):
             finished.append((start, stop))
             writer = output.writer(store, 5, tuple(finished))
         writer.finish()
+        assert np.array_equal(_order_of(writer), order)
         new = output.publish()
-        assert np.array_equal(read_all(new.scan()).vectors, vectors)
+        assert np.array_equal(read_all(new.scan()).vectors, vectors[order])
         assert list(new.documents()) == list(whole.documents())
         if self.same_bytes:
             assert _hashes(tmp_path / "new") == _hashes(tmp_path / "whole")
@@ -229,10 +232,11 @@ class StoreTests(ABC):
         output = _Output(self, tmp_path / "new")
         output.writer(store, 5).write(0, Batch(read_all(store.scan()).ids, vectors))
         for _ in range(2):  # as after a kill between the end of the writing and the final name
-            output.writer(store, 5, ((0, COUNT),)).finish()
+            writer = output.writer(store, 5, ((0, COUNT),))
+            writer.finish()
         new = output.publish()
         assert new.info.count == COUNT
-        assert np.array_equal(read_all(new.scan()).vectors, vectors)
+        assert np.array_equal(read_all(new.scan()).vectors, vectors[_order_of(writer)])
 
     def test_what_is_unfinished_has_no_final_name(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
@@ -379,13 +383,14 @@ class StoreTests(ABC):
                 ends.set()
             assert all(thread.result() for thread in asking)
 
-    def _written(self, store: Store, folder: Path, vectors: Vectors) -> Store:
+    def _written(self, store: Store, folder: Path, vectors: Vectors) -> tuple[Store, NDArray[np.int64]]:
+        """The new store, and the row of the source that each of its rows is of."""
         output = _Output(self, folder)
         writer = output.writer(store, vectors.shape[1])
         for start, batch in zip(range(0, COUNT, 13), store.scan(batch_size=13), strict=True):
             writer.write(start, Batch(batch.ids, vectors[start : start + 13]))
         writer.finish()
-        return output.publish()
+        return output.publish(), _order_of(writer)
 
 
 _MOSTLY = 0.9
@@ -441,6 +446,10 @@ class _Output:
         else:
             self._content.rename(self.place.path)
         return open_store(self.place.location)
+
+
+def _order_of(writer: StoreWriter) -> NDArray[np.int64]:
+    return np.arange(COUNT) if writer.order is None else writer.order
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import shutil
 import statistics
 from xml.etree import ElementTree
 
@@ -18,11 +20,12 @@ from topics import (
     noisy,
 )
 
-from migrate.audit.query_set import QuerySet, load_unjudged, synthetic_queries
+from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of, temperature_of
 from migrate.audit.verdict import Outcome, decide
 from migrate.cli.main import run
+from migrate.datasets.beir import write_beir
 from migrate.datasets.synthetic import MOST_WORDS, make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError
 from migrate.report.audit import audit_text
@@ -460,3 +463,13 @@ def test_wrong_options_end_in_one_line(options, code, says, migrated, beir, caps
 def test_a_store_without_texts_has_no_synthetic_queries(bare_folder, capsys):
     assert run(["audit", str(bare_folder), "--reference", str(bare_folder), "--queries", "synthetic", "-q"]) == 4
     assert "expected texts to make queries from, found none" in capsys.readouterr().err
+
+
+def test_a_beir_folder_without_qrels_is_named_with_what_its_queries_are_for(tmp_path):
+    write_beir(tmp_path / "log", DOCUMENTS, QUERIES, {query.id: {DOCUMENTS[0].id: 1} for query in QUERIES})
+    shutil.rmtree(tmp_path / "log" / "qrels")
+    folder = tmp_path / "log"
+    told = f"{folder}: expected judgements in qrels/test.tsv, found a BEIR folder without qrels; "
+    with pytest.raises(DatasetError, match=re.escape(told) + f".* --queries {re.escape(str(folder))}/queries.jsonl$"):
+        load_questions(str(folder))
+    assert len(load_unjudged(folder / "queries.jsonl").queries) == len(QUERIES)

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 
+import faiss
 import numpy as np
 import pytest
 from faiss_tools import build, save
@@ -32,6 +33,28 @@ def columns(documents):
 class TestFaiss(StoreTests):
     def make_store(self, folder, documents, vectors, metric):
         save(build("Flat", vectors, metric=metric), folder)
+        write_docs(folder, documents, faiss_id=int)
+        return folder
+
+
+class TestFaissLists(StoreTests):
+    """Inverted lists that hold the documents in the order of their ids, which k-means would not give: those of a new
+    store hold them in another order.
+    """
+
+    has_rows = False
+    can_be_empty = False
+
+    def make_store(self, folder, documents, vectors, metric):
+        index = build("IVF2,Flat", vectors, metric=metric)
+        index.reset()
+        index.nprobe = index.nlist
+        rows = np.array(sorted(range(len(documents)), key=lambda row: documents[row].id), np.int64)
+        for number, part in enumerate(np.array_split(rows, index.nlist)):
+            codes = np.ascontiguousarray(vectors[part]).view(np.uint8)
+            index.invlists.add_entries(number, len(part), faiss.swig_ptr(part), faiss.swig_ptr(codes))
+        index.ntotal = len(rows)
+        save(index, folder)
         write_docs(folder, documents, faiss_id=int)
         return folder
 

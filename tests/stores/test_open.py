@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from faiss_tools import COUNT, build, save
 
-from migrate.errors import ManifestError, OutputError, StoreError
+from migrate.errors import ManifestError, OutputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores import open_store
-from migrate.stores.registry import absolute_location
+from migrate.stores.registry import absolute_location, output_of
 
 
 def test_stores_are_imported_without_faiss_or_langchain():
@@ -180,3 +180,15 @@ def test_the_fingerprint_tells_vectors_and_ids_apart(vectors, tmp_path):
     }
     assert prints["same"] == prints["plain"]
     assert len(set(prints.values())) == 3
+
+
+@pytest.mark.parametrize("place", ["chroma:new#docs", "lancedb:new#docs", "qdrant:new#docs", "sqlite-vec:new.db#docs",
+                                   "parquet:new#"])  # fmt: skip
+def test_options_of_a_new_store_that_takes_none_are_refused_in_one_clear_line(place):
+    with pytest.raises(UsageError, match=r"takes none, found id, text; leave out what follows the \?$"):
+        output_of(f"{place}?text=body&id=key")
+
+
+def test_an_option_that_means_nothing_is_told_with_those_that_do():
+    with pytest.raises(UsageError, match=r"expected options among distance, .*, m, found id; leave out what is not"):
+        output_of("pgvector:postgresql://host/shop#docs?id=key&m=16")

@@ -132,7 +132,7 @@ def match_rows(
     """
     expected = np.arange(count) if labels is None else labels
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
-        if integers is not None and (places := _places_of(expected, integers)) is not None:
+        if integers is not None and (places := places_of(expected, integers)) is not None:
             return places, how
     if faiss_ids is not None and count:
         raise _mismatch(path, count, "faiss_id differs from the labels of the index")
@@ -141,7 +141,7 @@ def match_rows(
     raise _mismatch(path, count, "the labels of the index are neither their ids nor 0 to n-1")
 
 
-def _places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]

@@ -129,6 +129,8 @@ def _build(job: dict[str, Any], pipe: BinaryIO) -> None:
     except OSError as error:
         send_facts(pipe, OS_ERROR, {"errno": error.errno})
         return
+    if (own := decode_index(index).labels) is not None:  # in the order in which a reader finds them
+        send_array(pipe, LABELS, own.astype("<i8", copy=False))
     send_facts(pipe, DONE, {"rows": len(vectors), "recall": _recall(index, vectors, labels)})
 
 

@@ -107,8 +107,8 @@ class LanceStore(SearchableRecordStore):
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the tables."""
-        return self.path if self.info.manifest else None
+        """The folder of the tables; of a table that was switched, the one that its version has for itself."""
+        return self._beside() if self.info.manifest else None
 
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write it into the folder."""

@@ -89,8 +89,6 @@ def _check(location: str, address: Address, options: Sequence[str]) -> None:
             f"{location}: expected options after the #, found the name {address.name!r}; a column of vectors is named "
             f"#?vector={address.name}"
         )
-    if unknown := [name for name in address.options if not options]:
-        raise UsageError(f"{location}: a new store takes no options; leave out {', '.join(unknown)}")
     check_options(location, address.options, options)
 
 

@@ -1,0 +1,226 @@
+"""What is kept of each document stays with it in stores of every kind, whatever order the rows of a new store have.
+
+Each kind goes the whole way: `translate`, an audit against a right full re-embed, `sync`, `backfill`, `switch`.
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import sync_tools as tools
+from children import call_in_child
+from faiss_tools import build, digest, save
+from switch_tools import write_report
+from sync_tools import Hashed, some_records, translate_in_parts
+
+import migrate
+from migrate.audit.query_set import QuerySet
+from migrate.backfill import backfill_store
+from migrate.embed import reembed_store
+from migrate.embedders.cache import CachedEmbedder
+from migrate.fit import fit_stitch
+from migrate.stores import open_store
+from migrate.stores.base import content_of, read_all
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.sources import stored_sources, vector_checksums
+from migrate.stores.switching import Switchable
+from migrate.switch import roll_back, switch_store
+from migrate.sync import plan_sync
+from migrate.translate import translate_store
+from migrate.vectors import Query, unit_rows
+
+COUNT, SAMPLE, SOURCE_DIM, DIM = 300, 80, 16, 24
+COSINE = 0.6
+"""What the coarsest code here keeps of a true vector at least; of another document's it is 0, give or take 0.2."""
+
+
+class Faiss(tools.Folder):
+    """An index of FAISS's with a docs.jsonl that names labels in no order, where the index has a place for them."""
+
+    def __init__(self, factory, *, labels=True):
+        self.factory = factory
+        self.labels = np.random.default_rng(3).permutation(COUNT) * 7 + 5 if labels else None
+
+    def make(self, folder, records):
+        vectors = np.array([vector for _, vector in records.values()])
+        save(build(self.factory, vectors, labels=self.labels), folder)
+        self.write_documents(folder, [document for document, _ in records.values()])
+        if self.labels is not None:
+            lines = (folder / "docs.jsonl").read_text().splitlines()
+            named = (f'{line[:-1]}, "faiss_id": {label}}}' for line, label in zip(lines, self.labels, strict=True))
+            (folder / "docs.jsonl").write_text("\n".join(named) + "\n")
+        return str(folder)
+
+
+class LangchainLists(tools.Langchain):
+    """A folder of LangChain's around an index with lists."""
+
+    def make(self, folder, records):
+        location = super().make(folder, records)
+        save(build("IVF8,Flat", np.array([vector for _, vector in records.values()])), folder)
+        return location
+
+
+class NamedQdrantServer(tools.QdrantServer):
+    """A collection for each name."""
+
+    def new(self, folder):
+        return f"qdrant:http://db.example:6333#{folder.name}"
+
+
+# fmt: off
+INDEXES = {
+    "flat": Faiss("Flat", labels=False), "id map": Faiss("IDMap,Flat"), "graph": Faiss("HNSW8,Flat", labels=False),
+    "graph of codes": Faiss("HNSW8,SQ8", labels=False), "lists": Faiss("IVF16,Flat", labels=False),
+    "lists with labels": Faiss("IVF16,Flat"), "lists with a graph": Faiss("IVF8_HNSW8,Flat"),
+    "id map of lists": Faiss("IDMap,IVF8,Flat"), "id map with lists": Faiss("IDMap2,IVF8,Flat"),
+    "lists of scalars": Faiss("IVF8,SQ8"), "lists of products": Faiss("IVF8,PQ8x4"),
+    "fast lists": Faiss("IVF4,PQ8x4fs"), "fast lists in an id map": Faiss("IDMap,IVF4,PQ8x4fs"),
+    "lists after OPQ": Faiss("OPQ8,IVF8,PQ8x4"), "lists after PCA": Faiss("PCA16,IVF8,Flat"),
+    "refined lists": Faiss("IVF8,SQ4,RFlat", labels=False), "id map of codes": Faiss("IDMap,IVF8_HNSW8,SQ8"),
+}
+# fmt: on
+OTHERS = {
+    "Chroma": ["chromadb"],
+    "Qdrant": ["qdrant_client"],
+    "QdrantServer": ["qdrant_client"],
+    "Lance": ["lancedb"],
+    "SqliteVec": ["apsw", "sqlite_vec"],
+    "Pgvector": ["psycopg"],
+    "Parquet": ["pyarrow"],
+    "Arrays": [],
+    "Langchain": ["langchain_community"],
+    "LangchainLists": ["langchain_community"],
+}
+"""What each other kind needs."""
+ALL = [*INDEXES, *OTHERS]
+
+
+@pytest.fixture(autouse=True)
+def _settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(tools, "DIM", SOURCE_DIM)
+
+
+@pytest.fixture
+def kind_of(monkeypatch):
+    @cache
+    def make(name):
+        if name in INDEXES:
+            return INDEXES[name]
+        for module in OTHERS[name]:
+            pytest.importorskip(module)
+        if name == "QdrantServer":
+            import qdrant_client
+
+            client = qdrant_client.QdrantClient(":memory:")
+            monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
+            return NamedQdrantServer(client)
+        return LangchainLists() if name == "LangchainLists" else getattr(tools, name)()
+
+    return make
+
+
+def truth(text):
+    return tools.truth(text, DIM)
+
+
+def translated(kind, tmp_path):
+    """The location of an old store, the new one, and the ids of the sample."""
+    old = kind.make(tmp_path / "old", some_records(COUNT))
+    store = open_store(old)
+    fitted = fit_stitch(store, Hashed(dim=DIM), stitch="ridge", size=SAMPLE)
+    output = kind.new(tmp_path / "new")
+    translate_store(store, fitted, output)
+    return old, open_store(output), set(fitted.sample.ids)
+
+
+def ids_of(store):
+    return list(read_all(store.scan()).ids)
+
+
+def check_rows(old, new, true):
+    """Each number beside the store is that of the document in its row; `true` documents have their true vectors."""
+    found, texts = read_all(new.scan()), {document.id: document.text for document in new.documents()}
+    confidence, sources = stored_confidence(new), stored_sources(new)
+    assert {doc_id for doc_id, value in zip(found.ids, confidence, strict=True) if value == 1} == true
+    before = read_all(open_store(old).scan())
+    expected = dict(zip(before.ids, vector_checksums(before.vectors), strict=True))
+    assert [expected[doc_id] for doc_id in found.ids] == sources.tolist()
+    rows = np.flatnonzero(confidence == 1)
+    vectors, truths = found.vectors[rows], np.array([truth(texts[found.ids[row]]) for row in rows])
+    if new.info.exact:
+        assert np.array_equal(vectors, truths)
+    else:
+        assert (np.sum(unit_rows(vectors) * truths, axis=1) > COSINE).all()
+
+
+QUICK = ["flat", "lists", "id map of lists", "fast lists in an id map"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_rows_of_an_index_keep_what_is_known_of_their_documents(name, kind_of, tmp_path):
+    old, new, sample = translated(kind_of(name), tmp_path)
+    check_rows(old, new, sample)
+    assert plan_sync(open_store(old), new, Hashed(dim=DIM)).is_current
+    # else nothing here would show that rows come to lie elsewhere
+    assert (ids_of(open_store(old)) == ids_of(new)) == (name == "flat")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
+    kind, embedder = kind_of(name), Hashed(dim=DIM)
+    old, new, sample = translated(kind, tmp_path)
+    check_rows(old, new, sample)
+
+    documents = {document.id: document for document in new.documents()}
+    asked = [doc_id for doc_id in sorted(documents) if doc_id not in sample][:30] + sorted(sample)[:30]
+    queries = [Query(f"q-{doc_id}", documents[doc_id].text) for doc_id in asked]
+    query_set = QuerySet(queries, {f"q-{doc_id}": {doc_id: 1} for doc_id in asked}, "made up")
+    reembed_store(new, embedder, tmp_path / "reference")
+    for reference in (tmp_path / "reference", "build", "pool"):
+        report = migrate.audit(new, reference, beir=query_set, target=embedder)
+        assert report.verdict.outcome in set(migrate.Outcome)
+
+    plan = plan_sync(open_store(old), new, embedder)
+    assert plan.is_current and plan.counts.unchanged == COUNT
+
+    cached = CachedEmbedder(embedder, tmp_path / "cache.sqlite")
+    cached.embed_documents([documents[doc_id] for doc_id in asked])
+    filled = kind.new(tmp_path / "filled")
+    done = backfill_store(open_store(new.info.location), cached, filled)
+    assert done.n_true == len(sample | set(asked))
+    check_rows(old, open_store(filled), sample | set(asked))
+    assert plan_sync(open_store(old), open_store(filled), embedder).is_current
+
+    if not isinstance(open_store(old), Switchable) or name == "QdrantServer":  # which switches aliases alone
+        return
+    content = content_of(open_store(filled))
+    switch_store(old, filled, report=write_report(tmp_path / "report.json", old, filled))
+    answers = open_store(old)
+    assert content_of(answers) == content
+    documents = {document.id: document.text for document in answers.documents()}
+    found, confidence = read_all(answers.scan()), stored_confidence(answers)
+    assert {doc_id for doc_id, value in zip(found.ids, confidence, strict=True) if value == 1} == sample | set(asked)
+    assert documents == {document.id: document.text for document, _ in some_records(COUNT).values()}
+    roll_back(old)
+    check_rows(old, open_store(filled), sample | set(asked))
+
+
+def translate_in_child(old, stitch, location, state, point=None):
+    return call_in_child(translate_in_parts, old, stitch, location, state, point=point)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["recorded:2", "filled:1", "complete:1"])
+@pytest.mark.parametrize("name", ["id map of lists", "fast lists"])
+def test_a_translation_that_was_killed_ends_the_same(name, point, kind_of, tmp_path):
+    old = kind_of(name).make(tmp_path / "old", some_records(COUNT))
+    fit_stitch(open_store(old), Hashed(dim=DIM), stitch="ridge", size=SAMPLE).save(tmp_path / "stitch")
+    given = old, str(tmp_path / "stitch")
+    translate_in_child(*given, str(tmp_path / "calm"), str(tmp_path / "state"))
+    translate_in_child(*given, str(tmp_path / "new"), str(tmp_path / "state"), point)
+    translate_in_child(*given, str(tmp_path / "new"), str(tmp_path / "state"))
+    assert digest(tmp_path / "new") == digest(tmp_path / "calm")
