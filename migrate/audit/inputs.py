@@ -443,11 +443,11 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     caveats = coverage(query_set, keys[TRANSLATED])
     notes = remarks(query_set, translated)
     _check_dimensions(stores, embedders)
-    prove_model(translated, embedder, seed=options.seed)
     proof = None
     if reference is None:
         refuse_same_source(inputs.source, translated)
         check_target(translated, embedder)
+        prove_model(translated, embedder, seed=options.seed)
     else:
         proof = prove_reference(
             translated,
