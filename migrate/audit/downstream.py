@@ -221,9 +221,7 @@ class DownstreamPlan(SpendingPlan[DownstreamAudit]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the documents that prove the reference."""
         return (
-            PlannedModel(
-                self.embedder, self.cap, documents=lambda: spot_documents(self.reference), again=ASKED_AGAIN
-            ),
+            PlannedModel(self.embedder, self.cap, documents=lambda: spot_documents(self.reference), again=ASKED_AGAIN),
         )
 
     def execute(self, progress: Progress) -> DownstreamAudit:

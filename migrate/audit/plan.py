@@ -16,6 +16,7 @@ from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import check_target, spot_documents
 from migrate.audit.report import AuditReport
+from migrate.check.again import prove_model
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embed import EmbedPlan, plan_reembed, reembed_store
@@ -202,6 +203,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         if request.reference is not None:
             yield request.reference
             return
+        prove_model(request.translated, request.embedder, seed=request.options.seed)  # before every text is paid for
         with tempfile.TemporaryDirectory() as aside:
             path = request.save_reference or Path(aside) / "reference"
             try:

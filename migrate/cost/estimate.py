@@ -42,7 +42,7 @@ class CostEstimate:
 
     Dollars are None where no price is known, minutes where no rate is. `is_exact` says whether the model's own
     tokenizer counted. `model` names the model and its role; empty for the target. `again` are texts that are embedded
-    again, past the cache, to prove the model; their tokens count.
+    again, past the cache, to prove the model; `again_tokens` about their tokens, which are among `tokens`.
     """
 
     documents: int
@@ -54,6 +54,7 @@ class CostEstimate:
     is_exact: bool
     model: str = ""
     again: int = 0
+    again_tokens: int = 0
 
     @property
     def sentence(self) -> str:
@@ -87,6 +88,7 @@ class CostEstimate:
             self.is_exact and other.is_exact,
             self.model,
             self.again + other.again,
+            self.again_tokens + other.again_tokens,
         )
 
     @property
@@ -121,7 +123,8 @@ def estimate_cost(
     count = documents.to_embed + query_count.to_embed
     read = count + documents.cached + query_count.cached
     again = again if read else 0
-    tokens += math.ceil(again * (documents.tokens_read + query_count.tokens_read) / max(read, 1))
+    again_tokens = math.ceil(again * (documents.tokens_read + query_count.tokens_read) / max(read, 1))
+    tokens += again_tokens
     minutes = tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None
     return CostEstimate(
         documents.to_embed,
@@ -133,6 +136,7 @@ def estimate_cost(
         profile.counter.exact,
         model,
         again,
+        again_tokens,
     )
 
 

@@ -95,9 +95,7 @@ class _ReferenceJob(StoreJob):
             self._progress(self.stage, before + done, self.total)
 
         source = self._store.info.location
-        self._batches = Batches(
-            self._embedder, self._documents(work), report, source=source, done=self._done(work)
-        )
+        self._batches = Batches(self._embedder, self._documents(work), report, source=source, done=self._done(work))
         return EmbedTask(work, self._embedder, self._batches, self._write)
 
     def finish(self, work: Work) -> dict[str, Any]:

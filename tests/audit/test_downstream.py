@@ -97,9 +97,7 @@ def test_a_shift_of_all_vectors_raises_false_alarms(tmp_path):
     """The order of the distances stays, and so does the AUC; a threshold that was set on true vectors does not hold."""
     true, labels = world(spread=0.4)
     moved = true + 2 * np.eye(DIM)[0]
-    found = audit_downstream(
-        make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, None, outside=IDS[-100:]
-    )
+    found = audit_downstream(make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, None, outside=IDS[-100:])
     assert tasks(found)[INSIDE].outcome is Outcome.NOT_SAFE
     assert found.outside_translated.estimate > 0.9
 
