@@ -109,11 +109,12 @@ def estimate_cost(
     *,
     model: str = "",
     again: int = 0,
+    known: Sequence[Text] = (),
 ) -> CostEstimate:
     """Count what must be embedded, and price it; nothing is embedded.
 
     A text that comes twice is paid for twice where no cache keeps it. `profile` is that of the embedder, at the price
-    to count with. `again` are texts that are embedded once more, of average length.
+    to count with. `again` are texts that are embedded once more, of average length, `known` further ones.
     """
     once = embedder.is_cached
     documents = count_texts(texts, profile, lookup=_cache_lookup(embedder, "document"), once=once, progress=progress)
@@ -124,6 +125,8 @@ def estimate_cost(
     read = count + documents.cached + query_count.cached
     again = again if read else 0
     again_tokens = math.ceil(again * (documents.tokens_read + query_count.tokens_read) / max(read, 1))
+    if again:
+        again, again_tokens = again + len(known), again_tokens + count_texts(known, profile, once=False).tokens_read
     tokens += again_tokens
     minutes = tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None
     return CostEstimate(

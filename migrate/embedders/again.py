@@ -66,20 +66,19 @@ def prove_answers(
     if not len(texts) or not needs_proof(embedder):
         return 0
     places = some_places(len(texts), np.random.default_rng(len(texts)))
-    alone, *others = [*places[1:2], *places[:1], *places[:1:-1]]
-    again = embedder.embed_again([texts[alone]], role)
-    if others:
-        again = np.concatenate([again, embedder.embed_again([texts[place] for place in others], role)])
-    asked = [alone, *others]
+    asked = [*places[1:2], *places[:1], *places[:1:-1]]
+    again = embedder.embed_again([texts[asked[0]]], role)
+    if rest := asked[1:]:
+        again = np.concatenate([again, embedder.embed_again([texts[place] for place in rest], role)])
     before = vectors[asked]
     cosines = np.zeros(len(asked))
     if again.shape == before.shape:
         cosines = np.einsum("nd,nd->n", unit_rows(again), unit_rows(before))
     if cosines.min() < SAME:
-        worst = int(cosines.argmin())
+        worst, others = int(cosines.argmin()), int((cosines < SAME).sum())
         raise VectorError(
             f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[asked[worst]].id!r} than it "
-            f"gave before (cosine {cosines[worst]:.3f}, {int((cosines < SAME).sum())} of {len(asked)} are others): {_NOW}"
+            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): {_NOW}"
         )
     return len(asked)
 

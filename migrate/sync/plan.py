@@ -14,13 +14,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.check.again import prove_model
+from migrate.check.again import proof_documents, prove_model
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_left, settle, write_store
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
 from migrate.embed.corpus import AGAIN, Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import InputError, StoreError, UsageError
@@ -111,7 +110,15 @@ class SyncPlan(SpendingPlan[Synced]):
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target model, for new and changed documents that an unfinished run has not embedded."""
-        return (PlannedModel(self.embedder, self.cap, documents=self._documents, again=AGAIN + ASKED_AGAIN),)
+        model = PlannedModel(self.embedder, self.cap, documents=self._documents, again=AGAIN, known=self._known)
+        return (model,)
+
+    def _known(self) -> list[Document]:
+        return proof_documents(self.new, all_true=self._all_true) if self.counts.to_embed else []
+
+    @property
+    def _all_true(self) -> bool:
+        return self.manifest.store.made_by == REEMBEDDED
 
     def _documents(self) -> Iterator[Document]:
         rows = np.flatnonzero(self.changes.rows == TRUE_VECTOR)
@@ -128,7 +135,7 @@ class SyncPlan(SpendingPlan[Synced]):
         if not plan.is_current:
             written = True
             if plan.counts.to_embed:
-                prove_model(plan.new, plan.embedder, all_true=plan.manifest.store.made_by == REEMBEDDED)
+                prove_model(plan.new, plan.embedder, all_true=plan._all_true)
             job = _SyncJob(plan, progress)
             facts = write_store(place_of(plan.output), job, force=True, restart=plan.restart, progress=progress)
             return plan._done(facts["true"], started, written, tuple(facts["remarks"]))

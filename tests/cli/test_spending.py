@@ -82,7 +82,7 @@ def test_a_run_counts_the_sample_and_the_full_re_embed(
 
 @pytest.mark.parametrize("cache", [[], ["--no-cache"]])
 def test_an_audit_asks_for_nothing_twice(cache, source_folder, beir, corpus, log, server, tmp_path, capsys, but_again):
-    """But to prove the model; neither of the target, which the frontier asks the same queries, nor of a view, which it reads all texts with."""
+    """But to prove the model: neither of the target, whom the frontier asks the same, nor of a view of all texts."""
     view = ["--stitch", "ridge+text", "--view", "openai:tiny"]
     fit = ["fit", source_folder, "--target", SMALL, "--sample", 50, *SIZES, *view]
     assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
