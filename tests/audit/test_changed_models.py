@@ -225,7 +225,7 @@ def test_a_backfill_believes_no_cache_of_another_model(change, good, moved, serv
 
 @pytest.mark.parametrize("change", CHANGED)
 def test_no_share_is_embedded_by_another_model(change, good, moved, server, tmp_path, capsys):
-    command = ["translate", good.source, moved / "stitch", "--reembed", "10%", "--policy", "random"]
+    command = ["translate", good.source, moved / "stitch", "--reembed", "60%", "--policy", "random"]
     command += ["-o", tmp_path / "new"]
     server.vectors = change(good.model)
     assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()

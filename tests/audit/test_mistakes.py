@@ -102,6 +102,7 @@ def test_a_spot_check_by_another_file_is_no_evidence(good, tmp_path, capsys):
     reference = tmp_path / "reference"
     assert run(["embed", str(good.beir), "--model", f"file:{target}", "--no-chunks", "-o", str(reference), "-q"]) == 0
     (reference / "lead-migrate.json").unlink()
+    capsys.readouterr()
     code, report, _ = audited(
         [str(good.translated), "--reference", str(reference), "--beir", str(good.beir), "--target", f"file:{target}"],
         capsys,
