@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
+from migrate.embedders.again import ASKED_AGAIN, prove_known
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
@@ -62,18 +63,22 @@ def backfill_store(
     *,
     force: bool = False,
     restart: bool = False,
+    prove: bool = True,
     progress: Progress = no_progress,
 ) -> Backfill:
     """Write `store` to the folder `output`, or to `KIND:...`, with the true vectors of all texts that are in the cache.
 
-    Nothing is embedded. A run that broke off is continued, if the cache has not grown since.
+    Nothing is embedded, but for a few texts with which a model behind an API proves that the cache is still of it;
+    without `prove` whoever calls has seen to that. A run that broke off is continued, if the cache has not grown since.
 
     Raises
     ------
+    RemoteError
+        The model cannot be asked.
     StoreError
         The store has no texts, does not name its model, was translated for another, or does not match its manifest.
     VectorError
-        A vector in the cache is of another dimension.
+        A vector in the cache is of another dimension, or the model gives others than the cache has.
     InputError
         The cache is damaged.
     UsageError, OutputError, LockedError
@@ -87,6 +92,9 @@ def backfill_store(
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
+    if prove:
+        some = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
+        prove_known(embedder, list(store.documents(some)), source=store.info.location)
     n_true = int((is_cached | (confidence == 1)).sum())
     is_full = n_true == store.info.count
     is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference
+from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
@@ -19,6 +19,7 @@ from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel, SpendingPlan
 from migrate.embed import reembed_store
+from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
@@ -191,7 +192,8 @@ class MigrationPlan(SpendingPlan[Migration]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the sample, all documents and the queries; the source model, for the query log and these."""
         request, queries = self.request, self.questions.queries
-        target = PlannedModel(request.embedder, self.cap, documents=self._texts_left, queries=queries)
+        again = AGAIN + (EMBEDDED_AGAIN if request.builds_reference else 0)
+        target = PlannedModel(request.embedder, self.cap, documents=self._texts_left, queries=queries, again=again)
         if request.source_embedder is None:
             return (target,)
         log = request.query_log.looked_up if request.query_log else ()

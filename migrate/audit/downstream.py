@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import Keys
-from migrate.audit.reference import prove_rows
+from migrate.audit.reference import prove_reference, spot_documents
 from migrate.audit.verdict import (
     FEWEST_QUERIES,
     MARGIN,
@@ -34,6 +35,10 @@ from migrate.audit.verdict import (
     difference_bounds,
     retention_bounds,
 )
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel, SpendingPlan
+from migrate.embedders.again import ASKED_AGAIN
+from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.similarity.roc import Bounded, auc
@@ -137,18 +142,18 @@ def audit_downstream(
     translated: Store,
     reference: Store,
     labels: Mapping[str, str],
+    embedder: Embedder | None,
     *,
     outside: Collection[str] = (),
     margin: float = MARGIN,
-    prove: bool = True,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> DownstreamAudit:
     """Train on the reference's vectors of labelled documents, and judge the translated ones.
 
     `labels` are by document id; `outside` are ids of documents that do not belong among these, which a detector is to
-    find. With `prove` the reference is held against the true vectors of the translated store; leave it to an audit by
-    queries, which does more.
+    find. `embedder` is the target model, with which the reference proves itself (`prove_reference`); None where an
+    audit by queries has seen to that.
 
     Raises
     ------
@@ -156,6 +161,8 @@ def audit_downstream(
         Fewer than two labels occur twice, or too few documents are left to judge.
     StoreError, VectorError
         The reference is none for this store; a vector is zero or not finite, or of another dimension.
+    RemoteError
+        A document could not be embedded.
     """
     if translated.info.dim != reference.info.dim:
         raise VectorError(
@@ -163,7 +170,9 @@ def audit_downstream(
             f"{translated.info.location}, found {reference.info.dim}; give a full re-embed as reference"
         )
     keys = _keys(translated), _keys(reference)
-    doubts = prove_rows(translated, reference, keys, seed=seed).doubts if prove else ()
+    doubts: tuple[str, ...] = ()
+    if embedder is not None:
+        doubts = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress).doubts
     rng = np.random.default_rng(seed)
     strange = set(outside)
     labelled = _read(translated, reference, keys, [i for i in labels if i not in strange], rng)
@@ -193,6 +202,56 @@ def audit_downstream(
         int(labelled.is_true[test].sum()),
         *found[1:],
         doubts,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class DownstreamPlan(SpendingPlan[DownstreamAudit]):
+    """An audit by labels that is still to be done; arguments as of `audit_downstream`, `embedder` with a meter."""
+
+    translated: Store
+    reference: Store
+    labels: Mapping[str, str]
+    embedder: Embedder
+    outside: Collection[str] = ()
+    margin: float = MARGIN
+    seed: int = 0
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target, for the documents that prove the reference."""
+        return (
+            PlannedModel(self.embedder, self.cap, documents=lambda: spot_documents(self.reference), again=ASKED_AGAIN),
+        )
+
+    def execute(self, progress: Progress) -> DownstreamAudit:
+        """Prove the reference, train and judge."""
+        return audit_downstream(
+            self.translated,
+            self.reference,
+            self.labels,
+            self.embedder,
+            outside=self.outside,
+            margin=self.margin,
+            seed=self.seed,
+            progress=progress,
+        )
+
+
+def plan_downstream(
+    translated: Store,
+    reference: Store,
+    labels: Mapping[str, str],
+    embedder: Embedder,
+    *,
+    price_usd_per_mtok: float | None = None,
+    **options: Any,
+) -> DownstreamPlan:
+    """Plan an audit by labels; `options` are those of `audit_downstream`. Nothing is embedded."""
+    cap = SpendingCap()
+    metered = cap.meter(embedder, price_usd_per_mtok)
+    return DownstreamPlan(
+        translated=translated, reference=reference, labels=labels, embedder=metered, cap=cap, **options
     )
 
 

@@ -23,7 +23,9 @@ from migrate.audit.reference import (
 )
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, prefix_name
 from migrate.audit.verdict import MARGIN, RESAMPLES
+from migrate.check.again import prove_model
 from migrate.cost import Tally, tally_of, usd_of
+from migrate.embedders.again import ASKED_AGAIN, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import first_of, whole_embedder
@@ -44,6 +46,9 @@ _ECHOES = 0.1
 _SENTENCE = 5
 _READ = 2_000
 _TRUE = "true vectors"
+
+AGAIN = 3 * ASKED_AGAIN
+"""Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
 
 
 def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
@@ -442,6 +447,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     if reference is None:
         refuse_same_source(inputs.source, translated)
         check_target(translated, embedder)
+        prove_model(translated, embedder, seed=options.seed)
     else:
         proof = prove_reference(
             translated,
@@ -458,6 +464,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
     doubts = (*(proof.doubts if proof else ()), *echoes(query_set, keys[TRANSLATED], texts or ()))
     vectors = _query_vectors(embedders, query_set, progress)
+    prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)

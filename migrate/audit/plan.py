@@ -11,14 +11,16 @@ from pathlib import Path
 
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import FrontierInputs, find_frontier
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, bridged_store
+from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference, bridged_store
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import check_target, spot_documents
 from migrate.audit.report import AuditReport
+from migrate.check.again import prove_model
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embed import EmbedPlan, plan_reembed, reembed_store
+from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
@@ -107,7 +109,12 @@ class AuditPlan(SpendingPlan[AuditReport]):
         request, queries, trial = self.request, self.query_set.queries, self.request.trial
         # What is asked for again is in the cache by then
         log = () if trial is None else trial.log
-        models = [PlannedModel(request.embedder, self.cap, documents=self._all_documents, queries=[*queries, *log])]
+        again = AGAIN + EMBEDDED_AGAIN * (len(request.prefixes) + (request.reference is None))
+        models = [
+            PlannedModel(
+                request.embedder, self.cap, documents=self._all_documents, queries=[*queries, *log], again=again
+            )
+        ]
         source = request.source
         if source is not None and request.source_embedder is not None:
             spot = PlannedModel(
@@ -196,6 +203,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         if request.reference is not None:
             yield request.reference
             return
+        prove_model(request.translated, request.embedder, seed=request.options.seed)  # before every text is paid for
         with tempfile.TemporaryDirectory() as aside:
             path = request.save_reference or Path(aside) / "reference"
             try:

@@ -42,6 +42,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Floor, Outcome, Verdict, decide
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
+from migrate.embedders.again import prove_answers, some_places
 from migrate.embedders.base import Embedder
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Run
@@ -269,6 +270,7 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
         except SpendingError as error:
             stopped = str(error)
             break
+    pool.prove_answers()
     return state.grown(pool, stopped)
 
 
@@ -446,6 +448,13 @@ class _Pool:
         vectors = embedder.embed_documents(documents, progress=self.retriever.progress)
         self.place[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
+
+    def prove_answers(self) -> None:
+        """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
+        rows = np.flatnonzero(self.place >= 0)
+        some = rows[some_places(len(rows), np.random.default_rng(self.retriever.inputs.options.seed))]
+        documents = list(known_documents(self.translated, some))
+        prove_answers(self.embedder, documents, self.vectors[self.place[some]], source=self.translated.info.location)
 
     def _store(self) -> PoolStore:
         rows = np.flatnonzero(self.place >= 0)

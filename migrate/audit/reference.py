@@ -7,6 +7,7 @@ A verdict is worth what it is measured against, so a reference proves itself bef
     rows against the true vectors of the translated store (its sample, what was re-embedded): other ──▶ refused
     no such rows, or no manifest of `embed` or of a full re-embed with the hash of the index
         ──▶ 32 documents are embedded again and compared; where they cannot be, the reference is unproven
+    the model is a file, and not the one that the store was translated for ──▶ it embeds nothing again: unproven
 
 Against a reference that is unproven, or odd, no verdict is SAFE.
 """
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import Keys
 from migrate.audit.verdict import Weighting, difference_bounds, retention_bounds
+from migrate.check.again import prove_model
 from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
 from migrate.embed.corpus import COMMAND as EMBED
@@ -105,7 +107,7 @@ def prove_reference(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> ReferenceProof:
-    """Check a reference against everything that says what it should be; may embed 32 documents.
+    """Check a reference against everything that says what it should be; may embed 40 documents.
 
     `keys` are those of the translated store and of the reference, in the order of their rows.
 
@@ -113,9 +115,12 @@ def prove_reference(
     ------
     StoreError
         It is not a full re-embed by this model of these documents.
+    VectorError
+        The model is not what it was when the store was translated.
     RemoteError
         A document could not be embedded.
     """
+    check_target(translated, embedder)
     _refuse_same_place(reference, {"the store that is audited": translated, "the source store": source})
     refuse_same_source(source, translated)
     _refuse_same_bytes(translated, reference)
@@ -127,9 +132,13 @@ def prove_reference(
     if n_true:
         evidence.append(f"{n_true:,} true vectors of the translated store agree with it")
     doubts = [*_coarseness(translated, reference), *_other_chunks(*keys)]
+    prove_model(translated, embedder, seed=seed)
     if not (trusted and n_true):
         checked = _spot_check(reference, embedder, _spot_order(reference, rows, seed), progress)
-        (evidence if checked else doubts).append(checked or _unproven(reference, rows))
+        if checked and not (_vouches(translated, embedder) or _is_of_target(translated, reference)):
+            doubts += _only_a_file(embedder, n_true, reference.info.count)
+        else:
+            (evidence if checked else doubts).append(checked or _unproven(reference, rows))
         if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
             doubts.append(_lost(lost))
     return ReferenceProof(tuple(evidence), tuple(doubts))
@@ -162,7 +171,9 @@ def prove_pool(
     if n_true:
         evidence.append(f"{n_true:,} true vectors of the translated store agree with it")
     doubts = []
-    if not n_true and not named:
+    if not _vouches(translated, embedder):
+        doubts += _only_a_file(embedder, n_true, pool.info.count)
+    elif not n_true and not named:
         doubts.append(
             f"nothing shows that {embedder.identity.spec} is the model that the store was translated for, as it holds "
             "no true vectors and no manifest names its model"
@@ -175,28 +186,6 @@ def prove_pool(
     if not n_true and rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
         doubts.append(_lost(lost))
     return ReferenceProof(tuple(evidence), tuple(doubts))
-
-
-def prove_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], *, seed: int = 0) -> ReferenceProof:
-    """As `prove_reference`, without a model: by manifests and by the true vectors of the translated store alone.
-
-    Raises
-    ------
-    StoreError
-        It is not a full re-embed of these documents by the model that the store was translated for.
-    """
-    _refuse_same_place(reference, {"the store that is audited": translated})
-    _refuse_same_bytes(translated, reference)
-    manifest, model = reference.info.manifest, target_of(translated)
-    if manifest is not None:
-        _refuse_translation(reference, manifest)
-        if model is not None and manifest.model not in (None, model):
-            _refuse_other_model(reference, manifest, [model])
-    rows = _matching_rows(translated, reference, keys, seed)
-    n_true = 0 if rows is None else _check_true_rows(translated, reference, rows)
-    if n_true:
-        return ReferenceProof((f"{n_true:,} true vectors of the translated store agree with it",), ())
-    return ReferenceProof((), (_unproven(reference, rows),))
 
 
 def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: Progress = no_progress) -> None:
@@ -355,6 +344,36 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
 
 def _is_file(model: ModelIdentity) -> bool:
     return split_spec(model.spec)[0] == "file"
+
+
+def _vouches(translated: Store, embedder: Embedder) -> bool:
+    """Whether what the embedder gives is evidence: a model's is, and that of the file that the store was moved to.
+
+    Another file gives what is in it, whatever that is, and cannot embed a text again.
+    """
+    model = target_of(translated)
+    if not _is_file(embedder.identity):
+        return True
+    return model is not None and _is_file(model) and model.revision == embedder.identity.revision
+
+
+def _is_of_target(translated: Store, reference: Store) -> bool:
+    """Whether manifests say that a command embedded the reference with the model that the store was translated for."""
+    manifest, model = reference.info.manifest, target_of(translated)
+    is_made = made_by(reference) in _MADE_RIGHT and index_is_verified(reference)
+    return manifest is not None and model is not None and is_made and manifest.model == model
+
+
+def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[str]:
+    """A doubt where a file that nothing vouches for says what is true of more than the rows that are known."""
+    if n_true == count:
+        return []
+    agreeing = f"{n_true:,} of {count:,} vectors agree" if n_true else "no vector agrees"
+    return [
+        f"{embedder.identity.spec} is not the file that the store was translated for, and {agreeing} with what the "
+        "store has of true ones: nothing shows what the others are, as a file cannot embed a text again; audit with "
+        "the model itself, or with the very file (--target)"
+    ]
 
 
 def _refuse_translation(reference: Store, manifest: Manifest) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -232,9 +233,9 @@ class TrainedOptions:
     outside: Path | None
 
     def audit(
-        self, translated: Store, reference: str, arms: ArmOptions, *, prove: bool, seed: int, progress: Progress
+        self, translated: Store, reference: str, arms: ArmOptions, *, seed: int, progress: Progress
     ) -> DownstreamAudit | None:
-        """What trained models keep; None without labels.
+        """What trained models keep by a reference that is proven; None without labels.
 
         Raises
         ------
@@ -251,9 +252,9 @@ class TrainedOptions:
             translated,
             open_store(reference, verify=True),
             read_labels(self.labels),
+            None,
             outside=() if self.outside is None else read_ids(self.outside),
             margin=arms.margin,
-            prove=prove,
             seed=seed,
             progress=progress,
         )
@@ -446,7 +447,8 @@ def command(
 
     trained.refuse(against.reference)
     if trained.labels is not None and not judged.are_named:
-        return _by_labels(store, against.reference, trained, arms, outputs, general)
+        load = partial(load_model_of, spec=target, flag="--target", options=model)
+        return _by_labels(store, against.reference, trained, arms, load, price, spending, outputs, general)
     judged.require(by_pool=against.reference == POOL)
     quiet, runner = general.quiet, running.open()
     audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
@@ -491,7 +493,7 @@ def command(
         if against.is_embedded or prefixes or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
-        kept = trained.audit(translated, against.reference, arms, prove=False, seed=general.seed, progress=progress)
+        kept = trained.audit(translated, against.reference, arms, seed=general.seed, progress=progress)
         report = replace(report, downstream=kept)
     paid.finish()
     if judge_next is not None:
@@ -527,23 +529,43 @@ def _by_labels(
     reference: str,
     trained: TrainedOptions,
     arms: ArmOptions,
+    load: Callable[[Store], Embedder],
+    price: float | None,
+    spending: SpendingOptions,
     outputs: Outputs,
     general: GeneralOptions,
 ) -> int:
-    """What trained models keep, where no queries are asked: no model is needed, and nothing is spent."""
+    """What trained models keep, where no queries are asked: the model embeds what proves the reference."""
+    from migrate.audit.downstream import plan_downstream
+    from migrate.datasets.records import read_ids, read_labels
+    from migrate.embedders.prefix import whole_embedder
     from migrate.errors import UsageError
     from migrate.files import atomic_file, write_json
     from migrate.report.downstream import downstream_document, downstream_text
     from migrate.report.suite import downstream_suite
     from migrate.stores import open_store
 
+    assert trained.labels is not None  # noqa: S101 - whoever calls has seen them
     if outputs.html is not None:
         raise UsageError("--html: the page is one of queries; add --beir or --queries, or leave it out")
     outputs.refuse(*options.local_paths(store, reference, trained.labels, trained.outside), force=general.force)
     with progress_bar(quiet=general.quiet) as progress:
         translated = open_store(store, verify=True)
-        kept = trained.audit(translated, reference, arms, prove=True, seed=general.seed, progress=progress)
-    assert kept is not None  # noqa: S101 - there are labels
+        paid = spending.open(quiet=general.quiet)
+        plan = plan_downstream(
+            translated,
+            open_store(reference, verify=True),
+            read_labels(trained.labels),
+            whole_embedder(load(translated)),
+            price_usd_per_mtok=price,
+            outside=() if trained.outside is None else read_ids(trained.outside),
+            margin=arms.margin,
+            seed=general.seed,
+        )
+        if any(model.meter is not None for model in plan.models):
+            paid.agree(plan, progress=progress)
+        kept = plan.run(cap_usd=paid.cap_usd, progress=progress)
+    paid.finish()
     if general.as_json:
         show_json(downstream_document(kept))
     else:

@@ -38,7 +38,8 @@ def command(
 ) -> None:
     """Write a translated STORE to a new folder, with the true vector of every text that was embedded since.
 
-    Nothing is embedded: what two-stage search, or any other run with the same model, has left in the cache is used.
+    What two-stage search, or any other run with the same model, has left in the cache is used. Nothing is embedded but
+    for a few texts of the cache, by which a model behind an API proves that it still is the one whose vectors they are.
     """
     from migrate.backfill import backfill_store
     from migrate.errors import UsageError

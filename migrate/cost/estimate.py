@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,8 @@ class CostEstimate:
     """What embedding `documents` and `queries` with one model will cost, without those in the cache (`cached`).
 
     Dollars are None where no price is known, minutes where no rate is. `is_exact` says whether the model's own
-    tokenizer counted. `model` names the model and its role; empty for the target.
+    tokenizer counted. `model` names the model and its role; empty for the target. `again` are texts that are embedded
+    again, past the cache, to prove the model; `again_tokens` about their tokens, which are among `tokens`.
     """
 
     documents: int
@@ -51,6 +53,8 @@ class CostEstimate:
     minutes: float | None
     is_exact: bool
     model: str = ""
+    again: int = 0
+    again_tokens: int = 0
 
     @property
     def sentence(self) -> str:
@@ -60,7 +64,8 @@ class CostEstimate:
         parts += [f"{'' if self.is_exact else 'about '}{self.tokens:,} tokens", self._money(self.usd)]
         parts += [] if self.minutes is None else [duration(self.minutes)]
         in_cache = f" ({self.cached:,} more are in the cache)" if self.cached else ""
-        return f"to embed{self._by_model}: {', '.join(parts)}{in_cache}"
+        again = f"; up to {self.again} texts again, to prove the model" if self.again else ""
+        return f"to embed{self._by_model}: {', '.join(parts)}{in_cache}{again}"
 
     def compare_actual(self, tokens: int, usd: float | None, until: str = "") -> str:
         """The line at the end: what was embedded, next to the estimate; `until` says where it broke off, if it did."""
@@ -82,6 +87,8 @@ class CostEstimate:
             minutes,
             self.is_exact and other.is_exact,
             self.model,
+            self.again + other.again,
+            self.again_tokens + other.again_tokens,
         )
 
     @property
@@ -101,11 +108,13 @@ def estimate_cost(
     progress: Progress = no_progress,
     *,
     model: str = "",
+    again: int = 0,
+    known: Sequence[Text] = (),
 ) -> CostEstimate:
     """Count what must be embedded, and price it; nothing is embedded.
 
     A text that comes twice is paid for twice where no cache keeps it. `profile` is that of the embedder, at the price
-    to count with.
+    to count with. `again` are texts that are embedded once more, of average length, `known` further ones.
     """
     once = embedder.is_cached
     documents = count_texts(texts, profile, lookup=_cache_lookup(embedder, "document"), once=once, progress=progress)
@@ -113,6 +122,12 @@ def estimate_cost(
     query_count = count_texts(queries, profile.for_queries(), lookup=lookup, once=once) if queries else TextCount()
     tokens = documents.tokens_to_embed + query_count.tokens_to_embed
     count = documents.to_embed + query_count.to_embed
+    read = count + documents.cached + query_count.cached
+    again = again if read else 0
+    again_tokens = math.ceil(again * (documents.tokens_read + query_count.tokens_read) / max(read, 1))
+    if again:
+        again, again_tokens = again + len(known), again_tokens + count_texts(known, profile, once=False).tokens_read
+    tokens += again_tokens
     minutes = tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None
     return CostEstimate(
         documents.to_embed,
@@ -123,6 +138,8 @@ def estimate_cost(
         minutes,
         profile.counter.exact,
         model,
+        again,
+        again_tokens,
     )
 
 

@@ -41,6 +41,10 @@ class PlannedModel:
         Starts reading the documents that it embeds, those in the cache among them.
     queries
         The queries that it embeds.
+    again
+        How many texts it embeds again at most, past the cache, to prove that it is what it was.
+    known
+        Further texts that it embeds again, as other vectors of them are known than those in the cache.
     """
 
     embedder: Embedder
@@ -48,6 +52,8 @@ class PlannedModel:
     role: str = TARGET
     documents: Callable[[], Iterable[Text]] = tuple
     queries: Sequence[Text] = ()
+    again: int = 0
+    known: Callable[[], Sequence[Text]] = tuple
     _estimates: list[CostEstimate] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -66,7 +72,16 @@ class PlannedModel:
         if meter is not None and not self._estimates:
             profile = self.embedder.profile.at_price(meter.price)
             self._estimates.append(
-                estimate_cost(self.documents(), self.queries, self.embedder, profile, progress, model=self.name)
+                estimate_cost(
+                    self.documents(),
+                    self.queries,
+                    self.embedder,
+                    profile,
+                    progress,
+                    model=self.name,
+                    again=self.again,
+                    known=self.known(),
+                )
             )
         return self._estimates[0] if self._estimates else None
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_done, source_changed, write_store
+from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import RemoteEmbedder, remote_in
 from migrate.errors import DatasetError
@@ -36,6 +37,9 @@ from migrate.vectors import Document, Progress, Vectors, no_progress
 
 BATCH_DOCUMENTS = 1_024
 """Documents in one part: what a killed run may have to embed again."""
+
+AGAIN = 3 * ASKED_AGAIN
+"""Texts that are embedded again at most: before the first batch, after it, and before the last one is written."""
 
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
@@ -70,9 +74,21 @@ class Batches:
         Those that are left to embed.
     report
         Called with the number of documents that are embedded since.
+    source
+        Begins the message where the model turns out to have changed: where the vectors go.
+    done
+        Documents that an earlier run has embedded: the model has to give the vectors that the cache has of them.
     """
 
-    def __init__(self, embedder: Embedder, documents: Iterable[Document], report: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        documents: Iterable[Document],
+        report: Callable[[int], None],
+        *,
+        source: str,
+        done: Sequence[Document] = (),
+    ) -> None:
         self._embedder = embedder.chosen_by(())
         self._documents = iter(documents)
         self._report = report
@@ -86,6 +102,9 @@ class Batches:
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
         self._places = 0
+        self._source, self._before = source, list(done)
+        self._witnesses = Witnesses(embedder, source)
+        self._is_begun = False
 
     def close(self) -> None:
         """Let go of the workers and of the file that is read; nothing further is asked for."""
@@ -99,10 +118,25 @@ class Batches:
             start += len(batch)
 
     def next(self) -> tuple[list[Document], Vectors]:
-        """The next batch with its vectors, (n, dim); the one before is durable."""
+        """The next batch with its vectors, (n, dim); the one before is durable.
+
+        Raises
+        ------
+        VectorError
+            The model is another than it was, or its answers do not belong to their texts (`migrate.embedders.again`).
+        """
         self.settle()
-        if self._remote is not None:
-            return self._next_elsewhere(self._remote)
+        is_first, self._is_begun = not self._is_begun, True
+        if is_first:
+            known = [*self._before, *self._upcoming()]
+            prove_known(self._embedder, known, source=self._source)
+        documents, vectors = self._next_here() if self._remote is None else self._next_elsewhere(self._remote)
+        self._witnesses.add(documents, vectors)
+        if is_first or not self._upcoming():
+            self._witnesses.check()
+        return documents, vectors
+
+    def _next_here(self) -> tuple[list[Document], Vectors]:
         if not self._embedded:
             while len(self._read) < self._ahead and self._read_batch():
                 pass
@@ -322,9 +356,13 @@ class _CorpusJob(StoreJob):
     def task(self, work: Work) -> ShardTask:
         documents = _with_text(self._read_documents(), self._skipped, skip_blank=self._shape.skip_blank)
         self._rows, self._folder = work.rows, work.content
-        self._keep(work, documents)
+        done = self._keep(work, documents)
         self._batches = Batches(
-            self._embedder, documents, lambda done: self._progress(self.stage, self._rows + done, None)
+            self._embedder,
+            documents,
+            lambda done: self._progress(self.stage, self._rows + done, None),
+            source=str(self._output),
+            done=done,
         )
         return EmbedTask(work, self._embedder, self._batches, self._write, lambda batch: {"documents": _digest(batch)})
 
@@ -342,8 +380,12 @@ class _CorpusJob(StoreJob):
         hashes = hash_files(work.content, INDEX_NAME, documents)
         return finish_embedding(work, self._embedder, COMMAND, hashes) | {"skipped": self._skipped}
 
-    def _keep(self, work: Work, documents: Iterator[Document]) -> None:
-        """Hand the documents that are embedded already to a writer, after making sure that they are the same."""
+    def _keep(self, work: Work, documents: Iterator[Document]) -> list[Document]:
+        """Hand the documents that are embedded already to a writer, after making sure that they are the same.
+
+        Those of the first part are returned.
+        """
+        first: list[Document] = []
         for part in work.parts:
             batch = list(islice(documents, len(part.shard)))
             if _digest(batch) != part.facts["documents"]:
@@ -351,6 +393,8 @@ class _CorpusJob(StoreJob):
                 raise source_changed(f"{self._output}: the documents up to number {part.stop}")
             writer = self._open(part.facts["model"]["dim"], work.rows)
             writer.keep(batch)
+            first = first or batch
+        return first
 
     def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
         writer = self._open(vectors.shape[1], start)

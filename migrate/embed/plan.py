@@ -10,7 +10,7 @@ from typing import Any
 
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
-from migrate.embed.corpus import Embedding, embed_corpus
+from migrate.embed.corpus import AGAIN, Embedding, embed_corpus
 from migrate.embed.corpus import documents_left as corpus_left
 from migrate.embed.reference import documents_left as store_left
 from migrate.embed.reference import is_reembedded, reembed_store
@@ -30,7 +30,7 @@ class EmbedPlan(SpendingPlan[Embedding]):
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The model, for the documents that an unfinished run has not embedded."""
-        return (PlannedModel(self.embedder, self.cap, documents=self.left),)
+        return (PlannedModel(self.embedder, self.cap, documents=self.left, again=AGAIN),)
 
     def execute(self, progress: Progress) -> Embedding:
         """Embed them."""

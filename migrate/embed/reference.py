@@ -94,7 +94,8 @@ class _ReferenceJob(StoreJob):
         def report(done: int) -> None:
             self._progress(self.stage, before + done, self.total)
 
-        self._batches = Batches(self._embedder, self._documents(work), report)
+        source = self._store.info.location
+        self._batches = Batches(self._embedder, self._documents(work), report, source=source, done=self._done(work))
         return EmbedTask(work, self._embedder, self._batches, self._write)
 
     def finish(self, work: Work) -> dict[str, Any]:
@@ -110,6 +111,11 @@ class _ReferenceJob(StoreJob):
         for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
             left = work.lacking(batches_of(len(rows), rows.start))
             yield from known_documents(self._store, np.concatenate([np.arange(it.start, it.stop) for it in left]))
+
+    def _done(self, work: Work) -> list[Document]:
+        """Some that an earlier run has embedded."""
+        first = work.parts[0].shard if work.parts else Shard(0, 0)
+        return list(known_documents(self._store, np.arange(first.start, first.stop)))
 
     def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
         writer = self._open(vectors.shape[1])

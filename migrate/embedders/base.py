@@ -111,6 +111,10 @@ class Embedder(ABC):
         """Embed texts as queries."""
         return self.embed(texts, "query", progress=progress)
 
+    def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
+        """As `embed`, past any cache: what the model gives now."""
+        return self.embed(texts, role)
+
     @property
     def needs_texts(self) -> bool:
         """Whether it reads the texts; vectors in a file may be found by the ids alone."""

@@ -350,6 +350,10 @@ class CachedEmbedder(WrappedEmbedder):
             return np.empty((0, self.identity.dim), dtype=np.float32)
         return as_vectors(np.stack([vectors[key] for key in keys]), source=str(self.path))
 
+    def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
+        """As the embedder behind the cache, which is neither asked nor told."""
+        return self.embedder.embed_again(texts, role)
+
     def _embed_missing(
         self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int
     ) -> dict[bytes, Vectors]:

@@ -170,6 +170,10 @@ class RemoteEmbedder(WrappedEmbedder):
         elif texts:
             keep(range(len(texts)), self.embed(texts, role, progress=progress))
 
+    def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
+        """As the model here: the few texts that prove it need no worker."""
+        return self.embedder.embed_again(texts, role)
+
     def _portable(self, users: int) -> RemoteModel:
         model, state = self.embedder, self.embedder.state()
         scope = model.cache_scope("document") if model.cacheable else None

@@ -19,12 +19,12 @@ import numpy as np
 
 from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
-from migrate.embedders.openai_answers import Answer, Sameness, TooLongError
+from migrate.embedders.openai_answers import Answer, SameModel, Sameness, TooLongError
 from migrate.embedders.openai_limits import RetryPolicy, Throttle, parse_rate
 from migrate.embedders.openai_session import Endpoint, Expected, Flight, LoopThread, Session, first_answer
 from migrate.embedders.openai_tokens import token_counter
 from migrate.embedders.profile import Profile
-from migrate.embedders.registry import RATE_LIMITS, find_model
+from migrate.embedders.registry import RATE_LIMITS, find_model, known_models
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, UsageError
 from migrate.files import canonical_json
@@ -158,6 +158,8 @@ class OpenAIEmbedder(Embedder):
         self._expected = self._told_beforehand()
         self._normalized = self.facts.normalized if self.facts else None
         self._sameness = Sameness()
+        siblings = [facts.name for facts in known_models() if facts.provider == "openai"] if self.facts else ()
+        self._same_model = SameModel(self.name, siblings)
 
     @property
     def service(self) -> str:
@@ -258,6 +260,8 @@ class OpenAIEmbedder(Embedder):
 
         def take(answers: Mapping[range, Answer]) -> None:
             positions = list(chain.from_iterable(answers))
+            for answer in answers.values():
+                self._same_model.add(answer.model, service=self.service)
             vectors = np.concatenate([answer.vectors for answer in answers.values()])
             self._learn([inputs[position] for position in positions], vectors)
             keep(positions, vectors)

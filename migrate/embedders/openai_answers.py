@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +58,14 @@ class OtherDimensionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The vectors of one request, in the order of its texts, and the tokens the server charged for them."""
+    """The vectors of one request, in the order of its texts, the tokens the server charged for them, and its model.
+
+    `model` is the name that the server gives it, empty where it gives none.
+    """
 
     vectors: Vectors
     tokens: int
+    model: str = ""
 
 
 class Sameness:
@@ -88,12 +93,73 @@ class Sameness:
             )
 
 
+class SameModel:
+    """Detects a server that answers with another model than it was asked for, or than before, by what it says of it.
+
+    Servers of open models name them as they like: by a path, a file, a tag, or a name that is always the same. So what
+    the first answer says counts, and another spelling of it. One name is wrong from the beginning: that of another
+    model of the provider whose model was asked for.
+
+    Parameters
+    ----------
+    asked
+        The name in the requests.
+    siblings
+        Names of the models of its provider, where it is known; none for a name that anybody may give.
+    """
+
+    def __init__(self, asked: str, siblings: Collection[str] = ()) -> None:
+        self._asked = asked
+        self._others = [name for name in siblings if name != asked]
+        self._first = ""
+
+    def add(self, name: str, *, service: str) -> None:
+        """Look at the name in a further answer.
+
+        Raises
+        ------
+        RemoteError
+            It is that of another model.
+        """
+        if not name:
+            return
+        if any(is_same_name(name, other) for other in self._others) and not is_same_name(name, self._asked):
+            raise RemoteError(
+                f"{service}: expected answers of {self._asked!r}, found the server to answer with {name!r}; check "
+                "`base_url` and the model's name there"
+            )
+        self._first = self._first or name
+        if not is_same_name(name, self._first):
+            raise RemoteError(
+                f"{service}: expected all answers of one model, found {self._first!r} and then {name!r}; ask a server "
+                "that keeps to one"
+            )
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names are of one model, as far as names tell: without provider, folder, file type and version.
+
+    >>> is_same_name("text-embedding-3-small", "openai/text-embedding-3-small-2024-05-01")
+    True
+    >>> is_same_name("/models/bge-m3.gguf", "BAAI/bge-m3:latest")
+    True
+    >>> is_same_name("text-embedding-3-small", "text-embedding-3-large")
+    False
+    """
+    return _bare_name(one) == _bare_name(other)
+
+
+def _bare_name(name: str) -> str:
+    base = re.split(r"[/\\]", name.casefold().rstrip("/\\"))[-1]
+    return re.sub(r"(\.(gguf|bin|onnx|safetensors)|:latest|[-@:]v?\d{4}-?\d{2}-?\d{2}|(?<=-\d{3})-v\d+)$", "", base)
+
+
 def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
     """Vectors of an answer to a request of `count` texts; `dim` is None where it is not known yet."""
     facts: Any = None
     try:
         facts = _parse(body)
-        answer = Answer(_read_vectors(facts, body, count, dim), _read_tokens(facts))
+        answer = Answer(_read_vectors(facts, body, count, dim), _read_tokens(facts), _read_model(facts))
     except _UnusableError as error:
         advice = "check `base_url` and the model behind it"
         raise TransientError(str(error), advice=advice, charged_tokens=_read_tokens(facts) or None) from error
@@ -152,6 +218,11 @@ def _check_values(vectors: Vectors) -> Vectors:
     if not (np.isfinite(squares) & (squares > 0)).all():
         raise _UnusableError("an embedding that is zero, NaN or Inf")
     return vectors
+
+
+def _read_model(facts: Any) -> str:
+    name = facts.get("model") if isinstance(facts, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _read_tokens(facts: Any) -> int:

@@ -145,6 +145,10 @@ class PrefixEmbedder(WrappedEmbedder):
         require_texts(texts, model=self._spec)
         self.embedder.embed_each(self._cut(texts, role), role, keep, progress=progress)
 
+    def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
+        """As `embed`, past any cache inside."""
+        return self.embedder.embed_again(self._cut(texts, role), role)
+
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
         """Whether what is left of each text is in the cache."""
         return self.embedder.known(self._cut(texts, role), role)

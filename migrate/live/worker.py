@@ -20,6 +20,7 @@ import numpy as np
 from migrate.audit.verdict import MARGIN, Outcome
 from migrate.check.facts import require_model
 from migrate.cost import tally_of
+from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import (
@@ -60,9 +61,6 @@ _LONGEST_PAUSE_S: Final = 60.0
 _TRIES: Final = 5
 _HOOK_S: Final = 60.0
 _CLOSE: Final = 1e-6
-_PROVED: Final = 4
-_SAME_MODEL: Final = 0.999
-"""Cosine of two vectors of one text; those of an API differ in the fourth digit after the point at most."""
 _MONITOR: Final = "monitor"
 _EMBEDDED: Final[tuple[Counter, ...]] = ("embedded_by_queries", "embedded_by_worker")
 _SAID: Final = "verdict that was told"
@@ -200,7 +198,7 @@ class Worker:
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
         self._is_checked = False
-        self._is_proven = not self.embedder.profile.is_api
+        self._is_proven = not needs_proof(self.embedder)
 
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do.
@@ -336,24 +334,15 @@ class Worker:
         VectorError
             It does not: what it gives from now on must not stand beside them.
         """
-        documents = self._documents([*self.survey.true, *self.survey.embedded][:_PROVED])
-        cached = self.embedder.find(documents, "document")
-        known = [(document, cached[place]) for place, document in enumerate(documents) if place in cached]
-        if not known or self.survey.is_complete:
+        if self.survey.is_complete:
             return
+        documents = self._documents([*self.survey.true, *self.survey.embedded][:ASKED_AGAIN])
         try:
-            again = self._model.embed_again([document for document, _ in known], "document")
+            self._is_proven = prove_known(self.embedder, documents, source=self.location) > 0
+        except VectorError:
+            raise
         except (SpendingError, InputError):  # nothing will be embedded
             return
-        self._is_proven = True
-        cosines = (unit_rows(again) * unit_rows(np.stack([vector for _, vector in known]))).sum(axis=1)
-        if cosines.min() < _SAME_MODEL:
-            doc_id = known[int(cosines.argmin())][0].id
-            raise VectorError(
-                f"{self.location}: {self.embedder.identity.spec} gives another vector of the text of {doc_id!r} than "
-                f"when it was embedded (cosine {cosines.min():.3f}): the model behind the name has changed; translate "
-                "the store anew for the one that it is now"
-            )
 
     def _is_gone(self) -> bool:
         """Whether a store of another model has come to the location, as by a rollback."""

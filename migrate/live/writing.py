@@ -157,7 +157,7 @@ class FolderWriter(VectorWriter):
         with output_lock(self.folder):
             shutil.rmtree(self._next, ignore_errors=True)
             place = self.location if self.renewed is None else str(self.renewed)
-            backfill_store(open_store(place), embedder, self._next, force=True, restart=True)
+            backfill_store(open_store(place), embedder, self._next, force=True, restart=True, prove=False)
             reach("folder written")
             store = self._take_place()
         if self.renewed is not None:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from migrate.cost import tally_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
+from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.errors import StitchError
 from migrate.files import canonical_json, refuse_existing
@@ -52,6 +53,9 @@ class Reembedding:
     log: Sequence[Query] = ()
     price_usd_per_mtok: float | None = None
     seed: int = 0
+
+
+_AGAIN: Final = 2 * ASKED_AGAIN
 
 
 def _ignore(*_: object) -> None:
@@ -101,7 +105,11 @@ class RefitPlan(SpendingPlan[FittedStitch]):
         """The target, for the queries of the log and about the documents that the budget has room for."""
         if self.earlier is not None:
             return ()
-        return (PlannedModel(self.embedder, self.cap, documents=self.expected_documents, queries=self._queries),)
+        return (
+            PlannedModel(
+                self.embedder, self.cap, documents=self.expected_documents, queries=self._queries, again=_AGAIN
+            ),
+        )
 
     @property
     def _queries(self) -> Sequence[Query]:
@@ -147,16 +155,27 @@ class RefitPlan(SpendingPlan[FittedStitch]):
             self.announce.log(PlannedModel(self.embedder, self.cap, queries=self._queries))
         choice = self.choice(progress=progress)
         documents = choice.sample.documents
-        self.announce.choice(choice, PlannedModel(self.embedder, self.cap, documents=lambda: documents))
+        self.announce.choice(choice, PlannedModel(self.embedder, self.cap, documents=lambda: documents, again=_AGAIN))
+        if needs_proof(self.embedder):
+            self._prove_model()
         self._refit(choice, progress).save(self.folder, force=self.force)
         saved = load_stitch(self.folder)
         self.announce.stitch(saved)
         return saved
 
+    def _prove_model(self) -> None:
+        """Make sure that the model gives the vectors that the stitch was fitted on."""
+        sample = self.fitted.sample
+        place_of = {doc_id: place for place, doc_id in enumerate(sample.ids)}
+        known = [document for document in self.store.documents() if document.id in place_of] if place_of else []
+        vectors = sample.vectors[[place_of[document.id] for document in known]]
+        prove_answers(self.embedder, known, vectors, source=self.store.info.location)
+
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
         store, fitted, seed = self.store, self.fitted, self.request.seed
         asked = digests_of(self.request.log[:MOST_QUERIES])
         true = self.embedder.chosen_by(asked).embed_documents(choice.sample.documents, progress=progress)
+        prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
         paid = choice.survey.paid.copy()
         paid[choice.sample.rows] = True
         chosen = {"documents": len(choice.sample.rows), "from query log": choice.from_log}

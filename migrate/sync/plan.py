@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.check.again import proof_documents, prove_model
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_left, settle, write_store
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
-from migrate.embed.corpus import Batches
+from migrate.embed.corpus import AGAIN, Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
@@ -110,7 +111,15 @@ class SyncPlan(SpendingPlan[Synced]):
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target model, for new and changed documents that an unfinished run has not embedded."""
-        return (PlannedModel(self.embedder, self.cap, documents=self._documents),)
+        model = PlannedModel(self.embedder, self.cap, documents=self._documents, again=AGAIN, known=self._known)
+        return (model,)
+
+    def _known(self) -> list[Document]:
+        return proof_documents(self.new, all_true=self._all_true) if self.counts.to_embed else []
+
+    @property
+    def _all_true(self) -> bool:
+        return self.manifest.store.made_by == REEMBEDDED
 
     def _documents(self) -> Iterator[Document]:
         rows = np.flatnonzero(self.changes.rows == TRUE_VECTOR)
@@ -126,6 +135,8 @@ class SyncPlan(SpendingPlan[Synced]):
         written = plan is not self
         if not plan.is_current:
             written = True
+            if plan.counts.to_embed:
+                prove_model(plan.new, plan.embedder, all_true=plan._all_true)
             job = _SyncJob(plan, progress)
             facts = write_store(place_of(plan.output), job, force=True, restart=plan.restart, progress=progress)
             return plan._done(facts["true"], started, written, tuple(facts["remarks"]))
@@ -370,7 +381,12 @@ class _SyncJob(StoreJob):
 
 def _embedded(plan: SyncPlan, rows: NDArray[np.int64], progress: Progress) -> Iterator[tuple[str, Vectors]]:
     """The ids of some rows with their true vectors, (dim,), embedded some at a time as they are asked for."""
-    batches = Batches(plan.embedder, known_documents(plan.old, rows), _reporter(progress, len(rows)))
+    batches = Batches(
+        plan.embedder,
+        known_documents(plan.old, rows),
+        _reporter(progress, len(rows)),
+        source=plan.new.info.location,
+    )
     for _ in batches.shards(0):
         documents, vectors = batches.next()
         yield from zip((document.id for document in documents), vectors, strict=True)

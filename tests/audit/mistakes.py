@@ -309,6 +309,56 @@ def a_target_that_lacks_documents(good: Migration, folder: Path) -> Path:
     return folder / "target.npz"
 
 
+FILES: dict[str, Callable[[Migration, Path], Path]] = {}
+"""Other files than the one that was moved to, which agree with all true vectors that the translated store has."""
+
+
+def _file(function: Callable[[Migration, Path], Path]) -> Callable[[Migration, Path], Path]:
+    FILES[function.__name__] = function
+    return function
+
+
+def _but_for_the_sample(good: Migration, folder: Path, docs: Vectors) -> Path:
+    return _rewritten(good, folder, np.where(good.is_pair[:, None], good.true, docs))
+
+
+@_file
+def a_file_of_old_vectors(good: Migration, folder: Path) -> Path:
+    """The sample's true vectors, and the source's."""
+    return _but_for_the_sample(good, folder, good.old)
+
+
+@_file
+def a_file_of_translated_vectors(good: Migration, folder: Path) -> Path:
+    """An export of the translated store."""
+    return _but_for_the_sample(good, folder, good.moved)
+
+
+@_file
+def a_file_of_translated_vectors_with_noise(good: Migration, folder: Path) -> Path:
+    """The same, each value off by about a tenth of itself."""
+    noise = _rng().normal(scale=0.1 / np.sqrt(DIM), size=good.moved.shape).astype(np.float32)
+    return _but_for_the_sample(good, folder, unit_rows(good.moved + noise))
+
+
+@_file
+def a_file_of_another_translation(good: Migration, folder: Path) -> Path:
+    """The sample's true vectors, and those of another stitch."""
+    return _but_for_the_sample(good, folder, _vectors_of(another_translation(good, folder).reference))
+
+
+@_file
+def a_file_whose_other_rows_are_shifted(good: Migration, folder: Path) -> Path:
+    """True vectors, each one row too far down, but for the sample."""
+    return _but_for_the_sample(good, folder, np.roll(good.true, 1, axis=0))
+
+
+@_file
+def a_file_of_true_vectors(good: Migration, folder: Path) -> Path:
+    """All is right, which nobody can tell."""
+    return _rewritten(good, folder, good.true + np.float32(1e-7))
+
+
 Build = Callable[[Migration, Path], Mistake]
 """Called as build(good, folder): makes the mistake in a folder that is there and empty."""
 

@@ -45,7 +45,7 @@ def tasks(found):
 def test_right_answers_are_those_of_scikit_learn(tmp_path):
     true, labels = world()
     translated = true + 0.8 * np.random.default_rng(1).normal(size=true.shape).astype(np.float32)
-    found = audit_downstream(make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, prove=False, seed=3)
+    found = audit_downstream(make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, None, seed=3)
     kinds = np.array(list(labels.values()))
     train, test = divide(np.unique(kinds, return_inverse=True)[1], 3)
     scale = np.linalg.norm(true[train], axis=1).mean()
@@ -65,7 +65,7 @@ def test_a_detector_is_that_of_scikit_learn(tmp_path):
     translated = true + 0.3 * np.random.default_rng(1).normal(size=true.shape).astype(np.float32)
     outside = IDS[-100:]
     found = audit_downstream(
-        make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, outside=outside, prove=False
+        make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, None, outside=outside
     )
     train, test = divide(np.unique(list(labels.values()), return_inverse=True)[1], 0)
     model = NearestNeighbors(n_neighbors=10).fit(unit_rows(true[train]))
@@ -87,7 +87,7 @@ def test_a_faithful_translation_is_safe_and_a_random_one_is_not(tmp_path):
     near = true + 0.01 * np.random.default_rng(1).normal(size=true.shape)
     random = np.random.default_rng(2).normal(size=true.shape)
     outcomes = [
-        audit_downstream(make(tmp_path / name, vectors), reference, labels, outside=outside, prove=False).outcome
+        audit_downstream(make(tmp_path / name, vectors), reference, labels, None, outside=outside).outcome
         for name, vectors in (("near", near), ("random", random))
     ]
     assert outcomes == [Outcome.SAFE, Outcome.NOT_SAFE]
@@ -97,9 +97,7 @@ def test_a_shift_of_all_vectors_raises_false_alarms(tmp_path):
     """The order of the distances stays, and so does the AUC; a threshold that was set on true vectors does not hold."""
     true, labels = world(spread=0.4)
     moved = true + 2 * np.eye(DIM)[0]
-    found = audit_downstream(
-        make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, outside=IDS[-100:], prove=False
-    )
+    found = audit_downstream(make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, None, outside=IDS[-100:])
     assert tasks(found)[INSIDE].outcome is Outcome.NOT_SAFE
     assert found.outside_translated.estimate > 0.9
 
@@ -110,7 +108,7 @@ def test_a_rare_label_that_is_lost_is_seen(tmp_path):
     rare = np.array([labels.get(doc_id) == "b" for doc_id in IDS])
     lost = true.copy()
     lost[rare] = true[:-100][~rare[:-100]][: rare.sum()]
-    found = audit_downstream(make(tmp_path / "t", lost), make(tmp_path / "r", true), labels, prove=False)
+    found = audit_downstream(make(tmp_path / "t", lost), make(tmp_path / "r", true), labels, None)
     assert found.majority > 0.95
     assert tasks(found)[KNN].outcome is Outcome.NOT_SAFE
     assert tasks(found)[KNN].translated == pytest.approx(0.5, abs=0.02)
@@ -120,7 +118,7 @@ def test_labels_that_nothing_can_learn_settle_nothing(tmp_path):
     true, labels = world()
     chance = dict(zip(labels, np.random.default_rng(5).choice(["x", "y"], len(labels)), strict=True))
     store = make(tmp_path / "r", true)
-    found = audit_downstream(make(tmp_path / "t", true), store, chance, prove=False)
+    found = audit_downstream(make(tmp_path / "t", true), store, chance, None)
     assert {task.outcome for task in found.tasks} == {Outcome.INCONCLUSIVE}
     assert all("better than a guess" in task.doubt for task in found.tasks)
 
@@ -130,13 +128,13 @@ def test_too_little_to_judge_by_is_refused(tmp_path):
     translated, reference = make(tmp_path / "t", true), make(tmp_path / "r", true)
     few = dict(list(labels.items())[:30])
     with pytest.raises(DatasetError, match="too few labelled documents"):
-        audit_downstream(translated, reference, few, prove=False)
+        audit_downstream(translated, reference, few, None)
     with pytest.raises(DatasetError, match="too few outside documents"):
-        audit_downstream(translated, reference, labels, outside=IDS[-5:], prove=False)
+        audit_downstream(translated, reference, labels, None, outside=IDS[-5:])
     with pytest.raises(DatasetError, match="none of the documents"):
-        audit_downstream(translated, reference, {"strange": "a"}, prove=False)
+        audit_downstream(translated, reference, {"strange": "a"}, None)
     with pytest.raises(VectorError, match="expected vectors of dimension 16"):
-        audit_downstream(translated, make(tmp_path / "short", true[:, :8]), labels, prove=False)
+        audit_downstream(translated, make(tmp_path / "short", true[:, :8]), labels, None)
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +198,10 @@ def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, 
 
 def test_a_store_is_no_reference_of_itself(moved, monkeypatch, capsys):
     monkeypatch.chdir(moved)
-    assert run(["audit", "full", "--reference", "full", "--labels", "labels.tsv", "-q"]) == 4
-    assert "expected" in capsys.readouterr().err
+    command = ["audit", "full", "--reference", "full", "--labels", "labels.tsv", "-q"]
+    assert run(command) == 2 and "name it with --target" in capsys.readouterr().err
+    assert run([*command, "--target", "file:target.npz"]) == 4
+    assert "expected a full re-embed as reference, found the store that is audited itself" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

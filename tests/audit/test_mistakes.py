@@ -4,8 +4,9 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from mistakes import HARMLESS, QUESTIONS, REFERENCES, TARGETS, build, by_pool, trusted
+from mistakes import FILES, HARMLESS, QUESTIONS, REFERENCES, TARGETS, build, by_pool, trusted
 
 from migrate.cli.main import run
 
@@ -84,6 +85,64 @@ def test_a_pool_of_another_model_is_refused(name, good, tmp_path, capsys):
         return
     assert code == 4 and report is None, report and report["verdict"]
     assert told.count("\n") == 1 and "; " in told
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("reference", ["pool", "build"])
+def test_another_file_is_no_evidence_beyond_the_sample(reference, name, good, tmp_path, capsys):
+    arguments = by_pool(good, FILES[name](good, tmp_path))
+    arguments = [reference if argument == "pool" else argument for argument in arguments]
+    code, report, told = audited(arguments, capsys)
+    assert code in ({1, 3} if report else {4}), told
+    assert not report or "is not the file that the store was translated for" in str(report["reference"]["doubts"])
+
+
+def test_a_spot_check_by_another_file_is_no_evidence(good, tmp_path, capsys):
+    target = FILES["a_file_of_translated_vectors_with_noise"](good, tmp_path)
+    reference = tmp_path / "reference"
+    assert run(["embed", str(good.beir), "--model", f"file:{target}", "--no-chunks", "-o", str(reference), "-q"]) == 0
+    (reference / "lead-migrate.json").unlink()
+    capsys.readouterr()
+    code, report, _ = audited(
+        [str(good.translated), "--reference", str(reference), "--beir", str(good.beir), "--target", f"file:{target}"],
+        capsys,
+    )
+    assert code in (1, 3) and not report["reference"]["proven"]
+
+
+@pytest.fixture(scope="module")
+def labels(good, tmp_path_factory):
+    """A label of each document that true vectors tell."""
+    is_far = good.true[:, 0] > np.median(good.true[:, 0])
+    path = tmp_path_factory.mktemp("labels") / "labels.tsv"
+    path.write_text("".join(f"{document.id}\t{far}\n" for document, far in zip(good.documents, is_far, strict=True)))
+    return path
+
+
+def by_labels(mistake, labels, capsys):
+    arguments = [str(mistake.translated), "--reference", str(mistake.reference), "--target", mistake.target]
+    code = run(["audit", *arguments, "--labels", str(labels), "--json", "--quiet"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out else None, err
+
+
+def test_labels_are_judged_by_the_right_reference(good, labels, capsys):
+    code, report, told = by_labels(good.right(), labels, capsys)
+    assert code in (0, 1, 3) and report["doubts"] == [], told
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+@pytest.mark.parametrize("name", REFERENCES)
+def test_labels_are_not_judged_by_a_wrong_reference(name, stamped, good, labels, tmp_path, capsys):
+    mistake = build(name, good, tmp_path)
+    code, report, told = by_labels(trusted(good, mistake, tmp_path) if stamped else mistake, labels, capsys)
+    assert code == 4 and report is None and told.count("\n") == 1, report
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_labels_are_judged_by_a_reference_that_only_looks_odd(name, good, labels, tmp_path, capsys):
+    code, report, told = by_labels(build(name, good, tmp_path), labels, capsys)
+    assert code in (0, 1, 3) and report["doubts"] == [], told
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

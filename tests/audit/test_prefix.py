@@ -255,7 +255,7 @@ def test_a_store_of_first_tokens_is_audited_and_is_no_reference(moved, beir, cap
 
 
 def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
-    source_folder, beir, own_cache, tmp_path, monkeypatch, capsys
+    source_folder, beir, own_cache, tmp_path, monkeypatch, capsys, but_again
 ):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
@@ -272,15 +272,16 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert lead_migrate(*command, "--report", tmp_path / "report.json") in (0, 1, 3)
         texts = {document.text for document in open_store(source_folder).documents()}
         firsts = {" ".join(text.split()[:words]) for text in texts for words in (3, 6)}
-        billed = [" ".join(text.split()) for text in server.billed if text != "word"]
-        assert firsts <= set(billed) and len(server.billed) == len(set(server.billed))
+        paid = but_again(server.billed)
+        billed = [" ".join(text.split()) for text in paid if text != "word"]
+        assert firsts <= set(billed) and len(paid) == len(set(paid))
         arms = {arm["name"]: arm for arm in json.loads((tmp_path / "report.json").read_text())["arms"]}
         assert 0 < arms["prefix:3"]["usd"] < arms["prefix:6"]["usd"] < arms[FULL]["usd"]
         server.billed.clear()
         assert lead_migrate(*command) in (0, 1, 3)
         embed = ["embed", source_folder / "docs.jsonl", "--model", SMALL, "--no-chunks", *sizes, "--prefix", "3"]
         assert lead_migrate(*embed, "-o", tmp_path / "heads") == 0
-        assert [text for text in server.billed if text != "word"] == [], "all is in the cache"
+        assert [text for text in but_again(server.billed) if text != "word"] == [], "all is in the cache"
 
 
 def test_a_real_model_counts_its_tokens(short_beir, short_folder, own_cache, tmp_path):

@@ -18,6 +18,7 @@ from dask_processes import ENVIRONMENT, kill, processes
 
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus, reembed_store
+from migrate.embed.corpus import AGAIN
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import RemoteError, UsageError, VectorError
@@ -227,7 +228,7 @@ def test_a_relative_path_of_shards_is_that_of_the_coordinator(cluster, paid, fol
     runner = DaskRunner(str(cluster.file), "sh")
     assert runner == DaskRunner(str(cluster.file), "file://sh") == DaskRunner(str(cluster.file), f"{tmp_path}/here/sh")
     asked = paid(runner)
-    assert len(asked) == len(set(asked)), "no text is paid for twice"
+    assert len(asked) <= len(set(asked)) + AGAIN, "no text is paid for twice, but for what proves the model"
     run(folder, tmp_path / "translated", runner)
     assert victims.digest(tmp_path / "translated") == expected
     assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
@@ -307,7 +308,7 @@ def test_no_key_stands_in_what_dask_shows(tmp_path):
             embed_corpus(partial(victims.documents, 600), model, tmp_path / "new")
         finally:
             del os.environ["OPENAI_API_KEY"]
-        assert len(server.texts_served) == 600
+        assert len(set(server.texts_served)) == 600
         with runner.cluster() as cluster:
             shown = str(cluster.client.run_on_scheduler(lambda dask_scheduler: (
                 list(dask_scheduler.tasks), list(dask_scheduler.transition_log), dask_scheduler.get_logs(),

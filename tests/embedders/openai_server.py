@@ -136,6 +136,7 @@ class OpenAIServer:
 
     `billed` are the texts of all answers with HTTP 200, written down before the answer leaves; `in_flight` is how many
     requests are being answered and `most_in_flight` how many ever were; `latency_s` passes before each answer.
+    `vectors`, where it is set, gives the vectors of the texts of a request, and `names` the model of its answer.
     `before_bill` is called while nothing else is billed; where it raises, the request is neither billed nor answered.
     """
 
@@ -150,6 +151,8 @@ class OpenAIServer:
         self.in_flight = self.most_in_flight = 0
         self.latency_s = 0.0
         self.headers: Callable[[], dict[str, str]] = dict
+        self.vectors: Callable[[list[str]], np.ndarray] | None = None
+        self.names: Callable[[Request], str | None] = lambda request: request.model
         self.before_bill: Callable[[Request], None] | None = None
         self.lock = threading.Lock()
         self.max_request_tokens = MAX_REQUEST_TOKENS
@@ -276,13 +279,17 @@ class _Handler(BaseHTTPRequestHandler):
         dim = request.dimensions or DIMENSIONS[request.model]
         encoding = self.owner.encoding or request.encoding_format
         unit = not request.model.endswith("-raw")
+        if self.owner.vectors is not None:
+            vectors = list(self.owner.vectors(request.inputs))
+        else:
+            vectors = [vector_of(text, dim, unit=unit) for text in request.inputs]
         items = [
-            {"object": "embedding", "index": index, "embedding": _encode(vector_of(text, dim, unit=unit), encoding)}
-            for index, text in enumerate(request.inputs)
+            {"object": "embedding", "index": index, "embedding": _encode(vector, encoding)}
+            for index, vector in enumerate(vectors)
         ]
         tokens = sum(count_tokens(text) for text in request.inputs)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {"object": "list", "data": items, "model": request.model, "usage": usage}
+        return {"object": "list", "data": items, "model": self.owner.names(request), "usage": usage}
 
     def _send(
         self, code: int, answer: Any, headers: dict[str, str], *, truncate: bool = False, reset: bool = False

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import socket
 import traceback
 
@@ -425,3 +426,36 @@ def test_a_redirect_within_the_host_is_followed(location, server, embedder, docu
     server.faults.append(fake.status(307, Location=location.format(url=server.url)))
     np.testing.assert_array_equal(embedder.embed_documents(documents("one")), expected("one"))
     assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("tiny", ["tiny"]),
+        ("tiny", ["/models/other.gguf", "OTHER:latest", "file/other"]),
+        ("tiny", [None, "served", None]),
+        ("text-embedding-3-small", ["text-embedding-3-small", "openai/text-embedding-3-small-2024-05-01"]),
+        ("text-embedding-ada-002", ["text-embedding-ada-002-v2"]),
+        ("text-embedding-3-small", ["sentence-transformers/all-MiniLM-L6-v2"]),
+    ],
+)
+def test_a_server_names_its_model_as_it_likes(asked, names, server, documents):
+    names = itertools.cycle(names)
+    server.names = lambda _: next(names)
+    embedder = OpenAIEmbedder(asked, base_url=server.url, batch_size=1)
+    assert len(embedder.embed_documents(documents("one", "two", "three", "four"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "message"),
+    [
+        ("tiny", ["tiny", "tiny", "other"], "expected all answers of one model, found 'tiny' and then 'other'"),
+        ("text-embedding-3-small", ["openai/text-embedding-3-large"], "expected answers of 'text-embedding-3-small'"),
+    ],
+)
+def test_an_answer_of_another_model_is_refused(asked, names, message, server, documents):
+    names = iter([*names, *names])
+    server.names = lambda _: next(names)
+    embedder = OpenAIEmbedder(asked, base_url=server.url, batch_size=1, concurrency=1)
+    with pytest.raises(RemoteError, match=message):
+        embedder.embed_documents(documents("one", "two", "three"))

@@ -1,0 +1,117 @@
+"""Whether the model behind a name is what it was: some texts are embedded again, past the cache, and compared.
+
+The weights of a model that runs here have a hash, which is looked at in each run. A model behind an API has a name
+alone, and what the cache or a store says of it is as old as they are. So whoever spends on such a model, or judges by
+it, has `ASKED_AGAIN` texts embedded afresh: before it believes what is known, and after it has embedded others, so that
+a server whose answers belong to other texts, or to two models, is found out before anything is made of them.
+
+Of answers that are wrong in a share p, all 8 are right with a chance of (1 - p)^8: 0.4 % for a half, 43 % for a tenth.
+A server that swaps or shifts the texts of each request does so to these too, and is found out for certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from migrate.embedders.base import Embedder, Role
+from migrate.errors import VectorError
+from migrate.vectors import Text, Vectors, unit_rows
+
+ASKED_AGAIN: Final = 8
+"""Texts that are embedded again at a time."""
+
+SAME: Final = 0.999
+"""Cosine of two vectors of one text; those of an API differ in the fourth digit after the point at most."""
+
+_NOW: Final = (
+    "the model behind the name has changed since, or the server mixes up its texts; name the server that still has the "
+    "model, or start anew with another --cache for the one that it is now"
+)
+
+
+def needs_proof(embedder: Embedder) -> bool:
+    """Whether nothing but its answers says which model it is: it is behind an API, or may be."""
+    return embedder.profile.is_paid is not False
+
+
+def prove_known(embedder: Embedder, texts: Sequence[Text], role: Role = "document", *, source: str) -> int:
+    """As `prove_answers`, for those of the texts that the cache has the vectors of; how many were embedded again."""
+    if not texts or not needs_proof(embedder):
+        return 0
+    cached = embedder.find(texts, role)
+    if not cached:
+        return 0
+    known = [texts[place] for place in cached]
+    return prove_answers(embedder, known, np.stack(list(cached.values())), role, source=source)
+
+
+def prove_answers(
+    embedder: Embedder, texts: Sequence[Text], vectors: Vectors, role: Role = "document", *, source: str
+) -> int:
+    """Embed some texts again, past the cache, and compare with their `vectors`, (n, dim); how many were embedded.
+
+    They are the first, the last and others at random, one of them alone and the rest in another order than before. A
+    model that runs here is not asked. `source` begins the message.
+
+    Raises
+    ------
+    VectorError
+        A vector is another than before.
+    RemoteError, SpendingError
+        As the embedder.
+    """
+    if not len(texts) or not needs_proof(embedder):
+        return 0
+    places = some_places(len(texts), np.random.default_rng(len(texts)))
+    asked = [*places[1:2], *places[:1], *places[:1:-1]]
+    again = embedder.embed_again([texts[asked[0]]], role)
+    if rest := asked[1:]:
+        again = np.concatenate([again, embedder.embed_again([texts[place] for place in rest], role)])
+    before = vectors[asked]
+    cosines = np.zeros(len(asked))
+    if again.shape == before.shape:
+        cosines = np.einsum("nd,nd->n", unit_rows(again), unit_rows(before))
+    if cosines.min() < SAME:
+        worst, others = int(cosines.argmin()), int((cosines < SAME).sum())
+        raise VectorError(
+            f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[asked[worst]].id!r} than it "
+            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): {_NOW}"
+        )
+    return len(asked)
+
+
+def some_places(count: int, rng: np.random.Generator) -> list[int]:
+    """The first of so many, the last, and others at random, ascending: `ASKED_AGAIN` of them at most."""
+    if count <= ASKED_AGAIN:
+        return list(range(count))
+    inner = 1 + rng.choice(count - 2, ASKED_AGAIN - 2, replace=False)
+    return [0, *sorted(inner.tolist()), count - 1]
+
+
+class Witnesses:
+    """Some of the texts that a run embeds, each batch's with the same chance, to be embedded again in its end."""
+
+    def __init__(self, embedder: Embedder, source: str) -> None:
+        self._embedder, self._source = embedder, source
+        self._rng = np.random.default_rng(0)
+        self._kept: list[tuple[Text, Vectors]] = []
+        self._seen = 0
+
+    def add(self, texts: Sequence[Text], vectors: Vectors) -> None:
+        """Note some texts of a batch, with their vectors, (n, dim)."""
+        for place in some_places(len(texts), self._rng):
+            witness = texts[place], vectors[place].copy()
+            self._seen += 1
+            if len(self._kept) < ASKED_AGAIN:
+                self._kept.append(witness)
+            elif (chosen := int(self._rng.integers(self._seen))) < ASKED_AGAIN:
+                self._kept[chosen] = witness
+
+    def check(self) -> None:
+        """Embed them again; raises as `prove_answers`."""
+        if self._kept:
+            texts, vectors = zip(*self._kept, strict=True)
+            prove_answers(self._embedder, texts, np.stack(vectors), source=self._source)

@@ -1,0 +1,233 @@
+"""A model behind an API that is not what it was, or mixes up its answers: nobody believes what is known of it."""
+
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+from mistakes import DIM
+from openai_server import OpenAIServer, status
+
+from migrate.cli.main import run
+from migrate.vectors import unit_rows
+
+pytestmark = pytest.mark.slow
+
+TARGET = ["--target", "openai:text-embedding-3-small", "--dimensions", str(DIM)]
+
+
+def worse(model):
+    """The model after a change for the worse: its vectors have a cosine of about 0.8 with those before."""
+
+    def vectors(texts):
+        rows = model(texts)
+        noise = np.random.default_rng([len(text) for text in texts]).normal(size=rows.shape) / np.sqrt(DIM)
+        return unit_rows((rows + 0.75 * noise).astype(np.float32))
+
+    return vectors
+
+
+def rotated(model):
+    """Another model of as good vectors."""
+    turned = np.linalg.qr(np.random.default_rng(5).normal(size=(DIM, DIM)))[0].astype(np.float32)
+    return lambda texts: model(texts) @ turned
+
+
+def swapped(model):
+    """The first two texts of each request have each other's vectors."""
+
+    def vectors(texts):
+        rows = model(texts)
+        rows[:2] = rows[:2][::-1].copy()
+        return rows
+
+    return vectors
+
+
+def last_swapped(model):
+    """The last two have."""
+    return lambda texts: swapped(model)(texts[::-1])[::-1]
+
+
+def shifted(model):
+    """Each text has the vector of the one before it in the request."""
+    return lambda texts: np.roll(model(texts), 1, axis=0)
+
+
+def of_two_servers(model):
+    """Requests go to one server and to another, of another model, in turn."""
+    turns = itertools.cycle([model, rotated(model)])
+    return lambda texts: next(turns)(texts)
+
+
+def half_from_another(model):
+    """Every other text of a request has the vector of another model."""
+    other = rotated(model)
+    return lambda texts: np.where((np.arange(len(texts)) % 2 == 0)[:, None], model(texts), other(texts))
+
+
+def by_length(model):
+    """Long requests go to another model: those of few texts, with which it is asked again, do not."""
+    other = rotated(model)
+    return lambda texts: (other if len(texts) > 8 else model)(texts)
+
+
+CHANGED = [worse, rotated]
+MIXED = [swapped, last_swapped, shifted, of_two_servers, half_from_another, by_length]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.fixture(scope="module")
+def moved(good, tmp_path_factory):
+    """A translated store, its reference, and the cache of the server that gave their true vectors."""
+    folder = tmp_path_factory.mktemp("moved")
+    with pytest.MonkeyPatch.context() as patch, OpenAIServer() as server:
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(folder / "none"))
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        server.vectors = good.model
+        for command in (
+            ["fit", good.source, *TARGET, "--sample", "120", "--stitch", "ridge", "-o", folder / "stitch"],
+            ["translate", good.source, folder / "stitch", "-o", folder / "new"],
+            ["audit", folder / "new", "--reference", "build", "--save-reference", folder / "full",
+             "--beir", good.beir, "--no-bm25", "--two-stage", "none"],
+        ):  # fmt: skip
+            assert run([*map(str, command), "-q"]) in (0, 3)
+    (folder / "labels.tsv").write_text(
+        "".join(f"{document.id}\t{number % 2}\n" for number, document in enumerate(good.documents))
+    )
+    return folder
+
+
+@pytest.fixture
+def server(good, moved, tmp_path, monkeypatch):
+    """The server as it is now, where a server was before: the cache goes by its address."""
+    with OpenAIServer() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        running.vectors = good.model
+        yield running
+
+
+def told(capsys, *command):
+    """Exit code, JSON and message of a command."""
+    capsys.readouterr()
+    code = run([*map(str, command), "-q"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out.startswith("{") else None, err
+
+
+def judged(moved, good, reference):
+    return ["audit", moved / "new", "--reference", reference, "--beir", good.beir, "--no-bm25", "--two-stage", "none",
+            "--pool-depth" if reference == "pool" else "--margin", "20" if reference == "pool" else "0.95",
+            "--json"]  # fmt: skip
+
+
+def is_refused(answer, because="gives another vector of the text of"):
+    code, report, err = answer
+    return code == 4 and report is None and because in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("reference", ["pool", "full", "build"])
+def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(reference, good, moved, server, capsys):
+    named = moved / "full" if reference == "full" else reference
+    for _ in range(2):
+        code, report, err = told(capsys, *judged(moved, good, named))
+        doubts = [doubt for doubt in report["reference"]["doubts"] if "worse than BM25" not in doubt]
+        assert code in (0, 3) and report["reference"]["proven"] and not doubts, err
+        assert report["verdict"]["retention"]["lower"] >= 0.95
+
+
+@pytest.mark.parametrize("reference", ["pool", "full", "build"])
+@pytest.mark.parametrize("change", [*CHANGED, *MIXED])
+def test_no_verdict_rests_on_another_model(change, reference, good, moved, server, capsys):
+    server.vectors = change(good.model)
+    assert is_refused(told(capsys, *judged(moved, good, moved / "full" if reference == "full" else reference)))
+
+
+@pytest.mark.parametrize("change", [*CHANGED, by_length])
+def test_what_the_cache_has_is_not_believed_of_another_model(change, good, moved, server, capsys):
+    assert told(capsys, *judged(moved, good, "pool"))[0] in (0, 3)
+    server.vectors = change(good.model)
+    if change is not by_length:
+        assert is_refused(told(capsys, *judged(moved, good, "pool")))
+        return
+    asked = len(server.requests)
+    code, report, _ = told(capsys, *judged(moved, good, "pool"))
+    assert code in (0, 3) and report["reference"]["proven"], "nothing long is asked for: all of it is in the cache"
+    assert all(len(request.inputs) <= 8 for request in server.requests[asked:])
+
+
+def test_labels_are_not_judged_by_another_model(good, moved, server, capsys):
+    command = ["audit", moved / "new", "--reference", moved / "full", "--labels", moved / "labels.tsv", "--json"]
+    server.vectors = worse(good.model)
+    assert is_refused(told(capsys, *command))
+    server.vectors = good.model
+    code, report, _ = told(capsys, *command)
+    assert code in (0, 1, 3) and report["doubts"] == []
+
+
+@pytest.mark.parametrize("change", MIXED)
+def test_no_store_is_made_of_answers_that_are_mixed_up(change, good, server, tmp_path, capsys):
+    command = ["embed", good.beir, "--model", *TARGET[1:], "--no-chunks", "--batch-size", "40", "-o", tmp_path / "new"]
+    server.vectors = change(good.model)
+    assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_broken_off_embed_does_not_go_on_with_another_model(change, good, server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 64)
+    command = ["embed", good.beir, "--model", *TARGET[1:], "--no-chunks", "--batch-size", "64", "--concurrency", "1"]
+    command += ["-o", tmp_path / "new"]
+    server.gate = lambda number: server.faults.append(status(401, "no more", "invalid_api_key")) if number > 4 else None
+    assert told(capsys, *command)[0] == 7
+    server.gate = None
+    server.faults.clear()
+    server.vectors = change(good.model)
+    assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
+    server.vectors = good.model
+    assert told(capsys, *command)[0] == 0
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_sync_adds_nothing_of_another_model(change, good, moved, server, tmp_path, capsys, forget_hashes):
+    new, old = (shutil.copytree(place, tmp_path / place.name) for place in (moved / "new", good.source))
+    lines = (old / "docs.jsonl").read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "text": "words that were not there before"})
+    (old / "docs.jsonl").write_text("\n".join(lines) + "\n")
+    forget_hashes(old)
+    server.vectors = change(good.model)
+    before = (new / "index.faiss").read_bytes()
+    assert is_refused(told(capsys, "sync", old, new)) and (new / "index.faiss").read_bytes() == before
+    server.vectors = good.model
+    assert told(capsys, "sync", old, new)[0] == 0
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_backfill_believes_no_cache_of_another_model(change, good, moved, server, tmp_path, capsys):
+    told(capsys, *judged(moved, good, "pool"))
+    command = ["backfill", moved / "new", "--from-cache", "-o", tmp_path / "better"]
+    server.vectors = change(good.model)
+    assert is_refused(told(capsys, *command)) and not (tmp_path / "better").exists()
+    server.vectors = good.model
+    server.gate = lambda _: server.faults.append(status(401, "no more", "invalid_api_key"))
+    assert told(capsys, *command)[0] == 7 and not (tmp_path / "better").exists()
+    server.gate = None
+    server.faults.clear()
+    assert told(capsys, *command)[0] == 0
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_no_share_is_embedded_by_another_model(change, good, moved, server, tmp_path, capsys):
+    command = ["translate", good.source, moved / "stitch", "--reembed", "60%", "--policy", "random"]
+    command += ["-o", tmp_path / "new"]
+    server.vectors = change(good.model)
+    assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
+    server.vectors = good.model
+    assert told(capsys, *command)[0] == 0
