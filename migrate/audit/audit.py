@@ -21,7 +21,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
-from migrate.audit.verdict import Bounds, family_bounds
+from migrate.audit.verdict import Bounds, family_bounds, margin_remarks
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.query_log import choosers_of
@@ -113,7 +113,7 @@ def audit_store(
             *(result.reranking.sentence for result in results.values() if result.reranking),
             *unused_fields(diagnostics.slices, options.slice_fields),
         ),
-        caveats=prepared.caveats,
+        caveats=(*margin_remarks(options.margin, options.margin_from), *prepared.caveats),
         manifest=_manifest(prepared),
         family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
         skipped_arms=skipped,

@@ -11,7 +11,7 @@ seen means something only where one would have been (assay sensitivity; ICH E10,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from migrate.audit.measures import Scores, ndcg_at_random
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.verdict import MARGIN, retention_bounds
+from migrate.datasets.graded import seal_of
 from migrate.files import write_bytes
 from migrate.search.runs import Run
 from migrate.vectors import Query
@@ -62,13 +63,17 @@ def write_unjudged(path: Path, drawn: Iterable[Unjudged]) -> None:
     OSError
         The operating system refused.
     """
-    lines = (json.dumps(_record(one), ensure_ascii=False).encode() + b"\n" for one in drawn)
+    lines = (json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in _records(drawn))
     write_bytes(path, b"".join(lines))
 
 
-def _record(one: Unjudged) -> dict[str, Any]:
-    documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
-    return {"_id": one.query.id, "text": one.query.text, "chance": one.chance, "documents": documents}
+def _records(drawn: Iterable[Unjudged]) -> Iterator[dict[str, Any]]:
+    seal = ""
+    for place, one in enumerate(drawn, start=1):
+        seal = seal_of(seal, one.query, one.chance, one.documents)
+        documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
+        facts = {"_id": one.query.id, "text": one.query.text, "chance": one.chance, "seal": seal}
+        yield {"place": place, **facts, "documents": documents}
 
 
 def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
