@@ -11,7 +11,7 @@ seen means something only where one would have been (assay sensitivity; ICH E10,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from migrate.vectors import Query
 
 _DEPTH = 10
 _ALIKE = 0.5
+_BY_LUCK = 0.01
+"""Less likely than this nothing is taken for luck."""
 _UNRELATED = MARGIN
 """Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
 
@@ -94,6 +96,63 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
         "cannot show that one ranking is worse than another: give 0 to what does not answer the query, and the more to "
         "the rest the better it does",
     )
+
+
+def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...]:
+    """A doubt where judgements lie with the translated store's first ten, significantly more than with the full one's.
+
+    Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what
+    it missed was never judged. Held against each other are queries (sign tests), by how many relevant documents and
+    how many judged ones are in the first ten of either ranking, and by which ranking has all that is relevant there. A
+    translation finds more than what it translates to by luck alone, and judgements of other rankings favour neither.
+    """
+    counts = {"relevant": [0, 0], "judged": [0, 0], "all of the relevant": [0, 0]}
+    for query in query_set.distinct:
+        grades = (query_set.qrels or {}).get(query.id, {})
+        relevant = {doc_id for doc_id, grade in grades.items() if grade > 0}
+        own, others = (set(run.top(query.id, _DEPTH)) for run in (translated, full))
+        for name, first, second in (
+            ("relevant", len(relevant & own), len(relevant & others)),
+            ("judged", len(grades.keys() & own), len(grades.keys() & others)),
+            ("all of the relevant", relevant <= own, relevant <= others),
+        ):
+            counts[name][0] += first > second
+            counts[name][1] += first < second
+    for name, (more, fewer) in counts.items():
+        if tail(more, more + fewer, 0.5) < _BY_LUCK:
+            held = "all of the relevant" if name.startswith("all") else f"more {name}"
+            return (
+                f"the judgements favour the translated store: its first {_DEPTH} hold {held} documents where the full "
+                f"re-embed's do not in {more:,} queries, the other way round in {fewer:,}, as where users could click "
+                "only what it showed; judge what both find: --judge-next",
+            )
+    return ()
+
+
+def sampled(query_set: QuerySet, true: Set[str], documents: Set[str], *, is_safe_without: bool) -> tuple[str, ...]:
+    """A doubt where most relevant `documents` of a store have `true` vectors, and significantly more than others have.
+
+    Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
+    that the store is SAFE without the true vectors too, which leaves no doubt. Not for a store whose documents were
+    chosen by queries: these may well be those that other queries want.
+    """
+    wanted = {doc_id for grades in (query_set.qrels or {}).values() for doc_id, grade in grades.items() if grade > 0}
+    wanted &= documents
+    lucky, share = len(wanted & true), len(true) / len(documents)
+    if is_safe_without or lucky <= len(wanted) / 2 or tail(lucky, len(wanted), share) >= _BY_LUCK:
+        return ()
+    return (
+        f"{lucky:,} of the {len(wanted):,} relevant documents have true vectors, and {share:.0%} of all documents: "
+        "these judgements are of the sample, not of the translation; judge what both rankings find, with --judge-next, "
+        "or queries of other documents",
+    )
+
+
+def tail(successes: int, trials: int, chance: float) -> float:
+    """How likely so many successes or more are, of independent trials with this chance each."""
+    from scipy.special import betainc
+
+    return float(betainc(successes, trials - successes + 1, chance)) if successes else 1.0
 
 
 def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples: int) -> tuple[str, ...]:
