@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from migrate.audit.drawn_queries import chances_of, draw_queries, greatest_change
 from migrate.audit.inputs import PreparedAudit, rows_of, texts_of
-from migrate.audit.measures import Scores, ndcg_at_random
+from migrate.audit.measures import Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, STAY, TRANSLATED
+from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.verdict import MARGIN, retention_bounds
 from migrate.datasets.graded import seal_of
 from migrate.files import write_bytes
@@ -30,7 +32,9 @@ from migrate.vectors import Query
 _DEPTH = 10
 _ALIKE = 0.5
 _BY_LUCK = 0.01
-"""Less likely than this nothing is taken for luck."""
+"""What is less likely than this is not taken for luck."""
+_BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
+"""The same where no larger share of the relevant documents than this was not found by the translated store."""
 _UNRELATED = MARGIN
 """Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
 
@@ -102,30 +106,40 @@ def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...
     """A doubt where judgements lie with the translated store's first ten, significantly more than with the full one's.
 
     Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what
-    it missed was never judged. Held against each other are queries (sign tests), by how many relevant documents and
-    how many judged ones are in the first ten of either ranking, and by which ranking has all that is relevant there. A
-    translation finds more than what it translates to by luck alone, and judgements of other rankings favour neither.
+    it missed was never judged. Sign tests hold queries against each other: in which ranking are more relevant, or more
+    judged documents, which has all that is relevant, and which has it higher up. A translation is better than what it
+    translates to by luck alone, and judgements of other rankings favour neither. Where next to nothing is relevant but
+    what the translated store found, less is taken for a sign.
     """
-    counts = {"relevant": [0, 0], "judged": [0, 0], "all of the relevant": [0, 0]}
-    for query in query_set.distinct:
-        grades = (query_set.qrels or {}).get(query.id, {})
+    qrels, ids = query_set.qrels or {}, [query.id for query in query_set.distinct]
+    signs: dict[str, list[float]] = {"more relevant": [], "more judged": [], "all relevant": [], "relevant": []}
+    lost = np.zeros(2, dtype=int)
+    n_relevant = 0
+    for query_id in ids:
+        grades = qrels.get(query_id, {})
         relevant = {doc_id for doc_id, grade in grades.items() if grade > 0}
-        own, others = (set(run.top(query.id, _DEPTH)) for run in (translated, full))
-        for name, first, second in (
-            ("relevant", len(relevant & own), len(relevant & others)),
-            ("judged", len(grades.keys() & own), len(grades.keys() & others)),
-            ("all of the relevant", relevant <= own, relevant <= others),
-        ):
-            counts[name][0] += first > second
-            counts[name][1] += first < second
-    for name, (more, fewer) in counts.items():
+        own, others = (set(run.top(query_id, _DEPTH)) for run in (translated, full))
+        signs["more relevant"].append(len(relevant & own) - len(relevant & others))
+        signs["more judged"].append(len(grades.keys() & own) - len(grades.keys() & others))
+        signs["all relevant"].append(int(relevant <= own) - int(relevant <= others))
+        lost += len(relevant - own), len(relevant - others)
+        n_relevant += len(relevant)
+    signs["relevant"] = (ndcg(translated, qrels, ids, _DEPTH) - ndcg(full, qrels, ids, _DEPTH)).tolist()
+    why = "as where users could click only what it showed; judge what both find: --judge-next"
+    for what, differences in signs.items():
+        more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
         if tail(more, more + fewer, 0.5) < _BY_LUCK:
-            held = "all of the relevant" if name.startswith("all") else f"more {name}"
+            where = f"higher up in its first {_DEPTH}" if what == "relevant" else f"in its first {_DEPTH}"
             return (
-                f"the judgements favour the translated store: its first {_DEPTH} hold {held} documents where the full "
-                f"re-embed's do not in {more:,} queries, the other way round in {fewer:,}, as where users could click "
-                "only what it showed; judge what both find: --judge-next",
+                f"the judgements favour the translated store: it has {what} documents {where} where the full re-embed "
+                f"has not in {more:,} queries, the other way round in {fewer:,}, {why}",
             )
+    own_lost, others_lost = lost.tolist()
+    if own_lost <= _NEXT_TO_NOTHING * n_relevant and tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
+        return (
+            f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
+            f"documents are in its first {_DEPTH}, and {n_relevant - others_lost:,} in those of the full re-embed, {why}",
+        )
     return ()
 
 
