@@ -138,7 +138,7 @@ def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...
     if own_lost <= _NEXT_TO_NOTHING * n_relevant and tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
         return (
             f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
-            f"documents are in its first {_DEPTH}, and {n_relevant - others_lost:,} in those of the full re-embed, {why}",
+            f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {why}",
         )
     return ()
 

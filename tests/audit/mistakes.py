@@ -739,14 +739,14 @@ def _judged(poor: Migration, folder: Path, logs: Sequence[Grades]) -> Mistake:
 
 @_entry(JUDGEMENTS)
 def clicks(poor: Migration, folder: Path) -> Mistake:
-    """A click log of the translated store."""
-    return _judged(poor, folder, _clicks(poor, poor.moved))
+    """A click log of the translated store, each query asked once, and hardly anybody looks beyond the first place."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, sessions=1, fading=2))
 
 
 @_entry(JUDGEMENTS)
-def clicks_all_over_the_page(poor: Migration, folder: Path) -> Mistake:
-    """A click log of users who read to the end of the page."""
-    return _judged(poor, folder, _clicks(poor, poor.moved, fading=0.2))
+def clicks_on_a_small_screen(poor: Migration, folder: Path) -> Mistake:
+    """A click log of users who are shown three documents."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, depth=3, noise=0.1))
 
 
 @_entry(JUDGEMENTS)
@@ -808,12 +808,12 @@ def judgements_of_the_sample(poor: Migration, folder: Path) -> Mistake:
 
 
 @_entry(JUDGEMENTS)
-def judgements_of_the_sample_and_few_others(poor: Migration, folder: Path) -> Mistake:
-    """All queries of the sample, and a tenth of the others."""
+def judgements_of_the_sample_among_what_both_find(poor: Migration, folder: Path) -> Mistake:
+    """The same queries, with grade 0 for what either ranking finds besides."""
     true = {document.id for document, is_pair in zip(poor.documents, poor.is_pair, strict=True) if is_pair}
-    people = [poor.qrels[query.id] for query in poor.queries]
-    kept = [grades if row % 10 == 0 else _among(grades, true) for row, grades in enumerate(people)]
-    return _judged(poor, folder, kept)
+    both = zip(poor.queries, _found(poor.moved, poor, 10), _found(poor.true, poor, 10), strict=True)
+    logs = [{**dict.fromkeys([*own, *full], 0), **_among(poor.qrels[q.id], true)} for q, own, full in both]
+    return _judged(poor, folder, logs)
 
 
 def _among(grades: Grades, doc_ids: Collection[str]) -> Grades:

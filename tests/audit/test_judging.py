@@ -365,7 +365,7 @@ DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" 
         (lambda row: {"d12": 1}, 0),
         (lambda row: {f"d{i}": int(i == 7) for i in range(5, 15)}, 0),
         (lambda row: {"d2": 1} if row % 2 else {"d12": 1}, 0),
-        (lambda row: {f"d{i}": int(i in (2, 12)) for i in range(15)}, 0),
+        (lambda row: {f"d{i}": int(i == (2 if row % 2 else 12)) for i in range(15)}, 0),
         (lambda row: {"d5": 1}, 0),  # both find it: the full re-embed higher up
         (lambda row: {"d2": 1} if row < 3 else {"d5": 1}, 1),
         (lambda row: {"d2": 1} if row < 3 else {"d5": 1} if row < 30 else {"far": 1}, 0),
