@@ -13,9 +13,9 @@ from migrate.live.monitor import Monitor
 def migrated(beir, source_folder, tmp_path_factory):
     """Arguments of an audit of a translated store."""
     folder = tmp_path_factory.mktemp("margin")
-    fit = ["fit", source_folder, "--target", "tfidf:32", "--sample", 60, "--stitch", "ridge", "-o", folder / "stitch"]
+    fit = ["fit", source_folder, "--target", "tfidf:24", "--sample", 60, "--stitch", "ridge", "-o", folder / "stitch"]
     assert run([*map(str, fit), "-q"]) == 0
-    translate = ["translate", source_folder, "--stitch", folder / "stitch", "-o", folder / "new"]
+    translate = ["translate", source_folder, folder / "stitch", "-o", folder / "new"]
     assert run([*map(str, translate), "-q"]) == 0
     audit = ["audit", folder / "new", "--reference", "build", "--beir", beir]
     return [*map(str, audit), "--no-bm25", "--two-stage", "none", "-q"]
