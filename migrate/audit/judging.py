@@ -128,7 +128,7 @@ def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...
     why = "as where users could click only what it showed; judge what both find: --judge-next"
     for what, differences in signs.items():
         more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
-        if tail(more, more + fewer, 0.5) < _BY_LUCK:
+        if tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
             where = f"higher up in its first {_DEPTH}" if what == "relevant" else f"in its first {_DEPTH}"
             return (
                 f"the judgements favour the translated store: it has {what} documents {where} where the full re-embed "

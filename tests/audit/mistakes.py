@@ -740,7 +740,7 @@ def _judged(poor: Migration, folder: Path, logs: Sequence[Grades]) -> Mistake:
 @_entry(JUDGEMENTS)
 def clicks(poor: Migration, folder: Path) -> Mistake:
     """A click log of the translated store, each query asked once, and hardly anybody looks beyond the first place."""
-    return _judged(poor, folder, _clicks(poor, poor.moved, sessions=1, fading=2))
+    return _judged(poor, folder, _clicks(poor, poor.moved, sessions=1, fading=2, noise=0.05))
 
 
 @_entry(JUDGEMENTS)
