@@ -3,7 +3,7 @@
     python benchmarks/clicks.py DATA [--every 4]
 
 DATA is as `benchmarks/retrieval.py` reads it. Stores are those of `benchmarks/unjudged.py` that keep at least 80 %,
-every fourth by default. Users of a simulated log look at the document in place i with a chance of 1 / i in each of three
+every fourth by default. Users of a simulated log look at the document in place i with chance 1 / i in each of three
 sessions, click nine of ten relevant ones, by the judgements that there are, and a share of others: noise. An audit by
 the log has its lower bound at the margin although the truth, by all judgements, is below: SAFE would be wrong. Printed
 are these audits, and those that no doubt about the judgements prevents; and how many right ones a doubt prevents.
