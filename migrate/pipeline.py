@@ -75,6 +75,8 @@ class MigrationRequest:
         US dollars per million tokens of the target model; by default the registry's.
     margin
         The retention, 0-1, that must be kept.
+    margin_from
+        Where the margin is from, such as the name of a file; empty where it was named for this run.
     pool
         The pool that the translated store is audited by; None to embed every document for a reference.
     force
@@ -95,6 +97,7 @@ class MigrationRequest:
     prefix: int | None = None
     price_usd_per_mtok: float | None = None
     margin: float = MARGIN
+    margin_from: str = ""
     pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
     seed: int = 0
     force: bool = False
@@ -173,6 +176,8 @@ class MigrationRequest:
             "reference": BUILT if self.pool is None else f"pool {self.pool.depth}",
             "source model": self._source_scope,
         }
+        if self.margin_from:  # the verdict names it; runs from before it was known go on
+            audit["margin from"] = self.margin_from
         return RunConfiguration(self.configuration, audit)
 
 
@@ -271,6 +276,7 @@ class MigrationPlan(SpendingPlan[Migration]):
             two_stage=DEPTHS,
             price_usd_per_mtok=request.price_usd_per_mtok,
             margin=request.margin,
+            margin_from=request.margin_from,
             seed=request.seed,
         )
         report = audit_store(inputs, options, progress=progress)

@@ -10,9 +10,15 @@ import numpy as np
 from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.drawn_queries import chances_of, greatest_change
-from migrate.audit.held_out import audit_held_out, unexplained_documents, unexplained_doubts
+from migrate.audit.held_out import (
+    HeldOut,
+    audit_held_out,
+    true_documents,
+    unexplained_documents,
+    unexplained_doubts,
+)
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
-from migrate.audit.judging import alike_grades, draw_unjudged, unrelated_grades
+from migrate.audit.judging import alike_grades, draw_unjudged, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import Scores
 from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
@@ -21,7 +27,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
-from migrate.audit.verdict import Bounds, family_bounds
+from migrate.audit.verdict import Bounds, Outcome, family_bounds, margin_remarks
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.choosers import choosers_in, choosers_of
@@ -91,7 +97,8 @@ def audit_store(
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     unexplained = unexplained_documents(prepared, choosers.unexplained)
     held_out = audit_held_out(retriever, evaluation, pool.outside if pool else None, unexplained)
-    evaluation = replace(evaluation, doubts=(*evaluation.doubts, *unexplained_doubts(unexplained, held_out)))
+    on_true = (*unexplained_doubts(unexplained, held_out), *_sample_doubts(prepared, held_out))
+    evaluation = replace(evaluation, doubts=(*evaluation.doubts, *on_true))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
     diagnostics = diagnose(prepared, runs, deciding, floor)
@@ -117,7 +124,7 @@ def audit_store(
             *(result.reranking.sentence for result in results.values() if result.reranking),
             *unused_fields(diagnostics.slices, options.slice_fields),
         ),
-        caveats=prepared.caveats,
+        caveats=(*margin_remarks(options.margin, options.margin_from), *prepared.caveats),
         manifest=_manifest(prepared),
         family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
         skipped_arms=skipped,
@@ -163,11 +170,25 @@ def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation, words: S
 def _judgement_doubts(runs: Mapping[str, Run], full: ArmResult, evaluation: Evaluation) -> tuple[str, ...]:
     """Why the judgements cannot tell a good store from a bad one."""
     query_set = evaluation.query_set
-    doubts = alike_grades(query_set, [runs[name] for name in (FULL, TRANSLATED, STAY) if name in runs])
+    doubts = (
+        *alike_grades(query_set, [runs[name] for name in (FULL, TRANSLATED, STAY) if name in runs]),
+        *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
+    )
     if doubts or (query_set.chances is None and (full.mean("judged@10") or 0) < _JUDGED):
         return doubts
     scores = full.scores[evaluation.measure]
     return unrelated_grades(query_set, scores, seed=evaluation.seed, resamples=evaluation.resamples)
+
+
+def _sample_doubts(prepared: PreparedAudit, held_out: HeldOut | None) -> tuple[str, ...]:
+    """Why the judgements may be of the true vectors alone."""
+    translated, keys = prepared.stores[TRANSLATED], prepared.keys[TRANSLATED]
+    if translated.info.manifest is not None and translated.info.manifest.chosen_by:
+        return ()
+    is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
+    return sampled(
+        prepared.query_set, true_documents(translated, keys), frozenset(keys.values()), is_safe_without=is_safe
+    )
 
 
 def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evaluation) -> dict[str, Bounds]:

@@ -98,6 +98,7 @@ class DownstreamAudit:
     left_out : documents that judge nothing, as they have true vectors
     outside_true, outside_translated : AUC of the detector's distance by true and by translated vectors
     doubts : why the reference may be none; nothing is SAFE then
+    margin_from : where the margin is from; empty where it was named for this audit
     """
 
     tasks: tuple[Kept, ...]
@@ -109,6 +110,7 @@ class DownstreamAudit:
     outside_true: Bounded | None = None
     outside_translated: Bounded | None = None
     doubts: tuple[str, ...] = ()
+    margin_from: str = ""
 
     @property
     def outcome(self) -> Outcome:

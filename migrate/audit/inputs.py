@@ -299,6 +299,8 @@ class AuditOptions:
         Metadata field of a chunk that names the document it was cut from.
     margin
         The retention, 0-1, that an arm must keep to be SAFE.
+    margin_from
+        Where the margin is from, such as the name of a file; empty where it was named for this audit.
     seed, resamples
         Of the bootstrap, and of whatever else is drawn at random.
     judge_next
@@ -311,6 +313,7 @@ class AuditOptions:
     price_usd_per_mtok: float | None = None
     parent_field: str = PARENT_FIELD
     margin: float = MARGIN
+    margin_from: str = ""
     seed: int = 0
     resamples: int = RESAMPLES
     judge_next: int = 0

@@ -11,23 +11,30 @@ seen means something only where one would have been (assay sensitivity; ICH E10,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from migrate.audit.drawn_queries import chances_of, draw_queries, greatest_change
 from migrate.audit.inputs import PreparedAudit, rows_of, texts_of
-from migrate.audit.measures import Scores, ndcg_at_random
+from migrate.audit.measures import Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, STAY, TRANSLATED
+from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.verdict import MARGIN, retention_bounds
+from migrate.datasets.graded import seal_of
 from migrate.files import write_bytes
 from migrate.search.runs import Run
 from migrate.vectors import Query
 
 _DEPTH = 10
 _ALIKE = 0.5
+_BY_LUCK = 0.01
+"""What is less likely than this is not taken for luck."""
+_BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
+"""The same where no larger share of the relevant documents than this was not found by the translated store."""
 _UNRELATED = MARGIN
 """Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
 
@@ -62,13 +69,17 @@ def write_unjudged(path: Path, drawn: Iterable[Unjudged]) -> None:
     OSError
         The operating system refused.
     """
-    lines = (json.dumps(_record(one), ensure_ascii=False).encode() + b"\n" for one in drawn)
+    lines = (json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in _records(drawn))
     write_bytes(path, b"".join(lines))
 
 
-def _record(one: Unjudged) -> dict[str, Any]:
-    documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
-    return {"_id": one.query.id, "text": one.query.text, "chance": one.chance, "documents": documents}
+def _records(drawn: Iterable[Unjudged]) -> Iterator[dict[str, Any]]:
+    seal = ""
+    for place, one in enumerate(drawn, start=1):
+        seal = seal_of(seal, one.query, one.chance, one.documents)
+        documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
+        facts = {"_id": one.query.id, "text": one.query.text, "chance": one.chance, "seal": seal}
+        yield {"place": place, **facts, "documents": documents}
 
 
 def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
@@ -89,6 +100,73 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
         "cannot show that one ranking is worse than another: give 0 to what does not answer the query, and the more to "
         "the rest the better it does",
     )
+
+
+def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...]:
+    """A doubt where judgements lie with the translated store's first ten, significantly more than with the full one's.
+
+    Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what
+    it missed was never judged. Sign tests hold queries against each other: in which ranking are more relevant, or more
+    judged documents, which has all that is relevant, and which has it higher up. A translation is better than what it
+    translates to by luck alone, and judgements of other rankings favour neither. Where next to nothing is relevant but
+    what the translated store found, less is taken for a sign.
+    """
+    qrels, ids = query_set.qrels or {}, [query.id for query in query_set.distinct]
+    signs: dict[str, list[float]] = {"more relevant": [], "more judged": [], "all relevant": [], "relevant": []}
+    lost = np.zeros(2, dtype=int)
+    n_relevant = 0
+    for query_id in ids:
+        grades = qrels.get(query_id, {})
+        relevant = {doc_id for doc_id, grade in grades.items() if grade > 0}
+        own, others = (set(run.top(query_id, _DEPTH)) for run in (translated, full))
+        signs["more relevant"].append(len(relevant & own) - len(relevant & others))
+        signs["more judged"].append(len(grades.keys() & own) - len(grades.keys() & others))
+        signs["all relevant"].append(int(relevant <= own) - int(relevant <= others))
+        lost += len(relevant - own), len(relevant - others)
+        n_relevant += len(relevant)
+    signs["relevant"] = (ndcg(translated, qrels, ids, _DEPTH) - ndcg(full, qrels, ids, _DEPTH)).tolist()
+    why = "as where users could click only what it showed; judge what both find: --judge-next"
+    for what, differences in signs.items():
+        more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
+        if tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
+            where = f"higher up in its first {_DEPTH}" if what == "relevant" else f"in its first {_DEPTH}"
+            return (
+                f"the judgements favour the translated store: it has {what} documents {where} where the full re-embed "
+                f"has not in {more:,} queries, the other way round in {fewer:,}, {why}",
+            )
+    own_lost, others_lost = lost.tolist()
+    if own_lost <= _NEXT_TO_NOTHING * n_relevant and tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
+        return (
+            f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
+            f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {why}",
+        )
+    return ()
+
+
+def sampled(query_set: QuerySet, true: Set[str], documents: Set[str], *, is_safe_without: bool) -> tuple[str, ...]:
+    """A doubt where most relevant `documents` of a store have `true` vectors, and significantly more than others have.
+
+    Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
+    that the store is SAFE without the true vectors too, which leaves no doubt. Not for a store whose documents were
+    chosen by queries: these may well be those that other queries want.
+    """
+    wanted = {doc_id for grades in (query_set.qrels or {}).values() for doc_id, grade in grades.items() if grade > 0}
+    wanted &= documents
+    lucky, share = len(wanted & true), len(true) / len(documents)
+    if is_safe_without or lucky <= len(wanted) / 2 or tail(lucky, len(wanted), share) >= _BY_LUCK:
+        return ()
+    return (
+        f"{lucky:,} of the {len(wanted):,} relevant documents have true vectors, and {share:.0%} of all documents: "
+        "these judgements are of the sample, not of the translation; judge what both rankings find, with --judge-next, "
+        "or queries of other documents",
+    )
+
+
+def tail(successes: int, trials: int, chance: float) -> float:
+    """How likely so many successes or more are, of independent trials with this chance each."""
+    from scipy.special import betainc
+
+    return float(betainc(successes, trials - successes + 1, chance)) if successes else 1.0
 
 
 def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples: int) -> tuple[str, ...]:

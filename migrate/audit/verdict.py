@@ -349,6 +349,9 @@ def _open(n: NDArray[np.int_], square: float, worst: float, confidence: float) -
 
 MARGIN = 0.95
 
+LOWEST_MARGIN = 0.5
+"""Below it SAFE is said of what loses most of the quality, which is remarked beside the verdict."""
+
 FEWEST_DOCUMENTS = 100
 """SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
@@ -485,6 +488,14 @@ class Verdict:
         if self.harmful is not None and self.retention.estimate < self.harmful:
             return f"{self.harmful:.3f}, below which retention is less than {self.stands_for:g},"
         return self._goal + ("," if self.stands_for is not None else "")
+
+
+def margin_remarks(margin: float, origin: str = "") -> tuple[str, ...]:
+    """What belongs beside a verdict by this margin; `origin` is where it is from, if nobody named it for this one."""
+    remarks = [f"the margin of {margin:g} is from {origin}"] if origin else []
+    if margin < LOWEST_MARGIN:
+        remarks.append(f"a margin of {margin:g} calls SAFE what loses up to {1 - margin:.0%} of the quality")
+    return tuple(remarks)
 
 
 def decide(

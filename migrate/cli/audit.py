@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from migrate.cli import options
 from migrate.cli.next_step import advise_switch, store_word
 from migrate.cli.options import (
     GeneralOptions,
+    MarginOptions,
     ModelOptions,
     Outputs,
     QueryOptions,
@@ -203,7 +204,6 @@ _ARM_OPTIONS = (
         "so.",
     ),
     options.parent_field,
-    options.margin,
     options.slices,
 )
 
@@ -233,7 +233,7 @@ class TrainedOptions:
     outside: Path | None
 
     def audit(
-        self, translated: Store, reference: str, arms: ArmOptions, *, seed: int, progress: Progress
+        self, translated: Store, reference: str, asked: MarginOptions, *, seed: int, progress: Progress
     ) -> DownstreamAudit | None:
         """What trained models keep by a reference that is proven; None without labels.
 
@@ -248,16 +248,17 @@ class TrainedOptions:
 
         if self.labels is None:
             return None
-        return audit_downstream(
+        kept = audit_downstream(
             translated,
             open_store(reference, verify=True),
             read_labels(self.labels),
             None,
             outside=() if self.outside is None else read_ids(self.outside),
-            margin=arms.margin,
+            margin=asked.margin,
             seed=seed,
             progress=progress,
         )
+        return replace(kept, margin_from=asked.origin)
 
     def refuse(self, reference: str) -> None:
         """Make sure, before anything is spent, that there is something to train on.
@@ -354,10 +355,9 @@ class ArmOptions:
     prefix: str | None
     no_bm25: bool
     parent_field: str
-    margin: float
     slice_fields: tuple[str, ...]
 
-    def audit_options(self, price: float | None, seed: int) -> AuditOptions:
+    def audit_options(self, asked: MarginOptions, price: float | None, seed: int) -> AuditOptions:
         """As the library takes them.
 
         Raises
@@ -373,7 +373,8 @@ class ArmOptions:
             slice_fields=self.slice_fields,
             price_usd_per_mtok=price,
             parent_field=self.parent_field,
-            margin=self.margin,
+            margin=asked.margin,
+            margin_from=asked.origin,
             seed=seed,
         )
 
@@ -389,6 +390,7 @@ class ArmOptions:
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
 @option_group(SourceOptions, "before", *_SOURCE_OPTIONS, section="Before the migration")
 @option_group(ArmOptions, "arms", *_ARM_OPTIONS, section="Arms and verdict")
+@options.margin_options
 @option_group(TrainedOptions, "trained", *_TRAINED_OPTIONS, section="What was trained")
 @option_group(FrontierOptions, "frontier", *_FRONTIER_OPTIONS, section="Frontier")
 @option(
@@ -413,6 +415,7 @@ def command(
     target: str | None,
     before: SourceOptions,
     arms: ArmOptions,
+    asked: MarginOptions,
     trained: TrainedOptions,
     frontier: FrontierOptions,
     judge_next: Path | None,
@@ -434,8 +437,6 @@ def command(
 
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
-    from dataclasses import replace
-
     from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.verdict import Outcome
@@ -448,10 +449,10 @@ def command(
     trained.refuse(against.reference)
     if trained.labels is not None and not judged.are_named:
         load = partial(load_model_of, spec=target, flag="--target", options=model)
-        return _by_labels(store, against.reference, trained, arms, load, price, spending, outputs, general)
+        return _by_labels(store, against.reference, trained, asked, load, price, spending, outputs, general)
     judged.require(by_pool=against.reference == POOL)
     quiet, runner = general.quiet, running.open()
-    audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
+    audit_options = replace(arms.audit_options(asked, price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     prefixes = read_prefixes(arms.prefix)
     trial = read_trial(frontier, before.source, model)
     read = (store, against.reference, judged.location, before.source, frontier.stitch, frontier.query_log)
@@ -493,7 +494,7 @@ def command(
         if against.is_embedded or prefixes or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
-        kept = trained.audit(translated, against.reference, arms, seed=general.seed, progress=progress)
+        kept = trained.audit(translated, against.reference, asked, seed=general.seed, progress=progress)
         report = replace(report, downstream=kept)
     paid.finish()
     if judge_next is not None:
@@ -528,7 +529,7 @@ def _by_labels(
     store: str,
     reference: str,
     trained: TrainedOptions,
-    arms: ArmOptions,
+    asked: MarginOptions,
     load: Callable[[Store], Embedder],
     price: float | None,
     spending: SpendingOptions,
@@ -559,12 +560,12 @@ def _by_labels(
             whole_embedder(load(translated)),
             price_usd_per_mtok=price,
             outside=() if trained.outside is None else read_ids(trained.outside),
-            margin=arms.margin,
+            margin=asked.margin,
             seed=general.seed,
         )
         if any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
-        kept = plan.run(cap_usd=paid.cap_usd, progress=progress)
+        kept = replace(plan.run(cap_usd=paid.cap_usd, progress=progress), margin_from=asked.origin)
     paid.finish()
     if general.as_json:
         show_json(downstream_document(kept))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import ModelOptions, option
+from migrate.cli.options import MarginOptions, ModelOptions, option
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
 
@@ -93,7 +93,7 @@ def command() -> None:
     help="With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
     section=_RENEWAL,
 )
-@options.margin
+@options.margin_options
 @option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
 @options.price
 @option("--yes", is_flag=True, help="Agree to embed all of the store where no --budget is given.")
@@ -113,7 +113,7 @@ def run(
     stitch: Path | str | None,
     source: str | None,
     refit_at: str,
-    margin: float,
+    asked: MarginOptions,
     target: str | None,
     price: float | None,
     yes: bool,
@@ -155,7 +155,8 @@ def run(
             publish_s=60 * publish_minutes,
             once=once,
             on_unsafe=on_unsafe,
-            margin=margin,
+            margin=asked.margin,
+            margin_from=asked.origin,
             price_usd_per_mtok=price,
             renewal=_renewal(stitch, source, refit_at),
             seed=seed,

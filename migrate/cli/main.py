@@ -77,10 +77,12 @@ class _LazyGroup(click.Group):
     def _defaults(self, ctx: click.Context) -> dict[str, Any]:
         """What the pyproject.toml of the project around us says, where it says something."""
         from migrate.cli.configuration import find_configuration, read_defaults
+        from migrate.cli.options import CONFIGURATION
 
         path = ctx.params.get("config") or find_configuration(Path.cwd())
         if path is None:
             return {}
+        ctx.meta[CONFIGURATION] = path
         defaults: dict[str, Any] = {}
         for name, values in read_defaults(path, leaf_commands()).items():
             *groups, last = name.split()

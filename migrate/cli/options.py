@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from migrate.cli.terminal import advise
@@ -206,6 +207,12 @@ margin = option(
     default=0.95,
     help="Share of the full re-embed's quality that must be retained.",
 )
+accept_margin = option(
+    "--accept-margin",
+    type=FiniteRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Says that a --margin below 0.5 is meant: the same number again, typed.",
+)
 target = option("--target", required=True, metavar="SPEC", help="Model to move to, such as openai:NAME.")
 source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
 stitch = option(
@@ -253,6 +260,53 @@ price = option(
     help="Dollars per million tokens of the target model.  [default: the registry's]",
     section=COST,
 )
+
+
+CONFIGURATION = "migrate.configuration"
+"""Under this name click's context has the path of the file that options were read from, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarginOptions:
+    """The retention that is to be kept, and the word that a low one is meant.
+
+    Raises
+    ------
+    UsageError
+        It is low, and the word was not typed.
+    """
+
+    margin: float
+    accept_margin: float | None
+
+    def __post_init__(self) -> None:
+        from migrate.audit.verdict import LOWEST_MARGIN
+        from migrate.errors import UsageError
+
+        typed = _source_of("accept_margin") is ParameterSource.COMMANDLINE
+        if self.margin < LOWEST_MARGIN and not (typed and self.accept_margin == self.margin):
+            origin = f" (from {self.origin})" if self.origin else ""
+            raise UsageError(
+                f"--margin {self.margin:g}{origin}: a store that loses {1 - self.margin:.0%} of the quality would be "
+                f"SAFE; if that is meant, type --accept-margin {self.margin:g} on the command line too"
+            )
+
+    @property
+    def origin(self) -> str:
+        """Where the margin is from, if nobody typed it: an environment variable or a file; else empty."""
+        source = _source_of("margin")
+        if source is ParameterSource.ENVIRONMENT:
+            return "LEAD_MIGRATE_MARGIN"
+        context = click.get_current_context()
+        return str(context.meta.get(CONFIGURATION, "")) if source is ParameterSource.DEFAULT_MAP else ""
+
+
+def _source_of(name: str) -> ParameterSource | None:
+    return click.get_current_context().get_parameter_source(name)
+
+
+margin_options = option_group(MarginOptions, "asked", margin, accept_margin)
+"""Adds the options of `MarginOptions`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from migrate.cli.options import (
     CI,
     GeneralOptions,
     LearningOptions,
+    MarginOptions,
     ModelOptions,
     Outputs,
     QueryOptions,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     help="What to compare with: a `pool` of documents that are embedded now, or every document (`build`).",
 )
 @options.learning_options
-@options.margin
+@options.margin_options
 @options.price
 @spending_options
 @options.model_options
@@ -62,7 +63,7 @@ def command(
     output: Path,
     reference: str,
     learning: LearningOptions,
-    margin: float,
+    asked: MarginOptions,
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
@@ -112,7 +113,8 @@ def command(
             query_log=learning.load_log(old),
             prefix=learning.prefix,
             price_usd_per_mtok=price,
-            margin=margin,
+            margin=asked.margin,
+            margin_from=asked.origin,
             pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,
             seed=general.seed,
             force=force,
@@ -189,5 +191,5 @@ def _advise_step(
         "--reference", BUILD, "--save-reference", free_path(output.with_name(f"{output.name}-reference")),
         *judged.words, "--source", store_word(store), *source,
         "--stitch", output / STITCH, *new_model, "--frontier",
-        also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
+        also=("split", "query_log", "price", "margin", "accept_margin", "seed"), quiet=quiet,
     )  # fmt: skip

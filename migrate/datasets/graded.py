@@ -2,15 +2,20 @@
 
 One JSON object a line, in the order in which the queries were drawn, as `audit --judge-next` writes it:
 
-    {"_id": "q7", "text": "...", "chance": 0.31, "documents": [{"_id": "d2", "text": "...", "grade": null}, ...]}
+    {"place": 1, "_id": "q7", "text": "...", "chance": 0.31, "seal": "9f...",
+     "documents": [{"_id": "d2", "text": "...", "grade": null}, ...]}
 
 A person replaces each null by a whole number, 0 for not relevant. Whoever stops early has judged a sample all the same,
-unless it is for what an audit said; whoever skips queries has not.
+unless it is for what an audit said; whoever skips queries has not. So a record has its place, from 1 on, and a seal
+(`seal_of`) over all of it but texts of documents and grades, and over the record before: what was left out, moved or
+changed shows. It keeps mistakes out, not forgers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,25 +40,34 @@ class GradedQueries:
     ungraded: int = 0
 
 
+def seal_of(before: str, query: Query, chance: float, doc_ids: Iterable[str]) -> str:
+    """The seal of a record, 32 hexadecimal digits; `before` is that of the record before, empty for the first."""
+    sealed = [before, query.id, query.text, f"{chance:.9g}", sorted(doc_ids)]
+    return hashlib.sha256(json.dumps(sealed).encode()).hexdigest()[:32]
+
+
 def read_graded(path: Path) -> GradedQueries:
     """The queries of such a file, up to the first one that is not graded.
 
     Raises
     ------
     DatasetError
-        A line is not what was written, a query is graded in part or after one that was skipped, or none is graded.
+        A line is not what was written or not where it was written, a query is graded in part or after one that was
+        skipped, or none is graded.
     OutputError
         The operating system refused to read it.
     """
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, int]] = {}
     chances: dict[str, float] = {}
-    skipped, ungraded = "", 0
-    for place, record in read_records(path):
+    skipped, ungraded, seal = "", 0, ""
+    for number, (place, record) in enumerate(read_records(path), start=1):
         query = Query(record_id(record, place), record_text(record, "text", place))
         grades = _grades(record, place)
         if query.id in queries or query.id == skipped:
             raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")
+        chance = _chance(record, place)
+        seal = _check_seal(record, seal, number, query, chance, place)
         if grades is None:
             skipped = skipped or query.id
             ungraded += 1
@@ -63,7 +77,7 @@ def read_graded(path: Path) -> GradedQueries:
                 f"{place}: query {query.id!r} is graded, but {skipped!r} before it is not; the queries are a sample "
                 "only in their order: grade that one too"
             )
-        queries[query.id], qrels[query.id], chances[query.id] = query, grades, _chance(record, place)
+        queries[query.id], qrels[query.id], chances[query.id] = query, grades, chance
     if not queries:
         raise DatasetError(f"{path}: no query is graded; replace each null by a grade, 0 for not relevant")
     return GradedQueries(tuple(queries.values()), qrels, chances, ungraded)
@@ -81,6 +95,29 @@ def _grades(record: dict[str, Any], place: str) -> dict[str, int] | None:
         if not isinstance(grade, int) or isinstance(grade, bool):
             raise DatasetError(f"{place}: the grade of document {doc_id!r} is no whole number; give it one, such as 0")
     return {doc_id: int(grade) for doc_id, grade in grades.items() if grade is not None}
+
+
+def _check_seal(record: dict[str, Any], before: str, number: int, query: Query, chance: float, place: str) -> str:
+    """The seal of a record, after making sure that it is the one that was drawn as number `number`."""
+    found = record.get("place")
+    if not isinstance(found, int) or isinstance(found, bool) or not isinstance(record.get("seal"), str):
+        raise DatasetError(
+            f"{place}: expected the place and the seal of a drawn query, found none; nothing shows that these queries "
+            "are the first ones that were drawn: draw them again with `--judge-next`, and copy the grades"
+        )
+    if found != number:
+        raise DatasetError(
+            f"{place}: expected the query that was drawn as number {number}, found number {found} ({query.id!r}); the "
+            "queries are a sample only in their order: put all of them back in the places that `--judge-next` gave "
+            "them, and grade from the first on"
+        )
+    seal = seal_of(before, query, chance, (record_id(one, place) for one in record["documents"]))
+    if seal != record["seal"]:
+        raise DatasetError(
+            f"{place}: query {query.id!r} is not as it was drawn: text, chance or candidates were changed, or it is of "
+            "another draw; put back all but the grades as `--judge-next` wrote it"
+        )
+    return seal
 
 
 def _chance(record: dict[str, Any], place: str) -> float:

@@ -91,6 +91,7 @@ class LiveVerdict:
 
     `mean` is the most that it was on average, by the pool, `likely` the mean less what documents outside may take;
     `lower` and `upper` hold at all looks together. SAFE from `safe` on, NOT SAFE below `harmful`.
+    `margin_from` is where the margin is from, empty where it was named to the worker.
     """
 
     outcome: Outcome
@@ -104,6 +105,7 @@ class LiveVerdict:
     safe: float
     harmful: float
     waiting: int = 0
+    margin_from: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -127,6 +129,7 @@ class Monitor:
     high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     calibration: Calibration | None = None
     distinct: tuple[str, ...] = ()
+    margin_from: str = ""
 
     @property
     def error(self) -> float:
@@ -209,6 +212,7 @@ class Monitor:
             limits.safe,
             limits.harmful,
             waiting,
+            self.margin_from,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -225,6 +229,7 @@ class Monitor:
             "high": self.high.as_json(),
             "calibration": calibration,
             "distinct": self.distinct,
+            "margin_from": self.margin_from,
         }
 
     @classmethod
@@ -236,7 +241,17 @@ class Monitor:
             calibration = Calibration(calibration["temperature"], errors, calibration["most"])
         low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("low", "high"))
         distinct = tuple(kept.get("distinct", ()))
-        return cls(kept["margin"], kept["epoch"], kept["last"], kept["n_documents"], low, high, calibration, distinct)
+        return cls(
+            kept["margin"],
+            kept["epoch"],
+            kept["last"],
+            kept["n_documents"],
+            low,
+            high,
+            calibration,
+            distinct,
+            kept.get("margin_from", ""),
+        )
 
 
 class _Pool:

@@ -80,7 +80,8 @@ class WorkerOptions:
     0-1, that waits for a new folder, `publish_s` the seconds after which that does not matter; `survey_s` the seconds
     after which a database is looked through for new and changed documents. `once` ends a run when there is nothing
     left to write. `on_unsafe` is a shell command, run when the verdict becomes NOT SAFE, with the verdict as JSON on
-    its standard input. `renewal` says when the stitch is fitted again.
+    its standard input. `margin_from` is where the margin is from, empty where it was named. `renewal` says when the
+    stitch is fitted again.
     """
 
     budget: Budget | None = None
@@ -92,6 +93,7 @@ class WorkerOptions:
     once: bool = False
     on_unsafe: str | None = None
     margin: float = MARGIN
+    margin_from: str = ""
     price_usd_per_mtok: float | None = None
     renewal: Renewal | None = None
     seed: int = 0
@@ -398,14 +400,15 @@ class Worker:
         self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
         translation = translation_of(store, self.state)
         kept = self.state.noted(_MONITOR)
+        asked: dict[str, Any] = {"margin": self.options.margin, "margin_from": self.options.margin_from}
         if kept is not None and kept["translation"] != translation:
             last = max((query.number for query in self.state.kept_queries(kept["last"], limit=10**6)), default=0)
-            fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), margin=self.options.margin)
+            fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), **asked)
             self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
             self.state.note(_RENEWED, [])
         else:  # another margin is another question to the same scores
             monitor = Monitor() if kept is None else Monitor.of_json(kept)
-            adopted = replace(monitor, margin=self.options.margin)
+            adopted = replace(monitor, **asked)
             self.state.note(_MONITOR, {**adopted.as_json(), "translation": translation})
 
     def _next(self) -> list[Document]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from migrate.audit.downstream import DownstreamAudit, Kept
-from migrate.audit.verdict import Outcome
+from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.report.page import as_plain
 from migrate.report.terminal import table, wrap
 from migrate.similarity.roc import Bounded
@@ -43,6 +43,7 @@ def downstream_sentences(audit: DownstreamAudit) -> Iterator[str]:
         )
     yield from (f"{task.task}: {task.doubt}" for task in audit.tasks if task.doubt)
     yield from (f"doubt: {doubt}" for doubt in audit.doubts)
+    yield from (f"caveat: {remark}" for remark in margin_remarks(audit.margin, audit.margin_from))
     yield downstream_sentence(audit)
 
 
@@ -81,4 +82,5 @@ def downstream_facts(audit: DownstreamAudit) -> dict[str, Any]:
 
 def downstream_document(audit: DownstreamAudit) -> dict[str, Any]:
     """A document of its own, for an audit by labels alone."""
-    return {"schema_version": 1, "kind": "audit by labels", **downstream_facts(audit)}
+    caveats = list(margin_remarks(audit.margin, audit.margin_from))
+    return {"schema_version": 1, "kind": "audit by labels", "caveats": caveats, **downstream_facts(audit)}

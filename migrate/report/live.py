@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from migrate import __version__
+from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
@@ -63,7 +64,8 @@ def verdict_sentence(status: LiveStatus) -> str:
         "NOT SAFE": f"below {verdict.harmful:.3f}, which stands for a retention below {verdict.margin:g}",
     }
     tail = why.get(str(verdict.outcome), f"SAFE from {verdict.safe:.3f}, NOT SAFE below {verdict.harmful:.3f}")
-    return f"{verdict.outcome}: {span}, {bounds}: {tail}"
+    remarks = "".join(f"; {remark}" for remark in margin_remarks(verdict.margin, verdict.margin_from))
+    return f"{verdict.outcome}: {span}, {bounds}: {tail}{remarks}"
 
 
 def _true_sentence(status: LiveStatus) -> str:

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.report import AuditReport
-from migrate.audit.verdict import Outcome
+from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.check.model import Compatibility
 from migrate.report.audit import quality_rows, sentences
 from migrate.report.characters import for_markup, printable
@@ -154,7 +154,10 @@ def downstream_cases(audit: DownstreamAudit) -> list[Case]:
 def downstream_suite(audit: DownstreamAudit) -> Suite:
     """What trained models keep, where no queries are asked."""
     markdown = f"## {MARKS[_STATES[audit.outcome]]} lead-migrate: {_downstream_markdown(audit)}"
-    return Suite("lead-migrate audit", "audit by labels", downstream_cases(audit), markdown)
+    remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
+    properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
+    caveat = f"{remarks}\n\n" if remarks else ""
+    return Suite("lead-migrate audit", "audit by labels", downstream_cases(audit), f"{markdown}{caveat}", properties)
 
 
 def _downstream_markdown(audit: DownstreamAudit) -> str:

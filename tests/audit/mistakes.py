@@ -22,9 +22,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import faiss
@@ -373,8 +374,8 @@ QUESTIONS: dict[str, Build] = {}
 
 
 def build(name: str, good: Migration, folder: Path) -> Mistake:
-    """Make a mistake of one of the three tables, by name."""
-    return {**REFERENCES, **HARMLESS, **QUESTIONS}[name](good, folder)
+    """Make a mistake of one of the tables, by name."""
+    return {**REFERENCES, **HARMLESS, **QUESTIONS, **JUDGEMENTS, **HONEST}[name](good, folder)
 
 
 def _entry(table: dict[str, Build]) -> Callable[[Build], Build]:
@@ -727,6 +728,177 @@ def documents_as_queries(good: Migration, folder: Path) -> Mistake:
     known["queries"] = np.concatenate([known["queries"], good.true[:N_QUERIES]])
     np.savez(folder / "asks-documents.npz", **known)
     return replace(mistake, target=f"file:{folder / 'asks-documents.npz'}")
+
+
+# Judgements of what one ranking showed, or of the sample; `poor` is a migration of few pairs
+
+JUDGEMENTS: dict[str, Build] = {}
+"""The right queries of a poor migration, judged in a way that makes it look good."""
+
+HONEST: dict[str, Build] = {}
+"""The right queries, judged by a part of the truth that favours no ranking."""
+
+Grades = Mapping[str, int]
+
+
+def _found(vectors: Vectors, poor: Migration, depth: int) -> list[list[str]]:
+    """The first documents of every query in a store of these vectors."""
+    asked = (poor.model if vectors is not poor.old else _source_model(poor))([query.text for query in poor.queries])
+    order = np.argsort(-(asked @ vectors.T), axis=1, kind="stable")[:, :depth]
+    return [[poor.documents[row].id for row in rows] for rows in order.tolist()]
+
+
+def _source_model(poor: Migration) -> Callable[[Sequence[str]], Vectors]:
+    embedder = load_embedder(SOURCE_SPEC)
+    embedder.fit(poor.documents)
+    return lambda texts: embedder.embed_queries([Query(str(row), text) for row, text in enumerate(texts)])
+
+
+def _clicks(
+    poor: Migration,
+    vectors: Vectors,
+    *,
+    depth: int = 10,
+    sessions: int = 3,
+    noise: float = 0.0,
+    fading: float = 1.0,
+    graded: bool = False,
+    shown: bool = False,
+) -> list[Grades]:
+    """What users click of the first documents of a store: the later in the list, the rarer it is looked at.
+
+    They click nine of ten relevant ones and a share `noise` of others. With `graded` a document's grade is how often
+    it was clicked; with `shown` what nobody clicked has grade 0.
+    """
+    rng, logs = _rng(), []
+    for query, found in zip(poor.queries, _found(vectors, poor, depth), strict=True):
+        log = dict.fromkeys(found, 0) if shown else {}
+        for _, (place, doc_id) in product(range(sessions), enumerate(found, start=1)):
+            likes = 0.9 if poor.qrels[query.id].get(doc_id, 0) > 0 else noise
+            if rng.random() < place**-fading and rng.random() < likes:
+                log[doc_id] = log.get(doc_id, 0) + 1 if graded else 1
+        logs.append(log)
+    return logs
+
+
+def _judged(poor: Migration, folder: Path, logs: Sequence[Grades]) -> Mistake:
+    """The queries of which something is judged relevant."""
+    pairs = zip(poor.queries, logs, strict=True)
+    return _questions(poor, folder, [(query, log) for query, log in pairs if any(grade > 0 for grade in log.values())])
+
+
+@_entry(JUDGEMENTS)
+def clicks(poor: Migration, folder: Path) -> Mistake:
+    """A click log of the translated store, each query asked once, and hardly anybody looks beyond the first place."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, sessions=1, fading=2, noise=0.05))
+
+
+@_entry(JUDGEMENTS)
+def clicks_on_a_small_screen(poor: Migration, folder: Path) -> Mistake:
+    """A click log of users who are shown three documents."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, depth=3, noise=0.1))
+
+
+@_entry(JUDGEMENTS)
+def clicks_by_mistake_too(poor: Migration, folder: Path) -> Mistake:
+    """A click log with one click of twenty looks that was not meant."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, noise=0.05))
+
+
+@_entry(JUDGEMENTS)
+def clicks_on_anything(poor: Migration, folder: Path) -> Mistake:
+    """A click log of users who click a third of what they look at."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, noise=0.3))
+
+
+@_entry(JUDGEMENTS)
+def counted_clicks(poor: Migration, folder: Path) -> Mistake:
+    """A click log whose grades are numbers of clicks."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, noise=0.05, sessions=6, graded=True))
+
+
+@_entry(JUDGEMENTS)
+def clicks_and_what_was_shown(poor: Migration, folder: Path) -> Mistake:
+    """A click log that gives grade 0 to what was shown and not clicked."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, noise=0.05, shown=True))
+
+
+@_entry(JUDGEMENTS)
+def clicks_on_several_pages(poor: Migration, folder: Path) -> Mistake:
+    """A click log of users who read on to the second page."""
+    return _judged(poor, folder, _clicks(poor, poor.moved, noise=0.05, depth=20, fading=0.5))
+
+
+@_entry(JUDGEMENTS)
+def clicks_added_to_judgements(poor: Migration, folder: Path) -> Mistake:
+    """A click log with many clicks that were not meant, beside what people judged."""
+    logs = _clicks(poor, poor.moved, noise=0.5, fading=0.3)
+    return _judged(poor, folder, [{**log, **poor.qrels[q.id]} for q, log in zip(poor.queries, logs, strict=True)])
+
+
+@_entry(JUDGEMENTS)
+def clicks_for_most_queries(poor: Migration, folder: Path) -> Mistake:
+    """A click log for nine queries of ten, and what people judged for the others."""
+    logs = _clicks(poor, poor.moved, noise=0.2)
+    people = [poor.qrels[query.id] for query in poor.queries]
+    return _judged(poor, folder, [people[row] if row % 10 == 0 else log for row, log in enumerate(logs)])
+
+
+@_entry(JUDGEMENTS)
+def what_the_translated_store_finds(poor: Migration, folder: Path) -> Mistake:
+    """Its first three documents taken for relevant: by its vendor, or a language model that was shown no others."""
+    return _judged(poor, folder, [dict.fromkeys(found, 1) for found in _found(poor.moved, poor, 3)])
+
+
+@_entry(JUDGEMENTS)
+def judgements_of_the_sample(poor: Migration, folder: Path) -> Mistake:
+    """Only queries whose documents the stitch was fitted on, by the team that had these embedded."""
+    true = {document.id for document, is_pair in zip(poor.documents, poor.is_pair, strict=True) if is_pair}
+    return _judged(poor, folder, [_among(poor.qrels[query.id], true) for query in poor.queries])
+
+
+@_entry(JUDGEMENTS)
+def judgements_of_the_sample_among_what_both_find(poor: Migration, folder: Path) -> Mistake:
+    """The same queries, with grade 0 for what either ranking finds besides."""
+    true = {document.id for document, is_pair in zip(poor.documents, poor.is_pair, strict=True) if is_pair}
+    both = zip(poor.queries, _found(poor.moved, poor, 10), _found(poor.true, poor, 10), strict=True)
+    logs = [{**dict.fromkeys([*own, *full], 0), **_among(poor.qrels[q.id], true)} for q, own, full in both]
+    return _judged(poor, folder, logs)
+
+
+def _among(grades: Grades, doc_ids: Collection[str]) -> Grades:
+    return {doc_id: grade for doc_id, grade in grades.items() if doc_id in doc_ids}
+
+
+@_entry(HONEST)
+def all_judgements(poor: Migration, folder: Path) -> Mistake:
+    """What people judged."""
+    return poor.right()
+
+
+@_entry(HONEST)
+def judgements_of_half_the_queries(poor: Migration, folder: Path) -> Mistake:
+    """What people judged, of every other query."""
+    return _judged(poor, folder, [poor.qrels[q.id] if row % 2 else {} for row, q in enumerate(poor.queries)])
+
+
+@_entry(HONEST)
+def judgements_of_what_both_find(poor: Migration, folder: Path) -> Mistake:
+    """A pool of both rankings, with grade 0 for what is not relevant."""
+    both = zip(poor.queries, _found(poor.moved, poor, 10), _found(poor.true, poor, 10), strict=True)
+    return _judged(poor, folder, [{d: poor.qrels[q.id].get(d, 0) for d in {*own, *full}} for q, own, full in both])
+
+
+@_entry(HONEST)
+def clicks_on_the_full_re_embed(poor: Migration, folder: Path) -> Mistake:
+    """A click log of the reference, which wrongs the translated store and cannot flatter it."""
+    return _judged(poor, folder, _clicks(poor, poor.true))
+
+
+@_entry(HONEST)
+def clicks_on_the_old_store(poor: Migration, folder: Path) -> Mistake:
+    """A click log of the store before the migration."""
+    return _judged(poor, folder, _clicks(poor, poor.old))
 
 
 def _questions(good: Migration, folder: Path, asked: Sequence[tuple[Query, Mapping[str, int]]]) -> Mistake:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from migrate.audit.drawn_queries import FLOOR
-from migrate.audit.judging import alike_grades, unrelated_grades
+from migrate.audit.judging import alike_grades, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.cli.main import run
-from migrate.datasets.graded import read_graded
+from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
 from migrate.search.runs import Run
 from migrate.vectors import Query
@@ -174,9 +174,10 @@ def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn
     grade(drawn, good.qrels)
     lines = [json.loads(line) for line in drawn.read_text().splitlines()]
     _, own, _ = audit(good, capsys, drawn)
-    drawn.write_text(
-        "".join(json.dumps({**line, "chance": max(line["chance"] - 0.01, FLOOR)}) + "\n" for line in lines)
-    )
+    others = [{**line, "chance": max(line["chance"] - 0.01, FLOOR)} for line in lines]
+    for line in others:
+        del line["place"], line["seal"]
+    drawn.write_text("".join(json.dumps(line) + "\n" for line in sealed(others)))
     _, other, _ = audit(good, capsys, drawn)
     assert any("drawn for other rankings" in note for note in other["notes"])
     assert other["verdict"]["retention"]["lower"] < own["verdict"]["retention"]["lower"]
@@ -225,6 +226,15 @@ def other(**changes):
     return {**LINE, "_id": "q2", **changes}
 
 
+def sealed(lines):
+    """The lines as they would have been drawn."""
+    before = ""
+    for place, line in enumerate(lines, start=1):
+        ids = [document["_id"] for document in line["documents"]] if isinstance(line["documents"], list) else []
+        before = seal_of(before, Query(line["_id"], line["text"]), line["chance"] or 0, ids)
+        yield {"place": place, "seal": before, **line}
+
+
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
@@ -242,14 +252,148 @@ def other(**changes):
 )
 def test_files_that_were_not_graded_as_they_should_be_are_refused(lines, why, tmp_path):
     path = tmp_path / "next.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in sealed(lines)))
     with pytest.raises(DatasetError, match=why):
         read_graded(path)
 
 
 def test_grades_are_read_up_to_where_a_person_stopped(tmp_path):
     path = tmp_path / "next.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in (LINE, other(documents=[{"_id": "d", "grade": None}]))))
+    lines = sealed([LINE, other(documents=[{"_id": "d", "grade": None}])])
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     graded = read_graded(path)
     assert [query.id for query in graded.queries] == ["q1"]
     assert (graded.qrels, graded.chances, graded.ungraded) == ({"q1": {"d1": 1}}, {"q1": 0.5}, 1)
+
+
+DRAWN = [
+    {
+        "_id": f"q{number}",
+        "text": f"text {number}",
+        "chance": 0.1 + number / 17,
+        "documents": [{"_id": f"d{place}", "text": "", "grade": place % 2} for place in range(3)],
+    }
+    for number in range(8)
+]
+
+
+def without(record, name):
+    return {key: value for key, value in record.items() if key != name}
+
+
+def ungraded(record):
+    return {**record, "documents": [{**one, "grade": None} for one in record["documents"]]}
+
+
+TAMPERED = {
+    "two queries changed places": (lambda r: [*r[:2], r[3], r[2], *r[4:]], "number 3, found number 4"),
+    "sorted by chance": (lambda r: sorted(r, key=lambda one: -one["chance"]), "number 1, found number 8"),
+    "the first one dropped": (lambda r: r[1:], "number 1, found number 2"),
+    "one in the middle dropped": (lambda r: [*r[:4], *r[5:]], "number 5, found number 6"),
+    "numbered anew after one was dropped": (
+        lambda r: [{**one, "place": place} for place, one in enumerate([*r[:4], *r[5:]], start=1)],
+        "'q5' is not as it was drawn",
+    ),
+    "graded from the middle on": (lambda r: [*map(ungraded, r[:3]), *r[3:]], "'q0' before it is not"),
+    "a gap": (lambda r: [*r[:3], ungraded(r[3]), *r[4:]], "'q3' before it is not"),
+    "a chance edited": (lambda r: [r[0], {**r[1], "chance": 1.0}, *r[2:]], "'q1' is not as it was drawn"),
+    "a text edited": (lambda r: [{**r[0], "text": "easier"}, *r[1:]], "'q0' is not as it was drawn"),
+    "a candidate dropped": (
+        lambda r: [*r[:5], {**r[5], "documents": r[5]["documents"][1:]}, *r[6:]],
+        "'q5' is not as it was drawn",
+    ),
+    "a candidate added": (
+        lambda r: [*r[:5], {**r[5], "documents": [*r[5]["documents"], {"_id": "mine", "grade": 3}]}, *r[6:]],
+        "'q5' is not as it was drawn",
+    ),
+    "the end of another draw": (
+        lambda r: [*r[:4], *list(sealed([{**one, "text": "another"} for one in DRAWN]))[4:]],
+        "'q4' is not as it was drawn",
+    ),
+    "written by an older version": (
+        lambda r: [without(without(one, "seal"), "place") for one in r],
+        "expected the place and the seal of a drawn query",
+    ),
+    "a seal dropped": (lambda r: [*r[:7], without(r[7], "seal")], "expected the place and the seal"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_file_that_is_no_sample_any_more_is_refused(name, tmp_path):
+    tamper, why = TAMPERED[name]
+    path = tmp_path / "next.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in tamper(list(sealed(DRAWN)))))
+    with pytest.raises(DatasetError, match=why) as refused:
+        read_graded(path)
+    assert "\n" not in str(refused.value) and "; " in str(refused.value)
+
+
+def test_a_file_that_an_editor_has_written_anew_is_read(tmp_path):
+    """Other keys first, other escapes, blank lines, more digits; and what was left ungraded cut off, or texts of it."""
+    records = [
+        dict(reversed(record.items())) for record in sealed([{**one, "text": "é" + one["text"]} for one in DRAWN])
+    ]
+    path = tmp_path / "next.jsonl"
+    for record in records:
+        record["documents"] = [without(one, "text") for one in reversed(record["documents"])]
+    lines = [json.dumps(record).replace(str(record["chance"]), f"{record['chance']:.17f}") for record in records]
+    path.write_text("\n\n".join(lines[:6]) + "\n")
+    graded = read_graded(path)
+    assert [query.id for query in graded.queries] == [f"q{number}" for number in range(6)] and graded.ungraded == 0
+
+
+def test_a_reordered_file_is_refused_by_the_command(good, drawn, capsys):
+    grade(drawn, good.qrels)
+    drawn.write_text("".join(reversed(drawn.read_text().splitlines(keepends=True))))
+    code, report, messages = audit(good, capsys, drawn)
+    assert (code, report) == (4, None) and "expected the query that was drawn as number 1" in messages
+    assert messages.count("\n") == 1
+
+
+def runs(own, full):
+    return Run({f"q{row}": own(row) for row in range(40)}), Run({f"q{row}": full(row) for row in range(40)})
+
+
+DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" for i in range(5, 15)])
+
+
+@pytest.mark.parametrize(
+    ("grades_of", "doubts"),
+    [
+        (lambda row: {"d2": 1}, 1),
+        (lambda row: {f"d{i}": int(i == 7) for i in range(10)}, 1),  # shown, and one that both find clicked
+        (lambda row: {"d12": 1}, 0),
+        (lambda row: {f"d{i}": int(i == 7) for i in range(5, 15)}, 0),
+        (lambda row: {"d2": 1} if row % 2 else {"d12": 1}, 0),
+        (lambda row: {f"d{i}": int(i == (2 if row % 2 else 12)) for i in range(15)}, 0),
+        (lambda row: {"d5": 1}, 0),  # both find it: the full re-embed higher up
+        (lambda row: {"d2": 1} if row < 3 else {"d5": 1}, 1),
+        (lambda row: {"d2": 1} if row < 3 else {"d5": 1} if row < 30 else {"far": 1}, 0),
+    ],
+)
+def test_judgements_that_lie_with_one_ranking_are_doubted(grades_of, doubts):
+    assert len(one_sided(judged(grades_of), *DIFFERENT)) == doubts
+
+
+def test_judgements_of_equal_rankings_favour_none():
+    for grades_of in (lambda row: {"d2": 1}, lambda row: {f"d{i}": i % 2 for i in range(10)}):
+        assert one_sided(judged(grades_of), *RANKINGS) == ()
+
+
+@pytest.mark.parametrize(
+    ("in_sample", "elsewhere", "n_true", "is_safe", "doubts"),
+    [
+        (20, 0, 100, False, 1),
+        (20, 0, 100, True, 0),
+        (12, 8, 100, False, 1),
+        (9, 11, 100, False, 0),
+        (20, 0, 950, False, 0),
+        (0, 20, 100, False, 0),
+    ],
+)
+def test_judgements_of_the_sample_are_doubted(in_sample, elsewhere, n_true, is_safe, doubts):
+    documents = {f"d{row}" for row in range(1_000)}
+    true = {f"d{row}" for row in range(n_true)}
+    wanted = [*(f"d{row}" for row in range(in_sample)), *(f"d{999 - row}" for row in range(elsewhere))]
+    query_set = judged(lambda row: {wanted[row % len(wanted)]: 1, "gone": 1})
+    assert len(sampled(query_set, true, documents, is_safe_without=is_safe)) == doubts

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mistakes import FILES, HARMLESS, QUESTIONS, REFERENCES, TARGETS, build, by_pool, trusted
+from mistakes import (
+    FILES,
+    HARMLESS,
+    HONEST,
+    JUDGEMENTS,
+    QUESTIONS,
+    REFERENCES,
+    TARGETS,
+    build,
+    by_pool,
+    trusted,
+)
 
 from migrate.cli.main import run
 
@@ -68,6 +79,32 @@ def test_queries_that_prove_nothing_are_not_safe(name, good, tmp_path, capsys):
     expected, why = SAID_OF_QUESTIONS[name]
     assert code == expected
     assert why in (report["verdict"]["sentence"] if report else told)
+
+
+def doubts_of_judgements(report):
+    return [
+        doubt
+        for doubt in report["reference"]["doubts"]
+        if "favour the translated store" in doubt or "are of the sample" in doubt
+    ]
+
+
+@pytest.mark.parametrize("name", JUDGEMENTS)
+def test_judgements_that_flatter_a_poor_store_do_not_make_it_safe(name, poor, tmp_path, capsys):
+    """By its figures each of them would be SAFE."""
+    code, report, _ = audited(build(name, poor, tmp_path), capsys)
+    assert report["verdict"]["retention"]["lower"] >= 0.95
+    (doubt,) = doubts_of_judgements(report)
+    assert code == 3 and doubt in report["verdict"]["sentence"] and "--judge-next" in doubt
+
+
+@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("of", ["good", "poor"])
+def test_honest_judgements_are_believed(of, name, tmp_path, capsys, request):
+    migration = request.getfixturevalue(of)
+    code, report, _ = audited(build(name, migration, tmp_path), capsys)
+    assert doubts_of_judgements(report) == []
+    assert code == 1 if of == "poor" else report["verdict"]["retention"]["lower"] >= 0.9
 
 
 def test_the_right_pool_is_believed(good, capsys):
