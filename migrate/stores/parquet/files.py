@@ -7,7 +7,6 @@ LOCATION/_unfinished.json          while files are put to object storage: who do
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from migrate.errors import LeadMigrateError, RemoteError, StoreError, UsageError
 from migrate.files import FileStamp, canonical_json
 from migrate.locations import scrub
+from migrate.reading import parse_json
 from migrate.stores.binary_reader import FileIdentity, read_errors
 from migrate.stores.records import import_client
 
@@ -126,12 +126,12 @@ def shards_in(content: bytes, path: str) -> list[dict[str, Any]]:
         It is damaged.
     """
     try:
-        listed = json.loads(content)
+        listed = parse_json(content)
         shards = [dict(shard) for shard in listed["shards"]]
         is_sound = listed["format_version"] == _VERSION and all(
             type(shard["bytes"]) is int and type(shard["name"]) is str and "/" not in shard["name"] for shard in shards
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         is_sound = False
     if not is_sound or not shards:
         raise StoreError(
