@@ -244,11 +244,12 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
     if not different or _holds_the_same(path, output, different):
         return
     file = different[0]
-    what = "none" if file not in found else "another" if file in expected else "one that it did not leave"
-    more = f" ({len(different):,} files in all)" if len(different) > 1 else ""
+    wanted = "the file" if file in expected else "nothing but the files"
+    what = "none" if file not in found else "another" if file in expected else "one more"
+    others = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
     raise InputError(
-        f"{path / file}: expected the file that the finished run left, found {what}{more}; its verdict is not said "
-        "again: put the file back, audit what is there with audit, or make the run anew with `force=True`"
+        f"{path / file}: expected {wanted} that the finished run left, found {what}{others}; its verdict is not said "
+        "again: put back what it left, run audit on what is there, or make the run anew with `force=True`"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Self
 from migrate import __version__
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, write_json
-from migrate.reading import MalformedError, read_json, typed
+from migrate.reading import MalformedError, expect, read_json, typed
 
 MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1
@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 Kind = Literal["store", "stitch", "report", "keyring", "ciphertext"]
 
 _OWN_HASH = "manifest_sha256"
-_REQUIRED: Final = ("inputs", "counts", "details", "model", "source_model")
+_REQUIRED: Final = dict.fromkeys(("inputs", "counts", "details", "model", "source_model"), Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,9 +343,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:
-        raise ManifestError(
-            f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again"
-        ) from error
+        raise ManifestError(f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again") from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
         named = facts.get("kind") if isinstance(facts, dict) else None
         actual = f"a {named}" if isinstance(named, str) else "something else"
@@ -358,19 +356,20 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         )
     _check_content(path, facts, kind)
     try:
-        missing = [name for name in _REQUIRED if name not in facts]
-        if missing:
-            raise MalformedError(f"{missing[0]!r} is missing")
-        manifest = typed(Manifest, facts)
-        negative = next((name for name, count in manifest.counts.items() if count < 0), None)
-        if negative is not None:
-            raise MalformedError(f"'counts.{negative}' must not be negative")
+        manifest = typed(Manifest, expect(facts, _REQUIRED))
+        _check_counts(manifest.counts)
     except MalformedError as error:
         raise ManifestError(
             f"{path}: not the fields of a {kind} manifest ({error}); the file is damaged, copy or make it again"
         ) from error
     _FACTS[kind].parse(manifest.details, str(path))
     return manifest
+
+
+def _check_counts(counts: Mapping[str, int]) -> None:
+    negative = next((name for name, count in counts.items() if count < 0), None)
+    if negative is not None:
+        raise MalformedError(f"'counts.{negative}' must be a count, and is {counts[negative]}")
 
 
 def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:

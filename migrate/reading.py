@@ -59,7 +59,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The table (an object) in a file of JSON; raises as `read_json`, and a MalformedError where it is another value."""
+    """The table (an object) in a file of JSON; raises as `read_json`, and as `as_table`."""
     return as_table(read_json(path))
 
 
@@ -189,7 +189,8 @@ def _describe(value: Any) -> str:
 def _made(kind: type[Made], facts: Any, place: str) -> Made:
     if not isinstance(facts, Mapping):
         raise _wrong(facts, "a table", place)
-    hints, values = _hints(kind), {}
+    hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
     unknown = sorted(facts.keys() - hints.keys())
     if unknown:
         raise MalformedError(f"{f'{place}{unknown[0]}'!r} is not known")
@@ -216,30 +217,45 @@ _SIMPLE: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
 }
 
 
-def _converted(value: Any, hint: Any, place: str) -> Any:  # noqa: PLR0911 - one for each kind of type
+def _converted(value: Any, hint: Any, place: str) -> Any:
     """The value as the type of a field has it: lists as tuples, tables as dataclasses."""
     if hint is Any:
         return value
-    if hint in _SIMPLE:
-        types, words = _SIMPLE[hint]
-        if type(value) not in types:
-            raise _wrong(value, words, place)
-        if hint is int and abs(value) >= _WORD:
-            raise _wrong(value, "a whole number of 64 bits", place)
-        return value
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
+    inner = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):  # of a type and nothing, as all of ours are
         if value is None and NoneType in inner:
             return None
         return _converted(value, next(part for part in inner if part is not NoneType), place)
-    if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
-        allowed = inner if origin is Literal else [member.value for member in hint]
-        if not isinstance(value, str) or value not in allowed:
-            raise _wrong(value, f"one of {', '.join(map(str, allowed))}", place)
-        return value if origin is Literal else hint(value)
+    if hint in _SIMPLE:
+        return _simple(value, hint, place)
     if is_dataclass(hint):
-        return _made(hint, value, f"{place}.")  # type: ignore[type-var]
-    if origin is not None and issubclass(origin, Mapping):
+        return _made(hint, value, f"{place}.")  # type: ignore[arg-type]
+    if get_origin(hint) is Literal:
+        return _one_of(value, {name: name for name in inner}, place)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _one_of(value, {str(member.value): member for member in hint}, place)
+    return _collected(value, hint, place)
+
+
+def _simple(value: Any, hint: Any, place: str) -> Any:
+    types, words = _SIMPLE[hint]
+    if type(value) not in types:
+        raise _wrong(value, words, place)
+    if hint is int and abs(value) >= _WORD:
+        raise _wrong(value, "a whole number of 64 bits", place)
+    return value
+
+
+def _one_of(value: Any, allowed: Mapping[str, Any], place: str) -> Any:
+    if not isinstance(value, str) or value not in allowed:
+        raise _wrong(value, f"one of {', '.join(allowed)}", place)
+    return allowed[value]
+
+
+def _collected(value: Any, hint: Any, place: str) -> Any:
+    """A table of values of one type, or a list."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise _wrong(value, "a table", place)
         return {key: _converted(part, inner[1], f"{place}.{key}") for key, part in value.items()}

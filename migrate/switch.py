@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
@@ -271,9 +271,7 @@ def _read_report(new: str, path: Path | None) -> dict[str, Any]:
         path = left
     try:
         report = read_table(path)
-        if report.get("kind") != "audit":
-            raise MalformedError("another kind of document")
-        expect(report, {"kind": str, "verdict": {"outcome": str}})
+        expect(report, {"kind": Literal["audit"], "verdict": {"outcome": str}})
         expect({**_ABSENT, **report}, {"stores": Mapping[str, Any] | None, "downstream": Mapping[str, Any] | None})
         expect({**_ABSENT, **report["verdict"]}, {"provisional": bool})
         expect({**_ABSENT, **(report.get("downstream") or {})}, {"outcome": str})

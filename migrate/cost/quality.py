@@ -155,7 +155,9 @@ def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
         raise StitchError(f"{source}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
-    return StitchQuality(fitted.manifest.counts.get("pairs", len(fitted.sample.ids)), fitted.selection, frozenset(fitted.sample.row_of))
+    return StitchQuality(
+        fitted.manifest.counts.get("pairs", len(fitted.sample.ids)), fitted.selection, frozenset(fitted.sample.row_of)
+    )
 
 
 def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:

@@ -378,9 +378,7 @@ def read_noted(content: bytes | str, place: object, shape: Mapping[str, Any]) ->
 
 
 def _not_noted(place: object, error: MalformedError) -> InputError:
-    return InputError(
-        f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it"
-    )
+    return InputError(f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it")
 
 
 def read_notes(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:

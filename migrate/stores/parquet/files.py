@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from migrate.errors import LeadMigrateError, RemoteError, StoreError, UsageError
-from migrate.files import FileStamp, canonical_json
+from migrate.files import FileStamp, canonical_json, is_endless
 from migrate.locations import scrub
 from migrate.reading import parse_json
 from migrate.stores.binary_reader import FileIdentity, read_errors
@@ -163,13 +163,22 @@ class LocalFiles(Files):
     def list_all(self) -> list[ParquetFile]:
         """The files of rows below the folder, and the two that say which there are."""
         with read_errors(self.path):
-            found = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME, *self.path.rglob(f"*{SUFFIX}")]
+            rows = list(self.path.rglob(f"*{SUFFIX}"))
+            self._refuse_strange(rows)
+            found = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME, *rows]
             paths = sorted(path for path in found if path.is_file()) if self.is_folder else [self.path]
             stamps = [FileStamp.of(path) for path in paths]
         return [
             ParquetFile(stamp.path.relative_to(self.folder).as_posix(), str(stamp.path), stamp.size, [*stamp.facts])
             for stamp in stamps
         ]
+
+    def _refuse_strange(self, paths: Sequence[Path]) -> None:
+        """Make sure that nothing with the name of a file of rows is a pipe, a device or a link that leads nowhere."""
+        for path in sorted(paths):
+            if not path.is_file() and not path.is_dir() and not _is_hidden(path.relative_to(self.folder).as_posix()):
+                what = "a pipe or a device" if is_endless(path) else "a link that leads nowhere"
+                raise StoreError(f"{path}: expected a file of rows, found {what}; remove it, or put the file there")
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[BinaryIO]:

@@ -224,7 +224,10 @@ def switched_with(connection: Connection[Any], schema: str, table: str) -> str |
     if not exists(connection, schema, FILES):
         return None
     question = sql("SELECT content FROM {} WHERE name = %s", (schema, FILES))
-    noted = (read_noted(bytes(content), schema, {"tables": tuple[str, str]}) for (content,) in connection.execute(question, [_RECORD]))
+    noted = (
+        read_noted(bytes(content), schema, {"tables": tuple[str, str]})
+        for (content,) in connection.execute(question, [_RECORD])
+    )
     return next((one["tables"][0] for one in noted if table in one["tables"]), None)
 
 
