@@ -45,8 +45,7 @@ def _is_shown(char: str) -> bool:
 
 
 def for_markup(text: str) -> str:
-    r"""The text with a mark in place of each character that has no place in HTML or XML, or lets text be shown in
-    another order than it has.
+    r"""The text with a mark in place of each character that HTML and XML forbid, or that reorders text.
 
     >>> for_markup("a\x00b\u202ec")
     'a\ufffdb\ufffdc'
