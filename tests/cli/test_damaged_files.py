@@ -108,7 +108,7 @@ def test_a_manifest_of_other_values(which, moved, beir, tmp_path, outcome):
     path = tmp_path / which / "lead-migrate.json"
     facts = json.loads(path.read_text())
     del facts["manifest_sha256"]
-    for content in [*BYTES.values(), *(json.dumps(other).encode() for other in mutations(facts, 120))]:
+    for content in [*BYTES.values(), *(json.dumps(other).encode() for other in mutations(facts, 50))]:
         path.write_bytes(content)
         for command in commands:
             if outcome(*command)[0] == 0 and command[0] == "switch":
@@ -125,7 +125,7 @@ def test_a_report_that_switch_is_given(moved, tmp_path, outcome):
     report = json.loads((tmp_path / "made/report.json").read_text())
     report["verdict"] = {"outcome": "SAFE", "provisional": False}
     few = {name: report[name] for name in ("kind", "verdict", "stores")}
-    for other in mutations({**few, "downstream": {"outcome": "SAFE"}}, 150):
+    for other in mutations({**few, "downstream": {"outcome": "SAFE"}}, 80):
         path.write_text(json.dumps(other))
         if outcome(*switch)[0] == 0:
             outcome("rollback", "old")
@@ -147,7 +147,7 @@ def test_a_report_that_assess_is_given(moved, tmp_path, outcome):
     sound = {"frontier": frontier, "verdict": {"measured": "retention"}, "options": [stay]}
     (tmp_path / "r.json").write_text(json.dumps(sound))
     assert outcome(*assess)[0] == 0
-    for content in [*BYTES.values(), *(json.dumps(other).encode() for other in mutations(sound, 120))]:
+    for content in [*BYTES.values(), *(json.dumps(other).encode() for other in mutations(sound, 60))]:
         (tmp_path / "r.json").write_bytes(content)
         outcome(*assess)
 
@@ -155,7 +155,7 @@ def test_a_report_that_assess_is_given(moved, tmp_path, outcome):
 def test_the_record_of_a_finished_run(moved, tmp_path, outcome):
     path = tmp_path / "made/run.json"
     sound = path.read_bytes()
-    for content in [*BYTES.values(), *(json.dumps(other).encode() for other in mutations(json.loads(sound), 150))]:
+    for content in [*BYTES.values(), *(json.dumps(other).encode() for other in mutations(json.loads(sound), 60))]:
         path.write_bytes(content)
         code, told = outcome(*moved)
         assert code in (2, 4) and told, content[:100]
@@ -186,18 +186,37 @@ def test_a_configuration(name, source_folder, tmp_path, monkeypatch, outcome):
     assert outcome("inspect", source_folder)[0] == 2
 
 
+QUESTIONS = [
+    question.format(name)
+    for name in ("t_info", "t_chunks", "t_rowids", "t_vector_chunks00", "t_auxiliary")
+    for question in (
+        "DELETE FROM sqlite_master WHERE name = '{0}'",
+        "UPDATE sqlite_master SET sql = 'CREATE TABLE {0} (a, b)' WHERE name = '{0}'",
+        "DELETE FROM {0}",
+    )
+]
+QUESTIONS += [
+    f"UPDATE {column} = {value}"
+    for column in ("t_vector_chunks00 SET vectors", "t_auxiliary SET value00", "t_auxiliary SET value01")
+    for value in ("NULL", "7", "1.5", "x'00'", "'text'")
+]
+QUESTIONS += [
+    f"UPDATE sqlite_master SET sql = replace(sql, 'float[24]', '{kind}') WHERE name = 't'"
+    for kind in ("float[0]", "float[25]", "float[99999999999]", "int8[24]")
+]
+
+
 def test_a_database_of_sqlite_vec(moved, tmp_path, outcome):
     pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
     assert outcome("translate", "old", "made/stitch", "-o", "sqlite-vec:new#t", "-q")[0] == 0
     (path,) = (tmp_path / "new").glob("*.db")
     sound, store = path.read_bytes(), f"sqlite-vec:{path}#t"
 
-    def asked(*questions):
+    def asked(question):
         path.write_bytes(sound)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA writable_schema = ON")
-            for question in questions:
-                connection.execute(question)
+            connection.execute(question)
 
     def spoiled():
         chance = random.Random(0)
@@ -209,16 +228,7 @@ def test_a_database_of_sqlite_vec(moved, tmp_path, outcome):
             for _ in range(count):
                 content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
             yield path.write_bytes(content)
-        for name in ("t_info", "t_chunks", "t_rowids", "t_vector_chunks00", "t_auxiliary"):
-            yield asked(f"DELETE FROM sqlite_master WHERE name = '{name}'")
-            yield asked(f"UPDATE sqlite_master SET sql = 'CREATE TABLE {name} (a, b)' WHERE name = '{name}'")
-            yield asked(f"DELETE FROM {name}")
-        for value in ("NULL", "7", "1.5", "x'00'", "'text'"):
-            yield asked(f"UPDATE t_vector_chunks00 SET vectors = {value}")
-            yield asked(f"UPDATE t_auxiliary SET value00 = {value}")
-            yield asked(f"UPDATE t_auxiliary SET value01 = {value}")
-        for kind in ("float[0]", "float[25]", "float[99999999999]", "int8[24]"):
-            yield asked(f"UPDATE sqlite_master SET sql = replace(sql, 'float[24]', '{kind}') WHERE name = 't'")
+        yield from map(asked, QUESTIONS)
 
     for _ in spoiled():
         outcome("inspect", store)

@@ -350,8 +350,8 @@ class SqliteVecStore(SearchableRecordStore):
         if odd:
             found = f"one of {len(odd[0]):,}" if isinstance(odd[0], bytes) else type(odd[0]).__name__
             raise StoreError(
-                f"{self._where}: expected vectors of {dim * 4:,} bytes, found {found}; the database is damaged, copy it "
-                "again"
+                f"{self._where}: expected vectors of {dim * 4:,} bytes, found {found}; the database is damaged, copy "
+                "it again"
             )
         return np.frombuffer(b"".join(contents), "<f4").astype(np.float32).reshape(-1, dim)
 
