@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.verdict import Outcome
 from migrate.checkpoint.folder import Configuration, look_at
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
-from migrate.files import atomic_file, canonical_json, describe_os_error, sha256_file, write_json
+from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind
 from migrate.reading import MalformedError, as_table, expect, read_json, typed
 from migrate.report.audit import audit_text
@@ -202,7 +203,7 @@ def _check_output(name: str, output: Mapping[str, Any], version: int) -> None:
 
 
 def _hash_of(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _hashes(path: Path) -> dict[str, str]:

@@ -196,7 +196,7 @@ QUESTIONS = [
     )
 ]
 QUESTIONS += [
-    f"UPDATE {column} = {value}"
+    f"UPDATE OR IGNORE {column} = {value}"
     for column in ("t_vector_chunks00 SET vectors", "t_auxiliary SET value00", "t_auxiliary SET value01")
     for value in ("NULL", "7", "1.5", "x'00'", "'text'")
 ]
