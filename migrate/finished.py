@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,16 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from migrate.audit.report import AuditReport
+from migrate.audit.verdict import Outcome
 from migrate.checkpoint.folder import Configuration, look_at
-from migrate.errors import InputError, UsageError
-from migrate.files import atomic_file, sha256_file, write_json
-from migrate.manifest import MANIFEST_NAME
+from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
+from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
+from migrate.manifest import MANIFEST_NAME, artefact_kind
+from migrate.reading import MalformedError, as_table, expect, read_json, typed
 from migrate.report.audit import audit_text
-from migrate.report.suite import Case, State, Suite, audit_suite
+from migrate.report.suite import Suite, audit_suite
 from migrate.report.summary import audit_summary
+from migrate.stores import open_store
+from migrate.stores.base import content_of
+from migrate.stores.file_store import as_files
+from migrate.stores.switching import BESIDE
 
 RECORD = "run.json"
-_VERSION = 2
+_VERSION = 3
+_OLDER = 2
+"""Has the hash of each output's manifest alone: its outputs serve another audit, its verdict is not said again."""
+
+_OWN_HASH = "sha256"
+_SHAPE = {
+    "configuration": {"source": Mapping[str, Any], "options": Mapping[str, Any]},
+    "audit": Mapping[str, Any],
+    "outputs": Mapping[str, Mapping[str, Any]],
+    "outcome": Outcome,
+    "summary": str,
+    "details": str,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,82 +83,93 @@ def note_finished(
     """Leave `RECORD` in the folder of a run: what it was made from, what it said, and the hashes of what it wrote.
 
     `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts
-    that JSON can hold.
+    that JSON can hold. Of a folder of a database, which may rewrite its files, there is what the store in it holds.
     """
-    hashes = {name: _hash_of(folder / name) for name in outputs}
-    facts = {
+    facts: dict[str, Any] = {
         "version": _VERSION,
         "configuration": made_from.work.as_json(),
-        "audit": made_from.audit,
-        "outputs": {name: {"sha256": hashes[name], "facts": facts} for name, facts in outputs.items()},
+        "audit": dict(made_from.audit),
+        "outputs": {
+            name: {"files": _hashes(folder / name), "content": _content_of_database(folder / name), "facts": facts}
+            for name, facts in outputs.items()
+        },
         "outcome": report.verdict.outcome.value,
         "summary": audit_summary(report, page=page),
         "details": audit_text(report),
         "suite": asdict(audit_suite(report)),
     }
     with atomic_file(folder / RECORD, force=force) as aside:
-        write_json(aside, facts)
+        write_json(aside, {**facts, _OWN_HASH: _hash_of(facts)})
 
 
 def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Finished | None:
-    """What a finished run said; None where there is none, what it wrote has changed, or its audit was another.
+    """What a finished run said; None where there is none, an older tool left it, or its audit was another.
 
     Raises
     ------
     UsageError
         There is one, of another store or with other options.
     InputError
-        Its record is damaged.
+        Its record is damaged, or what it wrote is not as it left it.
     """
     facts = _read(folder, made_from)
-    if facts is None or look_at(folder) is not None:
+    if facts is None or facts["version"] != _VERSION or look_at(folder) is not None:
         return None
+    if _changed(facts["audit"], made_from.audit):
+        return None
+    for name, output in facts["outputs"].items():
+        _refuse_changed(folder, name, output)
     with _damaged(folder):
-        if _changed(facts["audit"], made_from.audit):
-            return None
-        suite = facts["suite"]
-        cases = [Case(**{**case, "state": State(case["state"])}) for case in suite["cases"]]
         return Finished(
             facts["outcome"],
             facts["summary"],
             facts["details"],
-            Suite(**{**suite, "cases": cases}),
-            json.loads(report.read_bytes()),
+            typed(Suite, facts["suite"]),
+            as_table(read_json(report)),
         )
 
 
 def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) -> Kept:
-    """What of a finished run serves another audit; nothing where one of the `needed` outputs is not as it left it.
+    """What of a finished run serves another audit; nothing where one of the `needed` outputs is gone.
 
     Raises as `find_finished`.
     """
     facts = _read(folder, made_from)
     if facts is None:
         return Kept()
-    with _damaged(folder):
-        outputs = {name: output["facts"] for name, output in facts["outputs"].items() if (folder / name).exists()}
-        if not set(needed) <= outputs.keys():
-            return Kept()
-        return Kept({**outputs, RECORD: {}}, _changed(facts["audit"], made_from.audit))
+    there = {name: output for name, output in facts["outputs"].items() if (folder / name).exists()}
+    if not set(needed) <= there.keys():
+        return Kept()
+    for name, output in there.items():
+        try:
+            _refuse_changed(folder, name, output)
+        except InputError:
+            if look_at(folder) is None:
+                raise
+            return Kept()  # another audit broke off here: its journal says what is there
+    outputs = {name: output["facts"] for name, output in there.items()}
+    return Kept({**outputs, RECORD: {}}, _changed(facts["audit"], made_from.audit))
 
 
 def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
-    """The record of a finished run whose outputs are as it left them, or are gone."""
+    """The record of a finished run of the same store and options, whatever became of its outputs."""
     path = folder / RECORD
     if not path.is_file():
         return None
     with _damaged(folder):
-        facts: dict[str, Any] = json.loads(path.read_bytes())
-        if facts["version"] != _VERSION:
+        facts = expect(read_json(path), {"version": int})
+        if facts["version"] not in (_OLDER, _VERSION):
             return None
+        expect(facts, _SHAPE)
+        if facts["version"] == _VERSION and facts.pop(_OWN_HASH, None) != _hash_of(facts):
+            raise MalformedError("one that does not match its own SHA-256")
         for name, output in facts["outputs"].items():
-            if (folder / name).exists() and _hash_of(folder / name) != output["sha256"]:
-                return None
-        earlier, now = facts["configuration"], made_from.work.as_json()
-        others = [
-            *_changed(earlier["options"], now["options"]),
-            *(["the store"] * (earlier["source"] != now["source"])),
-        ]
+            _check_output(name, output, facts["version"])
+    earlier, now = facts["configuration"], made_from.work.as_json()
+    others = [
+        *_changed(earlier["options"], now["options"]),
+        *(["the store"] * (earlier["source"] != now["source"])),
+    ]
     if others:
         raise UsageError(
             f"{folder}: expected a run of the same inputs and options, found a finished one with other values of "
@@ -152,17 +182,86 @@ def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
 def _damaged(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
+    except MalformedError as error:
         raise InputError(
-            f"{folder / RECORD}: expected the record of a finished run, found something else; remove it"
+            f"{folder / RECORD}: expected the record of a finished run, found something else ({error}); its verdict is "
+            "not said again: make the run anew with `force=True`"
         ) from error
 
 
-def _hash_of(path: Path) -> str:
-    """Of a file, or of the manifest of a folder, which has those of the files in it."""
-    if path.is_dir():
-        path /= MANIFEST_NAME
-    return sha256_file(path) if path.is_file() else ""
+def _check_output(name: str, output: Mapping[str, Any], version: int) -> None:
+    """Make sure that the record of an output can be used."""
+    if name in ("", ".", "..") or "/" in name:
+        raise MalformedError(f"an output {name!r}")
+    expect(output, {"facts": Mapping[str, Any]})
+    if version == _VERSION:
+        expect(output, {"files": Mapping[str, str], "content": Mapping[str, Any] | None})
+    else:
+        expect(output, {"sha256": str})
+
+
+def _hash_of(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _hashes(path: Path) -> dict[str, str]:
+    """SHA-256 of a file, under no name, or of all files in a folder by their paths in it; empty of what is no file."""
+    files = [path] if not path.is_dir() else sorted(found for found in path.rglob("*") if not found.is_dir())
+    return {
+        "" if file == path else file.relative_to(path).as_posix(): sha256_file(file) if file.is_file() else ""
+        for file in files
+    }
+
+
+def _content_of_database(path: Path) -> dict[str, Any] | None:
+    """What the store in a folder holds, if it is one of a database; None of what lies in files of ours."""
+    if not path.is_dir() or artefact_kind(path) != "store":
+        return None
+    store = open_store(path)
+    return None if as_files(store) is not None else content_of(store)
+
+
+def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
+    """Make sure that each file of an output is the one that the run left, and that there is no other.
+
+    Raises
+    ------
+    InputError
+        One is not.
+    OutputError
+        One cannot be read.
+    """
+    path = folder / name
+    with _damaged(folder):
+        if "sha256" in output:  # of an older tool
+            manifest = path / MANIFEST_NAME if path.is_dir() else path
+            expected = {"": output["sha256"]}
+            found = {"": sha256_file(manifest)} if manifest.is_file() else {}
+        else:
+            expected, found = output["files"], _hashes(path) if path.exists() else {}
+    different = sorted(file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file))
+    if not different or _holds_the_same(path, output, different):
+        return
+    file = different[0]
+    wanted = "the file" if file in expected else "nothing but the files"
+    what = "none" if file not in found else "another" if file in expected else "one more"
+    others = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
+    raise InputError(
+        f"{path / file}: expected {wanted} that the finished run left, found {what}{others}; its verdict is not said "
+        "again: put back what it left, run audit on what is there, or make the run anew with `force=True`"
+    )
+
+
+def _holds_the_same(path: Path, output: Mapping[str, Any], different: Sequence[str]) -> bool:
+    """Whether a database has rewritten its own files, and its store holds what it did."""
+    if output.get("content") is None or any(file in BESIDE for file in different):
+        return False
+    try:
+        return bool(content_of(open_store(path)) == output["content"])
+    except LeadMigrateError:
+        return False
 
 
 def _changed(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, Self
 
 from migrate import __version__
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
-from migrate.files import describe_os_error, is_endless, write_json
+from migrate.files import describe_os_error, write_json
+from migrate.reading import MalformedError, expect, read_json, typed
 
 MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1
@@ -22,6 +23,7 @@ FORMAT_VERSION = 1
 Kind = Literal["store", "stitch", "report", "keyring", "ciphertext"]
 
 _OWN_HASH = "manifest_sha256"
+_REQUIRED: Final = dict.fromkeys(("inputs", "counts", "details", "model", "source_model"), Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class _Type:
 
 _TEXT: Final = _Type("a text", lambda value: isinstance(value, str))
 _FLAG: Final = _Type("true or false", lambda value: isinstance(value, bool))
-_WHOLE: Final = _Type("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+_WHOLE: Final = _Type("a whole number", lambda value: type(value) is int and abs(value) < 1 << 64)
 _NUMBER: Final = _Type("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
 _TABLE: Final = _Type("a table", lambda value: isinstance(value, Mapping))
 _TABLE_OR_NULL: Final = _Type("a table or null", lambda value: value is None or isinstance(value, Mapping))
@@ -312,10 +314,9 @@ def _content_hash(facts: Mapping[str, Any]) -> str:
 
 def artefact_kind(folder: Path) -> str | None:
     """What the manifest of a folder says that it is; None where there is none that can be read."""
-    path = folder / MANIFEST_NAME
     try:
-        facts = None if is_endless(path) else json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        facts = read_json(folder / MANIFEST_NAME)
+    except (OSError, MalformedError):
         return None
     kind = facts.get("kind") if isinstance(facts, dict) else None
     return kind if isinstance(kind, str) else None
@@ -333,40 +334,42 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         The operating system refused.
     """
     path = folder / MANIFEST_NAME
-    if is_endless(path):
-        raise ManifestError(f"{path}: this is a pipe or a device, not a file; make it again")
     try:
-        facts = json.loads(path.read_bytes())
+        facts = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ManifestError(
             f"{folder}: no {kind} here, for there is no {MANIFEST_NAME} in it; check the path"
         ) from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{path}: not valid JSON; the file is damaged, copy or make it again") from error
+    except MalformedError as error:
+        raise ManifestError(f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again") from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
-        actual = f"a {facts['kind']}" if isinstance(facts, dict) and "kind" in facts else "something else"
+        named = facts.get("kind") if isinstance(facts, dict) else None
+        actual = f"a {named}" if isinstance(named, str) else "something else"
         raise ManifestError(f"{folder}: expected a {kind}, found {actual}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
-            f"{path}: has format version {facts.get('format_version')!r}, but this version reads "
-            f"{FORMAT_VERSION}; it was written by lead-migrate {facts.get('tool_version', '?')}, install "
+            f"{path}: has format version {reprlib.repr(facts.get('format_version'))}, but this version reads "
+            f"{FORMAT_VERSION}; it was written by lead-migrate {facts.get('tool_version', '?')!s:.20}, install "
             "that version or a newer one"
         )
     _check_content(path, facts, kind)
     try:
-        for name in ("inputs", "counts", "details"):
-            facts[name] = dict(facts[name])
-        for name in ("model", "source_model"):
-            facts[name] = ModelIdentity(**facts[name]) if facts[name] is not None else None
-        manifest = Manifest(**facts)
-    except (KeyError, TypeError, ValueError) as error:
+        manifest = typed(Manifest, expect(facts, _REQUIRED))
+        _check_counts(manifest.counts)
+    except MalformedError as error:
         raise ManifestError(
             f"{path}: not the fields of a {kind} manifest ({error}); the file is damaged, copy or make it again"
         ) from error
     _FACTS[kind].parse(manifest.details, str(path))
     return manifest
+
+
+def _check_counts(counts: Mapping[str, int]) -> None:
+    negative = next((name for name, count in counts.items() if count < 0), None)
+    if negative is not None:
+        raise MalformedError(f"'counts.{negative}' must be a count, and is {counts[negative]}")
 
 
 def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
+from migrate.reading import MalformedError, expect, read_table
 from migrate.stores import open_store
 from migrate.stores.base import Store, content_of
 from migrate.stores.registry import exchange_left, path_in
@@ -24,6 +24,8 @@ REPORT: Final = "report.json"
 """What `run` leaves beside the store that it makes."""
 
 _SAFE: Final = "SAFE"
+_ABSENT: Final = {"stores": None, "downstream": None, "provisional": False, "outcome": _SAFE}
+"""What a report says that does not have one of these."""
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
 
@@ -223,7 +225,7 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
     """Make sure that a report says SAFE of exactly these two stores."""
     report = _read_report(new.info.location, path)
     where = report["path"]
-    outcomes = {report.get("verdict", {}).get("outcome"), (report.get("downstream") or {}).get("outcome", _SAFE)}
+    outcomes = {report["verdict"]["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
     if outcomes != {_SAFE}:
         found = ", ".join(sorted(map(str, outcomes - {_SAFE})))
         raise InputError(
@@ -283,13 +285,17 @@ def _read_report(new: str, path: Path | None) -> dict[str, Any]:
                              f"{_AUDIT_AGAIN}")  # fmt: skip
         path = left
     try:
-        report = json.loads(path.read_bytes())
+        report = read_table(path)
+        expect(report, {"kind": Literal["audit"], "verdict": {"outcome": str}})
+        expect({**_ABSENT, **report}, {"stores": Mapping[str, Any] | None, "downstream": Mapping[str, Any] | None})
+        expect({**_ABSENT, **report["verdict"]}, {"provisional": bool})
+        expect({**_ABSENT, **(report.get("downstream") or {})}, {"outcome": str})
     except OSError as error:
-        raise InputError(f"{path}: expected a report, cannot read it ({describe_os_error(error)})") from error
-    except ValueError as error:
-        raise InputError(f"{path}: expected the JSON report of an audit, found something else") from error
-    if not isinstance(report, dict) or report.get("kind") != "audit":
         raise InputError(
-            f"{path}: expected the JSON report of an audit, found something else; name the one of --report"
-        )
+            f"{path}: expected a report, cannot read it ({describe_os_error(error)}); check the path"
+        ) from error
+    except MalformedError as error:
+        raise InputError(
+            f"{path}: expected the JSON report of an audit, found something else ({error}); name the one of --report"
+        ) from error
     return {**report, "path": path}

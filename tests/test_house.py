@@ -17,6 +17,7 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
+    "reading": 0,
     "redirects": 0, "display": 0, "locations": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1, "cluster": 1,
     "stitch": 2, "search": 2,
@@ -39,7 +40,8 @@ FLOORS = {
 GROUND_FLOOR = {
     "vectors": {"errors"},
     "files": {"errors"},
-    "manifest": {"errors", "files"},
+    "manifest": {"errors", "files", "reading"},
+    "reading": {"files"},
     "redirects": {"errors"},
     "display": {"errors"},
     "plugins": {"errors"},

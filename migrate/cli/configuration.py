@@ -5,7 +5,6 @@ Click reads the environment itself; here stands what it would pass over in silen
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 
 import click
 
-from migrate.files import is_endless
+from migrate.errors import OutputError
+from migrate.files import describe_os_error
+from migrate.reading import MalformedError, parse_toml, read_small
 
 NAME = "pyproject.toml"
 _TOOL = "lead-migrate"
@@ -79,12 +80,12 @@ def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
 
 
 def _table(path: Path) -> dict[str, Any] | None:
-    if is_endless(path):
-        raise click.UsageError(f"{path}: expected TOML, found a pipe or a device; name a file")
     try:
-        facts = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path}: expected TOML, found something else ({error})") from error
+        facts = parse_toml(read_small(path))
+    except MalformedError as error:
+        raise click.UsageError(f"{path}: expected TOML, found something else ({error}); correct it") from error
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     tools = facts.get("tool")
     table = tools.get(_TOOL) if isinstance(tools, dict) else None
     return table if isinstance(table, dict) else None
@@ -101,7 +102,7 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     values = value if isinstance(value, list) and option.multiple else [value]
     if not all(isinstance(value, str | int | float) for value in values):
         raise click.UsageError(f"{path}: expected a text, a number, true or false for {flag}, found {value!r}")
-    if option.is_flag:
+    if option.is_flag and isinstance(value, bool):
         return value
     typed = [str(value) for value in values]
     return typed if option.multiple else typed[0]

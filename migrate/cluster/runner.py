@@ -8,7 +8,6 @@ command goes on later.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import queue
 import time
@@ -26,6 +25,7 @@ from typing import Any, Final
 from migrate.cluster.files import ROUNDS, KeptCalls, KeptTask, ShardFiles
 from migrate.cluster.folder import Folder, in_full
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
+from migrate.reading import MalformedError, read_table
 from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
 
 _log = logging.getLogger(__name__)
@@ -274,8 +274,8 @@ def _scheduler_at(address: str) -> str:
     if "://" in address:
         return address
     try:
-        found = str(json.loads(Path(address).read_bytes())["address"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        found = str(read_table(Path(address))["address"])
+    except (OSError, MalformedError, KeyError) as error:
         raise UsageError(
             f"{address}: expected a file that `dask scheduler --scheduler-file` wrote; name that"
         ) from error

@@ -7,8 +7,7 @@ store. Only an audit says what that means for queries.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from typing import Any
 from migrate.cost.count import CacheLookup
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, OutputError, StitchError
-from migrate.files import describe_os_error, is_endless
+from migrate.files import describe_os_error
+from migrate.reading import MalformedError, expect, read_table
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.partial import PartialCurve
 from migrate.stitch.select import Selection
@@ -155,7 +155,9 @@ def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
         raise StitchError(f"{source}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
-    return StitchQuality(int(fitted.manifest.counts["pairs"]), fitted.selection, frozenset(fitted.sample.row_of))
+    return StitchQuality(
+        fitted.manifest.counts.get("pairs", len(fitted.sample.ids)), fitted.selection, frozenset(fitted.sample.row_of)
+    )
 
 
 def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
@@ -172,15 +174,18 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
     if not isinstance(frontier, dict):
         raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
     if frontier.get("documents") != count:
-        described = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
+        documents = frontier.get("documents")
+        described = f"one of {documents}" if isinstance(documents, int) else "one that does not say"
         raise InputError(
             f"{path}: expected the frontier of a store of {count:,} documents, found {described}; give the report of "
             "this store"
         )
     try:
-        best, measured = frontier["cheapest_safe"], frontier.get("measured", "retention")
+        best, measured = frontier.get("cheapest_safe"), frontier.get("measured", "retention")
+        shape = {"measured": str, "best": Mapping[str, Any] | None, "points": list[Mapping[str, Any]]}
+        expect({"measured": measured, "best": best, "points": frontier.get("points")}, shape)
         return tuple(_point(facts, best, measured) for facts in frontier["points"])
-    except (KeyError, TypeError, ValueError) as error:
+    except MalformedError as error:
         raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
 
 
@@ -190,43 +195,44 @@ def read_stay(path: Path) -> KnownPoint | None:
     Raises
     ------
     InputError
-        The file is no JSON.
+        The file is no JSON, or not that of an audit.
     OutputError
         It cannot be read.
     """
     report = _read_report(path)
-    measured = (report.get("verdict") or {}).get("measured")
-    for option in report.get("options") or ():
-        bounds = option.get(measured) if option.get("name") == "stay" else None
-        if bounds is not None:
-            return KnownPoint(0, str(measured), float(bounds["estimate"]), bounds["lower"], bounds["upper"])
+    if not report.get("verdict") or not report.get("options"):
+        return None
+    try:
+        expect(report, {"verdict": {"measured": str}, "options": list[Mapping[str, Any]]})
+        measured = report["verdict"]["measured"]
+        for option in report["options"]:
+            if option.get("name") == "stay" and option.get(measured) is not None:
+                return KnownPoint(0, measured, *_bounds(option, measured))
+    except MalformedError as error:
+        raise InputError(f"{path}: expected the options of an audit, found others ({error}); audit again") from error
     return None
 
 
 def _read_report(path: Path) -> dict[str, Any]:
-    if is_endless(path):
-        raise InputError(f"{path}: expected the JSON report of an audit, found a pipe or a device; write it to a file")
     try:
-        report = json.loads(path.read_bytes())
+        report = read_table(path)
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
-    except (ValueError, RecursionError) as error:
+    except MalformedError as error:
         raise InputError(
-            f"{path}: expected the JSON report of an audit, found something else; check the path"
+            f"{path}: expected the JSON report of an audit, found something else ({error}); check the path"
         ) from error
-    return report if isinstance(report, dict) else {}
+    return report
 
 
-def _point(facts: dict[str, Any], best: dict[str, Any] | None, measured: str) -> KnownPoint:
-    bounds = facts[measured]
-    same = best is not None and (best["policy"], best["documents"]) == (facts["policy"], facts["documents"])
-    return KnownPoint(
-        int(facts["documents"]),
-        measured,
-        float(bounds["estimate"]),
-        bounds["lower"],
-        bounds["upper"],
-        str(facts["policy"]),
-        str(facts["outcome"]),
-        same,
-    )
+def _point(facts: Mapping[str, Any], best: Mapping[str, Any] | None, measured: str) -> KnownPoint:
+    expect(facts, {"documents": int, "policy": str, "outcome": str})
+    same = best is not None and (best.get("policy"), best.get("documents")) == (facts["policy"], facts["documents"])
+    bounds = _bounds(facts, measured)
+    return KnownPoint(facts["documents"], measured, *bounds, facts["policy"], facts["outcome"], same)
+
+
+def _bounds(facts: Mapping[str, Any], measured: str) -> tuple[float, float | None, float | None]:
+    """Estimate, lower and upper bound."""
+    bounds = expect(facts, {measured: {"estimate": float, "lower": float | None, "upper": float | None}})[measured]
+    return bounds["estimate"], bounds["lower"], bounds["upper"]

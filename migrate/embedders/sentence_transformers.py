@@ -7,7 +7,6 @@ settings, sharing its weights, so that a check can find how a store was really b
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from migrate.embedders.weights import (
 )
 from migrate.errors import InputError, LeadMigrateError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
+from migrate.reading import MalformedError, read_table
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress
 
 if TYPE_CHECKING:
@@ -289,10 +289,9 @@ def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
 def _read(path: Path) -> dict[str, Any]:
     """A model's JSON file; nothing where it is not there or not an object."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return read_table(path)
+    except (OSError, MalformedError):
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 class SentenceTransformersEmbedder(Embedder):

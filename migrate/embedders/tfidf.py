@@ -7,7 +7,6 @@ corpus once. They are saved as JSON and safetensors, without pickle, and give th
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from migrate.embedders.profile import Profile
 from migrate.errors import InputError, UsageError
 from migrate.files import canonical_json, is_endless
 from migrate.manifest import ModelIdentity
+from migrate.reading import read_json
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress, unit_rows
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_state(folder: Path, *, dim: int) -> TfidfState:
     if any(is_endless(folder / name) for name in (STATE_NAME, WEIGHTS_NAME)):
         raise InputError(f"{folder}: the saved state of tfidf:{dim} is a pipe or a device, not files")
     try:
-        facts = json.loads((folder / STATE_NAME).read_bytes())
+        facts = read_json(folder / STATE_NAME)
         weights = load((folder / WEIGHTS_NAME).read_bytes())
     except OSError as error:
         raise InputError(

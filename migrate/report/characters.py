@@ -6,8 +6,11 @@ import json
 import re
 import unicodedata
 
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-"""What XML 1.0 has no form for, HTML calls an error, or both discourage."""
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+"""What XML 1.0 has no form for, HTML calls an error, or both discourage; and marks that change the order in which text
+is shown."""
 
 
 def printable(text: str) -> str:
@@ -42,9 +45,9 @@ def _is_shown(char: str) -> bool:
 
 
 def for_markup(text: str) -> str:
-    r"""The text with a mark in place of each character that has no place in HTML or XML.
+    r"""The text with a mark in place of each character that HTML and XML forbid, or that reorders text.
 
-    >>> for_markup("a\x00b")
-    'a\ufffdb'
+    >>> for_markup("a\x00b\u202ec")
+    'a\ufffdb\ufffdc'
     """
     return _FORBIDDEN.sub("\ufffd", text)

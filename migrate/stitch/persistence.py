@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -23,8 +22,8 @@ from migrate.errors import LeadMigrateError, OutputError, StitchError, UsageErro
 from migrate.files import describe_os_error, sha256_file
 from migrate.locations import place_of
 from migrate.manifest import read_manifest
+from migrate.reading import expect, read_json, typed
 from migrate.stitch.base import Stitch
-from migrate.stitch.confidence import Confidence
 from migrate.stitch.fitted import (
     FALLBACK_PREFIX,
     PREFIX,
@@ -38,15 +37,13 @@ from migrate.stitch.fitted import (
     TrueVectors,
     input_dim,
 )
-from migrate.stitch.partial import PartialCurve
-from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, LearningCurve, Selection, TriedViews
+from migrate.stitch.select import Selection
 from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 
+_SELECTION = ("chosen", "candidates", "confidence", "curve", "prefix", "tried", "partial")
 _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 Fact = TypeVar("Fact")
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
@@ -114,7 +111,7 @@ def _load(folder: Path) -> FittedStitch:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
         _check_arrays(folder, facts.arrays, tensors)
-        ids_and_copies = json.loads((folder / SAMPLE_NAME).read_bytes())
+        ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop(SAMPLE_KEY), ids_and_copies["copies"])
         stitch = new_stitch(spec).restore_saved(_with_prefix(tensors, PREFIX))
         fallback = _read_fallback(facts.fallback, _with_prefix(tensors, FALLBACK_PREFIX))
@@ -158,24 +155,12 @@ def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, 
 
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
-    candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
-    confidence, curve, prefix, tried = (facts.get(key) for key in ("confidence", "curve", "prefix", "tried"))
-    worth = None if prefix is None else PrefixWorth(**{**prefix, "partial": _read_partial(prefix.get("partial"))})
-    return Selection(
-        facts["chosen"],
-        tuple(candidates),
-        None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
-        None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
-        worth,
-        tried=None if tried is None else TriedViews(**{**tried, "specs": tuple(tried["specs"])}),
-        partial=_read_partial(facts.get("partial")),
-    )
-
-
-def _read_partial(facts: Mapping[str, Any] | None) -> PartialCurve | None:
-    if facts is None:
-        return None
-    return PartialCurve(**{**facts, **{name: tuple(facts[name]) for name in ("shares", "overlap")}})
+    selection = typed(Selection, {name: fact for name, fact in facts.items() if name in _SELECTION})
+    if all(row.stitch != selection.chosen for row in selection.candidates):
+        raise LookupError(f"{selection.chosen!r}, which was chosen, is no candidate")
+    if selection.confidence is not None and len(selection.confidence.coefficients) not in (3, 4):
+        raise LookupError("the confidence has another number of coefficients")
+    return selection
 
 
 def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> Fallback | None:

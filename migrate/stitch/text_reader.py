@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.embedders.kinds import runs_code
+from migrate.reading import expect, parse_json
 from migrate.stitch.base import Arrays, Stitch
 from migrate.stitch.kernel import leading_directions
 from migrate.stitch.text_features import DenseView, Matrix, Sparse, TermView, TextRows, View, WordView, unit_terms
@@ -378,7 +379,7 @@ class TextReader:
             limit = int(arrays["pieces.limit"][0])
             tokenizer = state[TOKENIZER_FILE].decode()
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
-        specs = json.loads(state.get(VIEWS_FILE, b"[]"))
+        specs = expect({"views": parse_json(state.get(VIEWS_FILE, b"[]"))}, {"views": list[str]})["views"]
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
         base = specs[int(arrays["base"][0])] if "base" in arrays else None

@@ -7,7 +7,6 @@ trade names inside, in a transaction of their own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -39,6 +38,7 @@ from migrate.files import (
 )
 from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME
+from migrate.reading import MalformedError, expect, parse_json, read_small
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.sources import SOURCES_NAME
@@ -56,6 +56,18 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
 Record = Mapping[str, Any]
 """What a switch notes of itself, as JSON holds it: `old` and `new` locations, models, whether it was proven."""
+
+RECORD_SHAPE: Final = {
+    "old": str,
+    "new": str,
+    "aside": str,
+    "model": str | None,
+    "old_model": str | None,
+    "proven": bool,
+}
+"""The types of these, for `read_noted`."""
+
+_FOLDERS_SHAPE: Final = {"paths": tuple[str, str], "old": str, "new": str, "record": RECORD_SHAPE, "goal": str}
 
 
 class Exchange(ABC):
@@ -351,14 +363,34 @@ def _journal(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.switch.json")
 
 
-def _read(journal: Path) -> dict[str, Any]:
+def read_noted(content: bytes | str, place: object, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """What a switch has noted, as JSON, at a place; `shape` says what it must have, see `migrate.reading.expect`.
+
+    Raises
+    ------
+    InputError
+        It is something else.
+    """
     try:
-        noted = json.loads(journal.read_bytes())
-        if {"paths", "old", "new", "record", "goal"} <= noted.keys():
-            return dict(noted)
-    except (ValueError, AttributeError):
-        pass
-    raise InputError(f"{journal}: expected what a switch has noted, found something else; see what wrote it")
+        return expect(parse_json(content), shape)
+    except MalformedError as error:
+        raise _not_noted(place, error) from error
+
+
+def _not_noted(place: object, error: MalformedError) -> InputError:
+    return InputError(f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it")
+
+
+def read_notes(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """As `read_noted`, in a file."""
+    try:
+        return read_noted(read_small(path), path, shape)
+    except MalformedError as error:
+        raise _not_noted(path, error) from error
+
+
+def _read(journal: Path) -> dict[str, Any]:
+    return read_notes(journal, _FOLDERS_SHAPE)
 
 
 def _mark(folder: Path, old: Path) -> str:

@@ -620,3 +620,25 @@ def test_one_object_is_a_store(tmp_path):
         store.keep_manifest(None)
     with pytest.raises(StoreError, match="found nothing there"):
         open_store(f"parquet:memory://{tmp_path.name}-one/y.parquet")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: path.symlink_to("/dev/zero"), "a pipe or a device"),
+        (os.mkfifo, "a pipe or a device"),
+        (lambda path: path.symlink_to("nowhere"), "a link that leads nowhere"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.parquet", "z.parquet"])
+def test_what_is_no_file_among_files_of_rows_is_named(name, make, told, tmp_path):
+    import pyarrow.parquet
+
+    table = table_of(example_documents(8), example_vectors(8))
+    pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+    assert open_store(tmp_path).info.count == 8
+    make(tmp_path / name)
+    with pytest.raises(StoreError, match=f"{name}: expected a file of rows, found {told}"):
+        open_store(tmp_path)
+    (tmp_path / name).rename(tmp_path / f".{name}")
+    assert open_store(tmp_path).info.count == 8, "hidden ones are nobody's rows"

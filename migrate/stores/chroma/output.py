@@ -19,7 +19,7 @@ from migrate.stores.chroma.store import ChromaStore
 from migrate.stores.kept import forget, keep, new_token, sync_tree, token_in
 from migrate.stores.outputs import NamedServerOutput
 from migrate.stores.records import WaitingWriter, import_client
-from migrate.stores.switching import moved
+from migrate.stores.switching import moved, read_noted
 from migrate.vectors import Document, Vectors
 
 _PAYLOAD: Final = 8 << 20
@@ -221,7 +221,7 @@ class ChromaServerOutput(NamedServerOutput):
         super().refuse_existing(force=force)
         place = self.place()
         if self.final in place.names() and (text := (place.collection(self.final).metadata or {}).get(NOTE)):
-            raise moved(self.location, json.loads(text)["old"])
+            raise moved(self.location, read_noted(text, self.location, {"old": str})["old"])
 
     def is_published(self, content: Path) -> bool:
         """Whether the collection has its final name, and nothing is left of what it replaces."""

@@ -42,8 +42,28 @@ from migrate.stores.chroma.output import add_records, configuration_of, kept_fun
 from migrate.stores.chroma.store import ChromaStore
 from migrate.stores.kept import forget
 from migrate.stores.records import import_client
-from migrate.stores.switching import ASIDE, Exchange, FolderExchange, Record, keep_beside, moved, others, unfinished
+from migrate.stores.switching import (
+    ASIDE,
+    RECORD_SHAPE,
+    Exchange,
+    FolderExchange,
+    Record,
+    keep_beside,
+    moved,
+    others,
+    read_noted,
+    unfinished,
+)
 
+_SHAPE: Final = {
+    "old": str,
+    "new": str,
+    "ids": tuple[str, str],
+    "brought": bool,
+    "function": Mapping[str, Any] | None,
+    "former": Any,
+    "record": RECORD_SHAPE,
+}
 _WAIT_S: Final = 10
 _IN_ONE_TRANSACTION: Final = """
 import json, sqlite3, sys
@@ -339,15 +359,11 @@ class CollectionExchange(Exchange):
 
     def _noted(self) -> dict[str, Any] | None:
         for collection in self._catalog.listed():
-            try:
-                noted = json.loads(collection.note or "{}")
-            except ValueError as error:
-                raise StoreError(
-                    f"{self.location}: expected what a switch has noted in the metadata of {collection.name}, found "
-                    f"something else under {NOTE!r}; remove it"
-                ) from error
-            if noted.get("old") == self.old:
-                return dict(noted)
+            if not collection.note:
+                continue
+            noted = read_noted(collection.note, f"{self.location}, {NOTE!r} of {collection.name}", _SHAPE)
+            if noted["old"] == self.old:
+                return noted
         return None
 
 
@@ -392,7 +408,7 @@ def exchange_of(old: ChromaStore, new: Store) -> Exchange:
         return made
     for store in (old, new):
         if (text := (store.collection.metadata or {}).get(NOTE)) is not None:
-            raise moved(store.info.location, json.loads(text)["old"])
+            raise moved(store.info.location, read_noted(text, store.info.location, _SHAPE)["old"])
     if str(old.collection.id) == str(new.collection.id):
         raise UsageError(f"{new.info.location}: this is the old collection itself; name the new one")
     return CollectionExchange(old.place, old.name, (old, new))

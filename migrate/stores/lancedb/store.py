@@ -20,6 +20,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import cache_folder
 from migrate.locations import Address
 from migrate.manifest import Manifest
+from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.kept import manifest_of, stamp
@@ -69,7 +70,7 @@ class LanceStore(SearchableRecordStore):
             self.table.checkout(self._asked_number() or self.table.version)
             self.schema = self.table.schema
             self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
-        self.own = json.loads((self.schema.metadata or {}).get(OWN, b"{}"))
+        self.own = self._own_options()
         asked: dict[str, str] = {
             **self.own,
             **{key: value for key, value in address.options.items() if key in _KEPT_OPTIONS},
@@ -104,6 +105,13 @@ class LanceStore(SearchableRecordStore):
             (*notes, *remarks, why, *(() if self.id_column else (_BY_NUMBER,)), *self._notes()),
             self._details(),
         )
+
+    def _own_options(self) -> dict[str, Any]:
+        """What this tool has noted in the schema; nothing where another has."""
+        try:
+            return as_table(parse_json((self.schema.metadata or {}).get(OWN, b"{}")))
+        except MalformedError:
+            return {}
 
     @property
     def folder(self) -> Path | None:
@@ -328,7 +336,17 @@ class LanceStore(SearchableRecordStore):
         text = fields.pop(self.text, None) if self.text else None
         if self.id_column and isinstance(fields.get(self.id_column), str):
             del fields[self.id_column]
-        return Document(doc_id, text or "", json.loads(fields["metadata"]) if self.own.get("made") else fields)
+        return Document(doc_id, text or "", self._metadata(doc_id, fields) if self.own.get("made") else fields)
+
+    def _metadata(self, doc_id: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Those of a table that this tool has made: JSON in a column."""
+        try:
+            return dict(json.loads(fields["metadata"]))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise StoreError(
+                f"{self.info.location}: expected JSON as the metadata of {doc_id!r}, found something else; write the "
+                "table again"
+            ) from error
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
         if self.id_column is None:

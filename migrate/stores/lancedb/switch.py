@@ -7,7 +7,6 @@ is of both. Going back makes the version before the newest one again, without a 
 from __future__ import annotations
 
 import datetime
-import json
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,11 +21,30 @@ from migrate.stores.lancedb.client import SWITCHED, answers
 from migrate.stores.lancedb.kind import LanceKind
 from migrate.stores.lancedb.output import make_index
 from migrate.stores.lancedb.store import LanceStore
-from migrate.stores.switching import FORGOTTEN, ROLLED_BACK, Exchange, Record, keep_beside, others, unfinished
+from migrate.stores.switching import (
+    FORGOTTEN,
+    RECORD_SHAPE,
+    ROLLED_BACK,
+    Exchange,
+    Record,
+    keep_beside,
+    others,
+    read_notes,
+    unfinished,
+)
 from migrate.stores.switching import SWITCHED as DONE
 
 _TAG: Final = "lead-migrate-aside"
 _JOURNAL: Final = "switch.json"
+_SHAPE: Final = {
+    "record": RECORD_SHAPE,
+    "token": str,
+    "former": str | None,
+    "before": int,
+    "incoming": Any,
+    "indexes": list[str],
+    "goal": str,
+}
 
 
 class LanceExchange(Exchange):
@@ -198,11 +216,9 @@ class LanceExchange(Exchange):
 
     def _noted(self) -> dict[str, Any] | None:
         try:
-            return dict(json.loads(self._journal.read_bytes()))
+            return read_notes(self._journal, _SHAPE)
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise StoreError(f"{self._journal}: expected what a switch has noted, found something else") from error
 
     def _note(self, noted: Mapping[str, Any]) -> None:
         with atomic_file(self._journal, force=True) as aside:

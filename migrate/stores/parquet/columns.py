@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from migrate.errors import StoreError
+from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.records import choose_text
 from migrate.vectors import Document
 
@@ -87,10 +88,10 @@ def choose_columns(location: str, schema: Any, asked: Mapping[str, str]) -> Colu
 def own_options(schema: Any) -> dict[str, str]:
     """The options that a file itself names."""
     try:
-        noted = json.loads((schema.metadata or {}).get(OWN, b"{}"))
-    except ValueError:
+        noted = as_table(parse_json((schema.metadata or {}).get(OWN, b"{}")))
+    except MalformedError:
         return {}
-    return {key: noted[key] for key in OPTIONS if isinstance(noted, dict) and isinstance(noted.get(key), str)}
+    return {key: noted[key] for key in OPTIONS if isinstance(noted.get(key), str)}
 
 
 def to_document(location: str, row: int, fields: dict[str, Any], columns: Columns) -> Document:

@@ -7,7 +7,6 @@ LOCATION/_unfinished.json          while files are put to object storage: who do
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +17,9 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from migrate.errors import LeadMigrateError, RemoteError, StoreError, UsageError
-from migrate.files import FileStamp, canonical_json
+from migrate.files import FileStamp, canonical_json, is_endless
 from migrate.locations import scrub
+from migrate.reading import parse_json
 from migrate.stores.binary_reader import FileIdentity, read_errors
 from migrate.stores.records import import_client
 
@@ -126,12 +126,12 @@ def shards_in(content: bytes, path: str) -> list[dict[str, Any]]:
         It is damaged.
     """
     try:
-        listed = json.loads(content)
+        listed = parse_json(content)
         shards = [dict(shard) for shard in listed["shards"]]
         is_sound = listed["format_version"] == _VERSION and all(
             type(shard["bytes"]) is int and type(shard["name"]) is str and "/" not in shard["name"] for shard in shards
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         is_sound = False
     if not is_sound or not shards:
         raise StoreError(
@@ -163,13 +163,22 @@ class LocalFiles(Files):
     def list_all(self) -> list[ParquetFile]:
         """The files of rows below the folder, and the two that say which there are."""
         with read_errors(self.path):
-            found = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME, *self.path.rglob(f"*{SUFFIX}")]
+            rows = list(self.path.rglob(f"*{SUFFIX}"))
+            self._refuse_strange(rows)
+            found = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME, *rows]
             paths = sorted(path for path in found if path.is_file()) if self.is_folder else [self.path]
             stamps = [FileStamp.of(path) for path in paths]
         return [
             ParquetFile(stamp.path.relative_to(self.folder).as_posix(), str(stamp.path), stamp.size, [*stamp.facts])
             for stamp in stamps
         ]
+
+    def _refuse_strange(self, paths: Sequence[Path]) -> None:
+        """Make sure that nothing with the name of a file of rows is a pipe, a device or a link that leads nowhere."""
+        for path in sorted(paths):
+            if not path.is_file() and not path.is_dir() and not _is_hidden(path.relative_to(self.folder).as_posix()):
+                what = "a pipe or a device" if is_endless(path) else "a link that leads nowhere"
+                raise StoreError(f"{path}: expected a file of rows, found {what}; remove it, or put the file there")
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[BinaryIO]:

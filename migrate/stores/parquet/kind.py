@@ -51,7 +51,7 @@ class ParquetKind:
         """Whether it is a file of Parquet, or a folder with nothing else that holds vectors."""
         if path.is_file():
             return path.suffix == SUFFIX and _has_magic(path)
-        files = sorted(path.glob(f"*{SUFFIX}"))
+        files = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file())
         arrays = [file for file in path.glob("*.npy") if file.name not in (CONFIDENCE_NAME, SOURCES_NAME)]
         return bool(files) and not arrays and _has_magic(files[0])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, output_errors, reach, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
+from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Resume, Store
 from migrate.stores.binary_reader import read_errors, read_exactly
 from migrate.stores.file_store import Sha256, hash_files
@@ -352,10 +352,9 @@ class ObjectOutput(ServerOutput):
         if content is None:
             return None
         try:
-            mark = json.loads(content)
-        except ValueError:
+            return as_table(parse_json(content))
+        except MalformedError:
             return {}
-        return mark if isinstance(mark, dict) else {}
 
     def _is_ours(self, mark: Mapping[str, Any] | None) -> bool:
         return mark is not None and mark.get("by") == self.by

@@ -11,12 +11,13 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import reach
 from migrate.stores.pgvector.catalog import FILES, STAGING, connect, exists, server_errors, sql
 from migrate.stores.pgvector.store import PgvectorStore, write_files
-from migrate.stores.switching import Exchange, Record, moved, others, unfinished
+from migrate.stores.switching import RECORD_SHAPE, Exchange, Record, moved, others, read_noted, unfinished
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 _RECORD: Final = "switch.json"
+_SHAPE: Final = {"tables": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
 _PATIENCE: Final = "10s"
 _DEPENDENT: Final = """
 SELECT DISTINCT v.relkind = 'm', v.oid::regclass::text FROM pg_depend d
@@ -197,7 +198,7 @@ class PgvectorExchange(Exchange):
             return None
         question = sql("SELECT content FROM {} WHERE store = %s AND name = %s", (self.schema, FILES))
         row = connection.execute(question, [self._key, _RECORD]).fetchone()
-        return None if row is None else dict(json.loads(bytes(row[0])))
+        return None if row is None else read_noted(bytes(row[0]), self.location, _SHAPE)
 
     def _remove_record(self, connection: Connection[Any]) -> None:
         connection.execute(sql("DELETE FROM {} WHERE store = %s", (self.schema, FILES)), [self._key])
@@ -223,7 +224,10 @@ def switched_with(connection: Connection[Any], schema: str, table: str) -> str |
     if not exists(connection, schema, FILES):
         return None
     question = sql("SELECT content FROM {} WHERE name = %s", (schema, FILES))
-    noted = (json.loads(bytes(content)) for (content,) in connection.execute(question, [_RECORD]))
+    noted = (
+        read_noted(bytes(content), schema, {"tables": tuple[str, str]})
+        for (content,) in connection.execute(question, [_RECORD])
+    )
     return next((one["tables"][0] for one in noted if table in one["tables"]), None)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from migrate.errors import UsageError
 from migrate.files import atomic_file, output_errors, reach, state_folder, write_json
 from migrate.stores.qdrant.client import Place, answers, models_of_client
 from migrate.stores.qdrant.store import QdrantStore
-from migrate.stores.switching import Exchange, Record, moved, others, unfinished
+from migrate.stores.switching import RECORD_SHAPE, Exchange, Record, moved, others, read_notes, unfinished
+
+_SHAPE: Final = {"aliases": tuple[str, str], "old": str, "new": str, "server": str, "record": RECORD_SHAPE}
 
 
 class AliasExchange(Exchange):
@@ -121,14 +122,14 @@ class AliasExchange(Exchange):
             self.place.client.update_collection_aliases(steps)
 
     def _noted(self) -> dict[str, Any] | None:
-        return dict(json.loads(self.notes.read_bytes())) if self.notes.is_file() else None
+        return read_notes(self.notes, _SHAPE) if self.notes.is_file() else None
 
 
 def switched_with(place: Place, alias: str) -> str | None:
     """The old alias of the switch that this machine has noted an alias of; None where there is none."""
     for path in sorted(_notes_folder().glob("*.json")):
-        noted = json.loads(path.read_bytes())
-        if noted.get("server") == _server(place) and alias in noted["aliases"]:
+        noted = read_notes(path, _SHAPE)
+        if noted["server"] == _server(place) and alias in noted["aliases"]:
             return str(noted["aliases"][0])
     return None
 

@@ -53,6 +53,10 @@ def sqlite_errors(location: object) -> Iterator[None]:
         ) from error
     except apsw.NotADBError as error:
         raise StoreError(f"{location}: expected a SQLite database, found another file; check the path") from error
+    except UnicodeDecodeError as error:
+        raise StoreError(
+            f"{location}: expected text in UTF-8, found other bytes; the database is damaged, copy it again"
+        ) from error
     except apsw.Error as error:
         line = " ".join(str(error).split())
         raise StoreError(f"{location}: SQLite refused: {line}") from error

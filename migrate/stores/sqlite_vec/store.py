@@ -281,6 +281,11 @@ class SqliteVecStore(SearchableRecordStore):
             facts = {name: self._plain(name, value) for name, value in zip(names, values, strict=True)}
             facts.update(facts_beside.get(str(key), {}))
             text = facts.pop(self.text, None) if self.text is not None else None
+            if not isinstance(text, str | None):
+                raise StoreError(
+                    f"{self._where}: expected a text in {self.text} of {str(key)!r}, found {type(text).__name__}; name "
+                    "another column with ?text=, or correct it"
+                )
             yield Document(str(key), text or "", _with_metadata(facts))
 
     def _beside(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -328,15 +333,27 @@ class SqliteVecStore(SearchableRecordStore):
     def _plain(self, name: str, value: Any) -> Any:
         """A value as metadata hold it: numbers of a vector as a list."""
         if name in self.table.vectors:
-            return np.frombuffer(value, _ELEMENTS[self.table.vectors[name][0]]).tolist()
+            return self._numbers(value, _ELEMENTS[self.table.vectors[name][0]]).tolist()
         return value
+
+    def _numbers(self, content: Any, element: str) -> NDArray[Any]:
+        if not isinstance(content, bytes) or len(content) % np.dtype(element).itemsize:
+            raise StoreError(f"{self._where}: expected vectors, found other values; the database is damaged")
+        return np.frombuffer(content, element)
 
     def _ask(self, question: str) -> list[tuple[Any, ...]]:
         return list(self.connection.execute(question))
 
-    @staticmethod
-    def _decode(rows: Iterable[tuple[bytes, ...]], dim: int) -> Vectors:
-        return np.frombuffer(b"".join(row[0] for row in rows), "<f4").astype(np.float32).reshape(-1, dim)
+    def _decode(self, rows: Iterable[tuple[bytes, ...]], dim: int) -> Vectors:
+        contents = [row[0] for row in rows]
+        odd = [one for one in contents if not isinstance(one, bytes) or len(one) != dim * 4]
+        if odd:
+            found = f"one of {len(odd[0]):,}" if isinstance(odd[0], bytes) else type(odd[0]).__name__
+            raise StoreError(
+                f"{self._where}: expected vectors of {dim * 4:,} bytes, found {found}; the database is damaged, copy "
+                "it again"
+            )
+        return np.frombuffer(b"".join(contents), "<f4").astype(np.float32).reshape(-1, dim)
 
 
 def _as_noted(file: Path, address: Address) -> Address:
@@ -376,7 +393,7 @@ def _with_metadata(facts: dict[str, Any]) -> dict[str, Any]:
     """Columns as metadata, and in the place of a column `metadata` of JSON its fields."""
     try:
         inner = json.loads(facts[METADATA])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return facts
     outer = {name: value for name, value in facts.items() if name != METADATA}
     if not isinstance(inner, dict) or inner.keys() & outer.keys():

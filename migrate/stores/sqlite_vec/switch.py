@@ -23,13 +23,25 @@ from migrate.files import atomic_file, output_errors, reach, write_bytes
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores.sqlite_vec.catalog import INSERTED, connect_to, quoted, sqlite_errors, tables_in
 from migrate.stores.sqlite_vec.store import SqliteVecStore
-from migrate.stores.switching import ASIDE, ROLLED_BACK, SWITCHED, Exchange, Record, moved, others, unfinished
+from migrate.stores.switching import (
+    ASIDE,
+    RECORD_SHAPE,
+    ROLLED_BACK,
+    SWITCHED,
+    Exchange,
+    Record,
+    moved,
+    others,
+    read_noted,
+    unfinished,
+)
 
 if TYPE_CHECKING:
     from apsw import Connection
 
 _NOTES: Final = "lead_migrate_switch"
 _RECORD: Final = "record"
+_SHAPE: Final = {"tables": tuple[str, str], "record": RECORD_SHAPE, "goal": str, "brought": bool}
 _AT_ONCE: Final = 1_000
 _CONTENT: Final = r"_(?:info|chunks|rowids|auxiliary|(?:vector_chunks|metadatachunks|metadatatext)\d+)"
 _HEAD: Final = re.compile(
@@ -238,7 +250,7 @@ class SqliteVecExchange(Exchange):
             return
         question = f"SELECT content FROM {_NOTES} WHERE name = ?"  # noqa: S608
         for (content,) in connection.execute(question, (_RECORD,)):
-            tables = json.loads(bytes(content))["tables"]
+            tables = read_noted(bytes(content), self.file, _SHAPE)["tables"]
             for name in {self.old, self.new}.intersection(tables):
                 raise moved(f"{self.file}#{name}", f"{self.file}#{tables[0]}")
 
@@ -273,7 +285,7 @@ class SqliteVecExchange(Exchange):
             return None
         question = f"SELECT content FROM {_NOTES} WHERE old = ? AND name = ?"  # noqa: S608
         rows = list(connection.execute(question, (self.old, _RECORD)))
-        return dict(json.loads(bytes(rows[0][0]))) if rows else None
+        return read_noted(bytes(rows[0][0]), self.file, _SHAPE) if rows else None
 
     def _set_goal(self, connection: Connection, record: Record, goal: str, *, brought: Any) -> None:
         is_brought = brought["brought"] if isinstance(brought, dict) else brought

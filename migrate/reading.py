@@ -1,0 +1,271 @@
+"""Reads small files of JSON and TOML, which a person or another program may have written, and trusts nothing in them.
+
+Whatever such a file holds, reading it ends in a value or in a `MalformedError`. `typed` makes a dataclass of a table,
+and makes sure that each value is of the type of its field.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import reprlib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from migrate.files import is_endless
+
+MOST_BYTES: Final = 1 << 30
+DEEPEST: Final = 100
+"""Levels of lists and tables in each other; what is made of a value goes down as far, and Python only so far."""
+
+_LARGEST: Final = 1 << 1000
+_TOO_LARGE: Final = "a whole number of more than 1,000 bits"
+_WORD: Final = 1 << 64
+Made = TypeVar("Made")
+
+
+class MalformedError(ValueError):
+    """What was read is not what it should be; the message says what it is."""
+
+
+def read_small(path: Path) -> bytes:
+    """The bytes of a file that is held in memory.
+
+    Raises
+    ------
+    MalformedError
+        It is a pipe or a device, or of more than `MOST_BYTES`.
+    OSError
+        The operating system refused.
+    """
+    if is_endless(path):
+        raise MalformedError("a pipe or a device")
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise MalformedError(f"{size:,} bytes")
+        return file.read()
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file of JSON; raises as `read_small` and `parse_json`."""
+    return parse_json(read_small(path))
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The table (an object) in a file of JSON; raises as `read_json`, and as `as_table`."""
+    return as_table(read_json(path))
+
+
+def parse_json(content: bytes | str) -> Any:
+    """The value of some JSON.
+
+    Raises
+    ------
+    MalformedError
+        It is no JSON, no Unicode, nested more than `DEEPEST` levels, or holds a whole number that no float is near.
+    """
+    try:
+        value = json.loads(content)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _malformed(error) from error
+    _check(value)
+    return value
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """The tables of some TOML; raises as `parse_json`."""
+    try:
+        facts = tomllib.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise _malformed(error) from error
+    _check(facts)
+    return facts
+
+
+def as_table(value: Any) -> dict[str, Any]:
+    """The value, if it is a table.
+
+    Raises
+    ------
+    MalformedError
+        It is not.
+    """
+    if not isinstance(value, dict):
+        raise MalformedError(_describe(value))
+    return value
+
+
+def expect(value: Any, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The value as it is, if it is a table with the names of a `shape`, each of the type there; it may have others.
+
+    A type is that of a field (`str`, `int | None`, `tuple[str, str]`), or the shape of a table in the table.
+
+    Raises
+    ------
+    MalformedError
+        A name is missing, or what it has is of another type; the message names it.
+    """
+    _expect(value, shape, "")
+    return dict(value)
+
+
+def typed(kind: type[Made], facts: Any) -> Made:
+    """A dataclass of the values of a table, those of other dataclasses among them.
+
+    Raises
+    ------
+    MalformedError
+        A field is missing or unknown, or its value is of another type; the message names it.
+    """
+    return _made(kind, facts, "")
+
+
+def _expect(value: Any, shape: Mapping[str, Any], place: str) -> None:
+    if not isinstance(value, Mapping):
+        raise _wrong(value, "a table", place)
+    for name, hint in shape.items():
+        part = f"{place}{name}"
+        if name not in value:
+            raise MalformedError(f"{part!r} is missing")
+        if isinstance(hint, Mapping):
+            _expect(value[name], hint, f"{part}.")
+        else:
+            _converted(value[name], hint, part)
+
+
+def _malformed(error: Exception) -> MalformedError:
+    if isinstance(error, RecursionError):
+        return MalformedError(f"values nested more than {DEEPEST} deep")
+    if isinstance(error, UnicodeError):
+        return MalformedError("text in another encoding")
+    if "integer string conversion" in str(error):
+        return MalformedError(_TOO_LARGE)
+    return MalformedError(" ".join(str(error).split()))
+
+
+def _check(value: Any) -> None:
+    """Make sure that whoever goes on with a value can hash, print and count what is in it."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = list(_inside(level))
+        if not level:
+            return
+    raise MalformedError(f"values nested more than {DEEPEST} deep")
+
+
+def _inside(values: Sequence[Any]) -> Iterator[Any]:
+    """What is in the lists and tables among some values, one level deeper; the others are looked at."""
+    for value in values:
+        if isinstance(value, dict):
+            yield from value
+            yield from value.values()
+        elif isinstance(value, list):
+            yield from value
+        elif isinstance(value, str) and not _is_text(value):
+            raise MalformedError("half of a character, which no text has")
+        elif isinstance(value, int) and abs(value) >= _LARGEST:
+            raise MalformedError(_TOO_LARGE)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _describe(value: Any) -> str:
+    return reprlib.repr(value)
+
+
+def _made(kind: type[Made], facts: Any, place: str) -> Made:
+    if not isinstance(facts, Mapping):
+        raise _wrong(facts, "a table", place)
+    hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    unknown = sorted(facts.keys() - hints.keys())
+    if unknown:
+        raise MalformedError(f"{f'{place}{unknown[0]}'!r} is not known")
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in facts:
+            values[field.name] = _converted(facts[field.name], hints[field.name], f"{place}{field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise MalformedError(f"{f'{place}{field.name}'!r} is missing")
+    return kind(**values)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+_SIMPLE: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
+    str: ((str,), "a text"),
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    NoneType: ((NoneType,), "null"),
+}
+
+
+def _converted(value: Any, hint: Any, place: str) -> Any:
+    """The value as the type of a field has it: lists as tuples, tables as dataclasses."""
+    if hint is Any:
+        return value
+    inner = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):  # of a type and nothing, as all of ours are
+        if value is None and NoneType in inner:
+            return None
+        return _converted(value, next(part for part in inner if part is not NoneType), place)
+    if hint in _SIMPLE:
+        return _simple(value, hint, place)
+    if is_dataclass(hint):
+        return _made(hint, value, f"{place}.")  # type: ignore[arg-type]
+    if get_origin(hint) is Literal:
+        return _one_of(value, {name: name for name in inner}, place)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _one_of(value, {str(member.value): member for member in hint}, place)
+    return _collected(value, hint, place)
+
+
+def _simple(value: Any, hint: Any, place: str) -> Any:
+    types, words = _SIMPLE[hint]
+    if type(value) not in types:
+        raise _wrong(value, words, place)
+    if hint is int and abs(value) >= _WORD:
+        raise _wrong(value, "a whole number of 64 bits", place)
+    return value
+
+
+def _one_of(value: Any, allowed: Mapping[str, Any], place: str) -> Any:
+    if not isinstance(value, str) or value not in allowed:
+        raise _wrong(value, f"one of {', '.join(allowed)}", place)
+    return allowed[value]
+
+
+def _collected(value: Any, hint: Any, place: str) -> Any:
+    """A table of values of one type, or a list."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise _wrong(value, "a table", place)
+        return {key: _converted(part, inner[1], f"{place}.{key}") for key, part in value.items()}
+    if not isinstance(value, list | tuple):
+        raise _wrong(value, "a list", place)
+    if origin is tuple and ... not in inner and len(value) != len(inner):
+        raise _wrong(value, f"a list of {len(inner)}", place)
+    return tuple(_converted(part, inner[0], f"{place}[{at}]") for at, part in enumerate(value))
+
+
+def _wrong(value: Any, words: str, place: str) -> MalformedError:
+    name = repr(place.rstrip(".")) if place else "it"
+    return MalformedError(f"{name} must be {words}, and is {_describe(value)}")
