@@ -106,7 +106,7 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
     is_true = np.zeros(store.info.count, bool) if confidence is None else confidence == 1
     accounts = accounts_for_true(manifest)
     queries = choosers_of(manifest)
-    if accounts and is_true.all():
+    if manifest is not None and is_true.all():
         return Choosers()  # a full re-embed: there was nothing to choose
     if accounts and index_is_verified(store):
         return Choosers(queries)
