@@ -68,7 +68,8 @@ def write_unjudged(path: Path, drawn: Iterable[Unjudged]) -> None:
 
 def _record(one: Unjudged) -> dict[str, Any]:
     documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
-    return {"_id": one.query.id, "text": one.query.text, "chance": one.chance, "documents": documents}
+    metadata = {"metadata": dict(one.query.metadata)} if one.query.metadata else {}
+    return {"_id": one.query.id, "text": one.query.text, **metadata, "chance": one.chance, "documents": documents}
 
 
 def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
@@ -99,7 +100,8 @@ def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples:
     `full` are the full re-embed's nDCG@10, (c,). Each query counts the same here, however it was drawn.
     """
     shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, _DEPTH))
-    bounds = retention_bounds(shuffled, full, seed=seed, resamples=resamples)
+    weighting = query_set.weighting(by_chance=False)
+    bounds = retention_bounds(shuffled, full, seed=seed, resamples=resamples, weighting=weighting)
     if bounds.upper < _UNRELATED:
         return ()
     return (

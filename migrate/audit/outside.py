@@ -402,5 +402,6 @@ def loss_ratio(
         seed=seed,
         resamples=resamples,
         confidence=1 - FLOOR_SHARE * error,
+        weighting=query_set.weighting(),
     )
     return bounds.estimate, bounds.upper

@@ -337,6 +337,12 @@ queries = option(
     "with the full re-embed until queries are judged.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
+group_field = option(
+    "--group-field",
+    metavar="FIELD",
+    help="Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each "
+    "other. [default: those whose vectors are alike]",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +358,7 @@ class QueryOptions:
     beir: str | None
     queries: str | None
     split: str
+    group_field: str | None
 
     def __post_init__(self) -> None:
         from migrate.errors import UsageError
@@ -401,12 +408,13 @@ class QueryOptions:
             self.queries,
             split=self.split,
             parent_field=parent_field,
+            group_field=self.group_field,
             seed=seed,
             progress=progress,
         )
 
 
-query_options = option_group(QueryOptions, "judged", beir, queries, split, section=QUERIES)
+query_options = option_group(QueryOptions, "judged", beir, queries, split, group_field, section=QUERIES)
 """Adds the options of `QueryOptions`."""
 
 parent_field = option(

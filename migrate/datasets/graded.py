@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.datasets.records import read_records, record_id, record_text
+from migrate.datasets.records import query_metadata, read_records, record_id, record_text
 from migrate.errors import DatasetError
 from migrate.vectors import Query
 
@@ -50,7 +50,7 @@ def read_graded(path: Path) -> GradedQueries:
     chances: dict[str, float] = {}
     skipped, ungraded = "", 0
     for place, record in read_records(path):
-        query = Query(record_id(record, place), record_text(record, "text", place))
+        query = Query(record_id(record, place), record_text(record, "text", place), query_metadata(record))
         grades = _grades(record, place)
         if query.id in queries or query.id == skipped:
             raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")

@@ -1,0 +1,108 @@
+"""Which queries are one observation: groups by a field of the queries, or by how alike their vectors are.
+
+A translation that loses a topic loses all queries of it at once. Bounds that take these for independent say SAFE far
+too often; so everything that draws bounds draws groups (`migrate.audit.verdict.Weighting`).
+
+Where no field says what belongs together, the target model's vectors of the queries do, as far as they show it. From
+each vector the mean of all is taken off, which models of any kind have in common; then two queries are alike whose
+cosine is above what is usual for this set: the median over all pairs, plus `SPREADS` times the spread below it. The
+lower half is taken for the spread, as groups show in the upper one. The query that is like most others and these are
+the first group, then the next of those left, and so on: every member is like the first one, so that no chain of
+neighbours makes two kinds one. The order of the queries does not matter. `benchmarks/topics.py` prints what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.query_set import QuerySet
+from migrate.vectors import Vectors, unit_rows
+
+SPREADS: Final = 6.0
+"""Chosen on half of the queries of two sets, of which few are joined then but those that say nearly the same."""
+
+MOST_ALIKE: Final = 0.95
+"""Above this cosine queries are alike whatever is usual: in few dimensions any two may be near each other."""
+
+_USUAL: Final = 2_000
+"""So many queries say at most what is usual."""
+
+_BELOW: Final = 0.1587
+"""The share of a normal distribution that is more than a standard deviation below its median."""
+
+_BLOCK: Final = 1 << 22
+"""Cosines to look at at once."""
+
+
+def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
+    """The query set with its groups, by its `group_field` if it has one.
+
+    `vectors` are those of all queries by the target model, (q, dim). Queries without a value in the field are grouped
+    among themselves by their vectors.
+    """
+    texts = query_set.texts
+    firsts = np.unique(texts, return_index=True)[1]
+    labels: list[str | int | None] = [query_set.group_of(query) for query in query_set.distinct]
+    left = np.array([place for place, label in enumerate(labels) if label is None], dtype=np.int64)
+    for place, group in zip(left.tolist(), alike(vectors[firsts[left]]).tolist(), strict=True):
+        labels[place] = group
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    ids = zip(query_set.query_ids, texts.tolist(), strict=True)
+    return replace(query_set, groups={query_id: numbers[labels[text]] for query_id, text in ids})
+
+
+def group_notes(query_set: QuerySet) -> tuple[str, ...]:
+    """A note where some queries are not independent of each other."""
+    weighting, queries = query_set.weighting(), len(query_set.distinct)
+    if weighting is None or weighting.count == queries:
+        return ()
+    by = "their vectors" if query_set.group_field is None else f"their field {query_set.group_field!r}"
+    return (
+        f"{queries:,} queries are in {weighting.count:,} independent groups by {by}, the largest of "
+        f"{weighting.sizes.max():,}; bounds take each group for one observation",
+    )
+
+
+def alike(vectors: Vectors) -> NDArray[np.int64]:
+    """The number of the group of each query, (n,), by its vector, (n, dim)."""
+    if not len(vectors):
+        return np.empty(0, dtype=np.int64)
+    rows, places = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
+    rows = centred(rows, rows.mean(axis=0))
+    threshold = usual_cosine(rows)
+    near = np.concatenate([(cosines > threshold).sum(axis=1) for _, cosines in _cosines(rows, rows)])
+    firsts = np.argsort(-near, kind="stable")[: int((near > 1).sum())]
+    groups, free = np.arange(len(rows)), np.ones(len(rows), dtype=bool)
+    for start, cosines in _cosines(rows[firsts], rows):
+        for first, own in zip(firsts[start:].tolist(), cosines > threshold, strict=False):
+            if free[first]:
+                members = own & free
+                groups[members], free[members] = first, False
+    return groups[places.ravel()]
+
+
+def centred(rows: Vectors, mean: Vectors) -> Vectors:
+    """Rows of unit length, (n, dim), less a `mean`, (dim,), at unit length again."""
+    return unit_rows(rows - mean)
+
+
+def usual_cosine(rows: Vectors) -> float:
+    """The cosine above which two of some centred rows, (n, dim), are alike."""
+    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
+    pairs = np.triu_indices(len(some), 1)
+    if not len(pairs[0]):
+        return MOST_ALIKE
+    low, middle = np.quantile((some @ some.T)[pairs], [_BELOW, 0.5])
+    return float(min(middle + SPREADS * (middle - low), MOST_ALIKE))
+
+
+def _cosines(some: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
+    """The cosines of some rows with all, block by block, with the number of the first row of each."""
+    step = max(_BLOCK // len(rows), 1)
+    for start in range(0, len(some), step):
+        yield start, some[start : start + step] @ rows.T
