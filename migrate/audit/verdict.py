@@ -59,13 +59,15 @@ class Weighting:
     else they may differ by 1 where a query weighs most.
 
     `groups` are numbers, (n,), that queries share which are one observation (`migrate.audit.query_groups`); None where
-    each is one. Groups are what is drawn, and the imagined query is a group of `size`.
+    each is one. Groups are what is drawn, and the imagined query is a group of `size`; `evenly` says that it may be won
+    as a whole, as it may be lost.
     """
 
     values: Scores
     heaviest: float
     limited: bool = False
     groups: NDArray[np.int64] | None = None
+    evenly: bool = False
 
     @property
     def worst(self) -> float:
@@ -78,9 +80,12 @@ class Weighting:
         return self.size * self.heaviest
 
     @property
-    def shared(self) -> float:
-        """What both weighted scores may have in common then: it counts where the ratio is held against other than 1."""
-        return self.most - self.worst
+    def won(self) -> float:
+        """The most by which the arm may win in such a group: kinds of queries are lost as a whole, but won one by one.
+
+        What is lost in translation is lost for all that ask for it; nothing in a stitch answers what its target cannot.
+        """
+        return self.worst if self.evenly else self.worst / self.size
 
     def of(self, scores: Scores) -> Scores:
         """Weighted scores."""
@@ -301,12 +306,10 @@ def ratio_bounds(
 
     For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
     """
-    worst, shared = weighting.worst * unseen[:, None], weighting.shared * unseen[:, None]
+    lost, won, most = (part * unseen[:, None] for part in (weighting.worst, weighting.won, weighting.most))
     # What arm and full re-embed share moves the ratio towards 1: it is there where that is for the worse
-    low = np.minimum(arms / (full + worst), (arms + shared) / (full + worst + shared))
-    high = np.maximum(
-        (arms + worst) / (full + worst * perfect), (arms + worst + shared) / (full + worst * perfect + shared)
-    )
+    low = np.minimum(arms / (full + lost), (arms + most - lost) / (full + most))
+    high = np.maximum((arms + won) / (full + won * perfect), (arms + most) / (full + most - won * (not perfect)))
     return np.quantile(low, 1 - confidence, axis=0), np.quantile(high, confidence, axis=0)
 
 
@@ -374,9 +377,9 @@ def queries_needed(
         return None
     each = len(arm) / len(above)
     n = np.unique(np.geomspace(max(len(above) + 1, FEWEST_QUERIES), MOST_QUERIES / each, 400).astype(int))
-    best = weighting.worst + weighting.shared * (1 - margin)
+    best = weighting.won + (weighting.most - weighting.won) * (1 - margin)
     if weighting.heaviest == 1 and (full == 1).all():
-        best = weighting.size * (1 - margin)
+        best = weighting.most * (1 - margin)
     least = margin * weighting.worst
     settled = _settled(n, above, least, confidence) + _settled(n, -above, best, confidence)
     enough = n[settled >= POWER]
