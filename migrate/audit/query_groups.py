@@ -13,9 +13,11 @@ neighbours makes two kinds one. The order of the queries does not matter. `bench
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Final
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,3 +108,71 @@ def _cosines(some: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
     step = max(_BLOCK // len(rows), 1)
     for start in range(0, len(some), step):
         yield start, some[start : start + step] @ rows.T
+
+
+MOST_KINDS: Final = 2_000
+"""More kinds are not told apart one after the other: no verdict needs them, and each is a vector to keep."""
+
+_SAMPLE: Final = 300
+_LEVELS: Final = 127
+
+Codes = NDArray[np.int8]
+"""Vectors of unit length in a byte a component, but for their length, (n, dim)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The kinds of queries that came so far, where they come one after the other.
+
+    `firsts` are the first query of each kind, as that is all it takes to know another one of it. `sample` are some of
+    all different queries that came, whatever their order; they say what is usual.
+    """
+
+    firsts: Codes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int8))
+    sample: Codes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int8))
+
+    def seen(self, vectors: Vectors) -> Kinds:
+        """After some queries, (n, dim), that are no more than usual."""
+        together = np.concatenate([self.sample.reshape(-1, vectors.shape[1]), _codes(vectors)])
+        by_digest = {hashlib.sha256(code.tobytes()).digest(): code for code in together}
+        return replace(self, sample=np.stack([by_digest[digest] for digest in sorted(by_digest)[:_SAMPLE]]))
+
+    def after(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
+        """After some queries, (n, dim), and which of them are the first of a kind, (n,)."""
+        kinds, codes = self.seen(vectors), _codes(vectors)
+        usual = unit_rows(kinds.sample.astype(np.float32))
+        mean = usual.mean(axis=0)
+        threshold = usual_cosine(centred(usual, mean))
+        firsts = [*self.firsts]
+        known = {code.tobytes() for code in firsts}
+        rows = centred(unit_rows(codes.astype(np.float32)), mean)
+        places = centred(unit_rows(self.firsts.reshape(-1, codes.shape[1]).astype(np.float32)), mean)
+        is_first = ~(rows @ places.T > threshold).any(axis=1)
+        near = rows @ rows.T > threshold
+        for place, code in enumerate(codes):
+            is_new = code.tobytes() not in known and len(firsts) < MOST_KINDS
+            is_first[place] &= is_new and not near[place, :place][is_first[:place]].any()
+            if is_first[place]:
+                firsts.append(code)
+                known.add(code.tobytes())
+        return replace(kinds, firsts=np.stack(firsts)), is_first
+
+    def as_json(self) -> dict[str, Any]:
+        """What `of_json` makes it from again."""
+        return {
+            "dim": self.sample.shape[1],
+            "firsts": base64.b64encode(self.firsts.tobytes()).decode(),
+            "sample": base64.b64encode(self.sample.tobytes()).decode(),
+        }
+
+    @classmethod
+    def of_json(cls, kept: Mapping[str, Any]) -> Self:
+        """One that was kept."""
+        shape = (-1, kept["dim"]) if kept["dim"] else (0, 0)
+        parts = (np.frombuffer(base64.b64decode(kept[name]), dtype=np.int8) for name in ("firsts", "sample"))
+        return cls(*(part.reshape(shape) for part in parts))
+
+
+def _codes(vectors: Vectors) -> Codes:
+    most = np.abs(vectors).max(axis=1, keepdims=True)
+    return np.rint(vectors / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
