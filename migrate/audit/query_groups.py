@@ -116,63 +116,64 @@ MOST_KINDS: Final = 2_000
 _SAMPLE: Final = 300
 _LEVELS: Final = 127
 
-Codes = NDArray[np.int8]
-"""Vectors of unit length in a byte a component, but for their length, (n, dim)."""
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Kinds:
     """The kinds of queries that came so far, where they come one after the other.
 
-    `firsts` are the first query of each kind, as that is all it takes to know another one of it. `sample` are some of
-    all different queries that came, whatever their order; they say what is usual.
+    `firsts` are vectors of the first query of each kind, which is all it takes to know another one of it; `sample` are
+    those of some of all different queries that came, whatever their order: they say what is usual. Each is in `dim`
+    signed bytes, without its length.
     """
 
-    firsts: Codes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int8))
-    sample: Codes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int8))
+    dim: int = 0
+    firsts: bytes = b""
+    sample: bytes = b""
 
     def seen(self, vectors: Vectors) -> Kinds:
-        """After some queries, (n, dim), that are no more than usual."""
-        together = np.concatenate([self.sample.reshape(-1, vectors.shape[1]), _codes(vectors)])
-        by_digest = {hashlib.sha256(code.tobytes()).digest(): code for code in together}
-        return replace(self, sample=np.stack([by_digest[digest] for digest in sorted(by_digest)[:_SAMPLE]]))
+        """After some queries, (n, dim), that only say what is usual."""
+        dim = vectors.shape[1]
+        different = {*_split(self.sample, dim), *_packed(vectors)}
+        drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:_SAMPLE]
+        return replace(self, dim=dim, sample=b"".join(drawn))
 
     def after(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
         """After some queries, (n, dim), and which of them are the first of a kind, (n,)."""
-        kinds, codes = self.seen(vectors), _codes(vectors)
-        usual = unit_rows(kinds.sample.astype(np.float32))
-        mean = usual.mean(axis=0)
-        threshold = usual_cosine(centred(usual, mean))
-        firsts = [*self.firsts]
-        known = {code.tobytes() for code in firsts}
-        rows = centred(unit_rows(codes.astype(np.float32)), mean)
-        places = centred(unit_rows(self.firsts.reshape(-1, codes.shape[1]).astype(np.float32)), mean)
-        is_first = ~(rows @ places.T > threshold).any(axis=1)
+        kinds, packed = self.seen(vectors), _packed(vectors)
+        sample, firsts, rows = (_rows(part, kinds.dim) for part in (kinds.sample, kinds.firsts, b"".join(packed)))
+        mean = sample.mean(axis=0)
+        threshold = usual_cosine(centred(sample, mean))
+        rows, known = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
+        is_first = ~(rows @ centred(firsts, mean).T > threshold).any(axis=1)
         near = rows @ rows.T > threshold
-        for place, code in enumerate(codes):
-            is_new = code.tobytes() not in known and len(firsts) < MOST_KINDS
+        for place, own in enumerate(packed):
+            is_new = own not in known and len(known) < MOST_KINDS
             is_first[place] &= is_new and not near[place, :place][is_first[:place]].any()
             if is_first[place]:
-                firsts.append(code)
-                known.add(code.tobytes())
-        return replace(kinds, firsts=np.stack(firsts)), is_first
+                known.add(own)
+        new = b"".join(own for own, first in zip(packed, is_first.tolist(), strict=True) if first)
+        return replace(kinds, firsts=kinds.firsts + new), is_first
 
     def as_json(self) -> dict[str, Any]:
         """What `of_json` makes it from again."""
-        return {
-            "dim": self.sample.shape[1],
-            "firsts": base64.b64encode(self.firsts.tobytes()).decode(),
-            "sample": base64.b64encode(self.sample.tobytes()).decode(),
-        }
+        parts = {name: base64.b64encode(getattr(self, name)).decode() for name in ("firsts", "sample")}
+        return {"dim": self.dim, **parts}
 
     @classmethod
     def of_json(cls, kept: Mapping[str, Any]) -> Self:
         """One that was kept."""
-        shape = (-1, kept["dim"]) if kept["dim"] else (0, 0)
-        parts = (np.frombuffer(base64.b64decode(kept[name]), dtype=np.int8) for name in ("firsts", "sample"))
-        return cls(*(part.reshape(shape) for part in parts))
+        return cls(kept["dim"], *(base64.b64decode(kept[name]) for name in ("firsts", "sample")))
 
 
-def _codes(vectors: Vectors) -> Codes:
+def _packed(vectors: Vectors) -> list[bytes]:
     most = np.abs(vectors).max(axis=1, keepdims=True)
-    return np.rint(vectors / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
+    codes = np.rint(vectors / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
+    return [code.tobytes() for code in codes]
+
+
+def _split(packed: bytes, dim: int) -> list[bytes]:
+    return [packed[start : start + dim] for start in range(0, len(packed), dim)]
+
+
+def _rows(packed: bytes, dim: int) -> Vectors:
+    return unit_rows(np.frombuffer(packed, dtype=np.int8).reshape(-1, dim).astype(np.float32))

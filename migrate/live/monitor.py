@@ -7,8 +7,8 @@ the query, of those that were served, and of all documents that are true in the 
 takes off what documents outside may add, by the errors of a random sample (`migrate.audit.outside_unjudged`).
 
 Means of both are bounded at all looks together (`migrate.live.confidence_sequence`): SAFE rests on the lower bound of
-`low`, NOT SAFE on the upper bound of `high`. Each is bounded twice, over all queries and over the first one of each kind
-(`migrate.audit.query_groups.Kinds`), and the wider bound counts: queries that come in runs of one kind are not
+`low`, NOT SAFE on the upper bound of `high`. Each is bounded twice, over all queries and over the first one of each
+kind (`migrate.audit.query_groups.Kinds`), and the wider bound counts: queries that come in runs of one kind are not
 independent, and kinds alone do not show which of them users ask most.
 
 The first `CALIBRATION` queries of an epoch are not scored: they give the temperature of agreement, the errors, and by
