@@ -34,8 +34,8 @@ MOST_ALIKE: Final = 0.95
 _USUAL: Final = 2_000
 """So many queries say at most what is usual."""
 
-_BELOW: Final = 0.1587
-"""The share of a normal distribution that is more than a standard deviation below its median."""
+_BELOW, _FAR_BELOW = 0.1587, 0.0228
+"""Shares of a normal distribution that are more than one and two standard deviations below its median."""
 
 _BLOCK: Final = 1 << 22
 """Cosines to look at at once."""
@@ -93,14 +93,19 @@ def centred(rows: Vectors, mean: Vectors) -> Vectors:
     return unit_rows(rows - mean)
 
 
-def usual_cosine(rows: Vectors) -> float:
-    """The cosine above which two of some centred rows, (n, dim), are alike."""
+def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
+    """The cosine above which two of some centred rows, (n, dim), are alike.
+
+    Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind: the lowest
+    pairs are looked at then, too.
+    """
     some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
     pairs = np.triu_indices(len(some), 1)
     if not len(pairs[0]):
         return MOST_ALIKE
-    low, middle = np.quantile((some @ some.T)[pairs], [_BELOW, 0.5])
-    return float(min(middle + SPREADS * (middle - low), MOST_ALIKE))
+    lowest, low, middle = np.quantile((some @ some.T)[pairs], [_FAR_BELOW, _BELOW, 0.5])
+    usual = middle + SPREADS * (middle - low)
+    return float(min(usual, low + (SPREADS + 1) * (low - lowest) if in_runs else usual, MOST_ALIKE))
 
 
 def _cosines(some: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
@@ -142,7 +147,7 @@ class Kinds:
         kinds, packed = self.seen(vectors), _packed(vectors)
         sample, firsts, rows = (_rows(part, kinds.dim) for part in (kinds.sample, kinds.firsts, b"".join(packed)))
         mean = sample.mean(axis=0)
-        threshold = usual_cosine(centred(sample, mean))
+        threshold = usual_cosine(centred(sample, mean), in_runs=True)
         rows, known = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
         is_first = ~(rows @ centred(firsts, mean).T > threshold).any(axis=1)
         near = rows @ rows.T > threshold
