@@ -96,8 +96,8 @@ def centred(rows: Vectors, mean: Vectors) -> Vectors:
 def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     """The cosine above which two of some centred rows, (n, dim), are alike.
 
-    Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the lowest
-    pairs are looked at then, too, and a spread less is enough: what it joins by mistake only takes longer to be sure of.
+    Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the
+    lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes longer.
     """
     some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
     pairs = np.triu_indices(len(some), 1)
