@@ -149,7 +149,7 @@ class Kinds:
         mean = sample.mean(axis=0)
         threshold = usual_cosine(centred(sample, mean), in_runs=True)
         rows, known = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
-        is_first = ~(rows @ centred(firsts, mean).T > threshold).any(axis=1)
+        is_first: NDArray[np.bool_] = np.all(rows @ centred(firsts, mean).T <= threshold, axis=1)
         near = rows @ rows.T > threshold
         for place, own in enumerate(packed):
             is_new = own not in known and len(known) < MOST_KINDS

@@ -251,8 +251,8 @@ class Monitor:
         found = cls(kept["margin"], kept["epoch"], kept["last"], kept["n_documents"], low, high, calibration)
         if "kinds" not in kept:  # of a version that did not tell them: what comes now is of the first ones
             return found
-        firsts = {name: ConfidenceSequence.of_json(kept[name]) for name in ("first_low", "first_high")}
-        return replace(found, kinds=Kinds.of_json(kept["kinds"]), **firsts)
+        low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("first_low", "first_high"))
+        return replace(found, kinds=Kinds.of_json(kept["kinds"]), first_low=low, first_high=high)
 
 
 class _Pool:
