@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
-from simulated_audits import Table
+from simulated_audits import Labels, Table
 
 from migrate.audit.drawn_queries import weighting_of
-from migrate.audit.verdict import CONFIDENCE, mean_bounds, ratio_bounds, weighted_sums
+from migrate.audit.verdict import CONFIDENCE, FEWEST_QUERIES, Weighting, mean_bounds, ratio_bounds, weighted_sums
 
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lower and upper bounds of each audit."""
@@ -24,6 +24,22 @@ def own_bounds(
     sums, unseen = weighted_sums(np.hstack([arm, full]), seed=int(rng.integers(1 << 32)), resamples=resamples)
     perfect = bool((full == 1).all())
     return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, confidence, perfect=perfect)
+
+
+def grouped_bounds(arm: Table, full: Table, groups: Labels, rng: np.random.Generator, resamples: int) -> Sides:
+    """As `retention_bounds` does with groups, numbers below n of each query and audit; fewer than 20 say nothing."""
+    weightings = [Weighting(np.ones(len(own)), 1.0, groups=own) for own in groups.T]
+    audits = len(weightings)
+    rows = np.zeros((max(one.count for one in weightings), 2 * audits))
+    for audit, one in enumerate(weightings):
+        rows[: one.count, [audit, audits + audit]] = one.rows(np.stack([arm[:, audit], full[:, audit]], axis=1))
+    sums, unseen = weighted_sums(rows, seed=int(rng.integers(1 << 32)), resamples=resamples)
+    lower, upper = np.zeros(audits), np.full(audits, np.inf)
+    for audit, one in enumerate(weightings):
+        if one.count >= FEWEST_QUERIES:
+            own = sums[:, [audit]], sums[:, [audits + audit]]
+            (lower[audit],), (upper[audit],) = ratio_bounds(*own, unseen, CONFIDENCE, weighting=one)
+    return lower, upper
 
 
 def drawn_bounds(

@@ -5,6 +5,10 @@
 Scores are agreement@10 of single queries, from 0 to 1. Each run is looked at after every query, from the 20th on, and
 ends with the first verdict, SAFE or NOT SAFE, as somebody would who waits for one.
 
+runs of a kind   queries come in runs of one kind, and kinds are lost as a whole: how many of the runs ever say SAFE,
+                 and NOT SAFE, by all queries as if they were independent, and as the monitor does, by these and by the
+                 first query of each kind; kinds that are known, and those that `migrate.audit.query_groups.Kinds` finds
+                 by vectors of a given cosine within a kind
 wrong verdicts   the mean is exactly at the limit, or just on its wrong side: how many of the runs ever say SAFE, and
                  NOT SAFE, which 5 % may. Beside the confidence sequence stands what the audit uses, a bound for a fixed
                  number of queries, looked at again and again. `getting better` and `getting worse` change while they
@@ -29,9 +33,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.query_groups import Kinds
 from migrate.audit.unjudged import limits_of
 from migrate.audit.verdict import MARGIN, retention_bounds
 from migrate.live.confidence_sequence import _BETS, _LOG_WEIGHTS, _PSI, ConfidenceSequence
+from migrate.live.monitor import CALIBRATION
 from migrate.report.terminal import table
 
 ERROR = 0.05
@@ -179,6 +185,67 @@ def wrong_verdicts(effort: Effort) -> float:
     return worst
 
 
+LENGTHS = (1, 10, 30)
+DIMENSIONS = 100
+LOOK = 50
+BY_VECTORS = 100
+"""Runs in which kinds are found by vectors."""
+
+
+def kinds_of(rng: np.random.Generator, shape: tuple[int, int], length: int) -> NDArray[np.int64]:
+    """The kind of each query: runs of about `length` queries of a new kind."""
+    return np.cumsum(rng.random(shape) < 1 / length, axis=1)
+
+
+def found_firsts(rng: np.random.Generator, kinds: NDArray[np.int64], cosine: float) -> NDArray[np.bool_]:
+    """Which queries of a run are taken for the first of their kind, by vectors that are so near within a kind."""
+    own = rng.normal(size=(len(kinds), DIMENSIONS))
+    shared = rng.normal(size=(int(kinds.max()) + 1, DIMENSIONS))[kinds]
+    vectors = (np.sqrt(cosine) * shared + np.sqrt(1 - cosine) * own).astype(np.float32)
+    found, parts = Kinds().seen(vectors[:CALIBRATION]), []
+    for start in range(CALIBRATION, len(kinds), LOOK):
+        found, is_first = found.after(vectors[start : start + LOOK])
+        parts.append(is_first)
+    return np.concatenate(parts)
+
+
+def says_of_kinds(scores: Scores, is_first: NDArray[np.bool_], limit: float, *, above: bool) -> bool:
+    """Whether a run ever says it both by all of its queries and by the first of each kind, as the monitor does."""
+    by_all = says(scores[None], limit, above=above)[0]
+    by_kinds = says(scores[is_first][None], limit, above=above)[0] if is_first.any() else np.zeros(0, dtype=bool)
+    so_far = np.cumsum(is_first)
+    return bool((by_all & np.concatenate([[False], by_kinds])[so_far]).any())
+
+
+def runs_of_a_kind(effort: Effort) -> float:
+    """Print how often a verdict is wrong where queries come in runs; the greatest share where kinds are known."""
+    limits = limits_of(MARGIN)
+    rows, worst, count = [], 0.0, effort.queries
+    for side, limit in (("SAFE", limits.safe), ("NOT SAFE", limits.harmful)):
+        for length in LENGTHS:
+            for cosine in (None, 0.9, 0.7, 0.6, 0.5):
+                runs = effort.runs if cosine is None else BY_VECTORS
+                before = after = 0
+                firsts = []
+                for _ in range(runs):
+                    kinds = kinds_of(effort.rng, (1, CALIBRATION + count), length)[0]
+                    scores = (effort.rng.random(int(kinds.max()) + 1) < limit)[kinds].astype(np.float64)[CALIBRATION:]
+                    is_first = np.diff(kinds[CALIBRATION - 1 :]) > 0
+                    if cosine is not None:
+                        is_first = found_firsts(effort.rng, kinds, cosine)
+                    before += bool(says(scores[None], limit, above=side == "SAFE").any())
+                    after += says_of_kinds(scores, is_first, limit, above=side == "SAFE")
+                    firsts.append(int(is_first.sum()))
+                worst = max(worst, after / runs) if cosine is None else worst
+                known = "known" if cosine is None else f"{cosine:g}"
+                shares = (shown(said / runs, runs) for said in (before, after))
+                rows.append([side, f"{length}", known, f"{count / length:,.0f}", f"{np.median(firsts):,.0f}", *shares])
+                print(".", end="", flush=True, file=sys.stderr)
+    head = ["said", "a run", "cosine", "kinds", "found", "by all queries", "by kinds too"]
+    print(f"\n\nin runs of one kind, % of runs of {count:,} queries\n\n{table([head, *rows])}", flush=True)
+    return worst
+
+
 def power(effort: Effort) -> None:
     """Print how many queries a right verdict takes."""
     limits = limits_of(MARGIN)
@@ -265,7 +332,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2_000)
     args = parser.parse_args()
     effort = Effort(args.runs, args.queries, np.random.default_rng(0))
-    worst = wrong_verdicts(effort)
+    worst = max(runs_of_a_kind(effort), wrong_verdicts(effort))
     power(effort)
     width(effort)
     print(f"\nwrong at worst: {100 * worst:.1f} % of a line's runs")

@@ -138,6 +138,49 @@ class Pool(Resampled):
         return self.arm[drawn], self.full[drawn], chances[drawn]
 
 
+Labels = NDArray[np.int64]
+"""The topic of each query of each audit, (n, audits)."""
+
+LOST = 0.05
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Queries come in topics, and topics are lost as a whole; the others keep all, but a share `redrawn` of queries.
+
+    Topics have `size` queries in a share `large` of them, and 1 otherwise. Any may be lost, or large ones `only`; in
+    all as many that a share `lost` of queries is lost on average.
+    """
+
+    name: str
+    size: int = 1
+    large: float = 1.0
+    only: bool = False
+    lost: float = LOST
+    redrawn: float = 0.0
+
+    @property
+    def truth(self) -> float:
+        """Retention over all queries there are."""
+        return 1 - self.lost
+
+    def topics(self, rng: np.random.Generator, n: int, audits: int) -> Labels:
+        """The topics of n queries; the last of an audit may have fewer queries than it would."""
+        sizes = np.where(rng.random((n, audits)) < self.large, self.size, 1)
+        starts = np.cumsum(sizes, axis=0)
+        return np.stack([np.searchsorted(own, np.arange(n), side="right") for own in starts.T], axis=1)
+
+    def scores(self, rng: np.random.Generator, topics: Labels) -> tuple[Table, Table]:
+        """Scores of the arm and of the full re-embed."""
+        full = full_scores(rng, *topics.shape)
+        sizes = np.stack([np.bincount(own, minlength=len(own)) for own in topics.T], axis=1)
+        share = self.large * self.size / (self.large * self.size + 1 - self.large) if self.only else 1.0
+        chance = np.where((sizes > 1) | (not self.only), self.lost / share, 0.0)
+        is_lost = np.take_along_axis(rng.random(sizes.shape) < chance, topics, axis=0)
+        kept = np.where(rng.random(full.shape) < self.redrawn, full_scores(rng, *full.shape), full)
+        return np.where(is_lost, 0.0, kept), full
+
+
 TOPICS, CANDIDATES = 40, 30
 _GRADES = (0.88, 0.06, 0.04, 0.02)
 

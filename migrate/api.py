@@ -12,7 +12,7 @@ from typing import TypeAlias
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
 from migrate.audit.inputs import AuditOptions, PoolReference
 from migrate.audit.plan import AuditRequest, plan_audit
-from migrate.audit.query_set import QuerySet, load_query_set
+from migrate.audit.query_set import QuerySet, by_field, load_query_set
 from migrate.audit.report import AuditReport
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN, Outcome, Verdict
@@ -204,6 +204,7 @@ def audit(
     source: StoreLike | None = None,
     source_model: ModelLike | None = None,
     split: str = "test",
+    group_field: str | None = None,
     save_reference: str | Path | None = None,
     margin: float = MARGIN,
     runner: RunnerLike = LOCAL,
@@ -232,6 +233,9 @@ def audit(
         what the store says.
     split
         Of the judgements.
+    group_field
+        Metadata field of the queries that says which ones are not independent of each other; by default those are whose
+        vectors are alike.
     save_reference
         A folder to keep the reference in that is built; one that is there already is used.
     margin
@@ -263,10 +267,12 @@ def audit(
         raise UsageError('save_reference goes with reference="build"; leave it out')
     new = _store(translated, verify=True)
     if isinstance(beir, QuerySet) and queries is None:
-        query_set = beir
+        query_set = beir if group_field is None else by_field(beir, group_field)
     else:
         judged = beir.name if isinstance(beir, QuerySet) else beir
-        query_set = load_query_set(new, judged, queries, split=split, seed=seed, progress=progress)
+        query_set = load_query_set(
+            new, judged, queries, split=split, group_field=group_field, seed=seed, progress=progress
+        )
     embedder = elsewhere(_model_of(new, target, "target"), _runner(runner))
     old = None if source is None else _store(source, verify=True)
     request = AuditRequest(

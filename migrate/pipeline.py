@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
@@ -165,9 +166,14 @@ class MigrationRequest:
     def made_from(self) -> RunConfiguration:
         """The configuration, and what the audit rests on besides: it can be another for the same translated store."""
         questions = self.judging
-        asked = canonical_json(
-            [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
-        )
+        asked_for: list[Any] = [
+            questions.name,
+            [[query.id, query.text] for query in questions.queries],
+            questions.qrels,
+        ]
+        if questions.group_field is not None:
+            asked_for.append([questions.group_of(query) for query in questions.queries])
+        asked = canonical_json(asked_for)
         digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
         audit = {
             "queries": digest,

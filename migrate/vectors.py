@@ -45,10 +45,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query of a BEIR set or a query log."""
+    """One query of a BEIR set or a query log; two of one id and text are equal."""
 
     id: str
     text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def query_key(text: str) -> str:

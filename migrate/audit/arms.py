@@ -381,7 +381,7 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     if query_set.qrels is None:
         scores = {AGREEMENT: retriever.deciding_scores(answer.run), **scores}
     cost, weighting = arm.cost(retriever), query_set.weighting()
-    weights = None if weighting is None else weighting.values
+    weights = None if weighting is None or query_set.chances is None else weighting.values
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
 
 

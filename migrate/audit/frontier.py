@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from migrate.audit.arms import FullReembed, PartlyReembedded, measure_arm
 from migrate.audit.inputs import AuditOptions, PreparedAudit
 from migrate.audit.measures import Scores
+from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, document_keys, independent
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
 from migrate.audit.retrieval import Retriever
@@ -338,7 +339,7 @@ def _retriever(inputs: FrontierInputs, query_set: QuerySet, options: AuditOption
     vectors = inputs.embedder.embed_queries(query_set.queries, progress=progress)
     keys = document_keys(inputs.store, options.parent_field)
     prepared = PreparedAudit(
-        query_set,
+        with_groups(query_set, vectors),
         options,
         tally_of(inputs.embedder, options.price_usd_per_mtok),
         stores={TRANSLATED: inputs.store, FULL: inputs.reference},

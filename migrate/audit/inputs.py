@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from migrate.audit.measures import Qrels
+from migrate.audit.query_groups import group_notes, with_groups
 from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, keys_of
 from migrate.audit.reference import (
     ReferenceProof,
@@ -468,6 +469,8 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     doubts = (*(proof.doubts if proof else ()), *echoes(query_set, keys[TRANSLATED], texts or ()))
     vectors = _query_vectors(embedders, query_set, progress)
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
+    query_set = with_groups(query_set, vectors[FULL])
+    notes = (*notes, *group_notes(query_set))
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)

@@ -78,7 +78,8 @@ def _records(drawn: Iterable[Unjudged]) -> Iterator[dict[str, Any]]:
     for place, one in enumerate(drawn, start=1):
         seal = seal_of(seal, one.query, one.chance, one.documents)
         documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
-        facts = {"_id": one.query.id, "text": one.query.text, "chance": one.chance, "seal": seal}
+        metadata = {"metadata": dict(one.query.metadata)} if one.query.metadata else {}
+        facts = {"_id": one.query.id, "text": one.query.text, **metadata, "chance": one.chance, "seal": seal}
         yield {"place": place, **facts, "documents": documents}
 
 
@@ -177,7 +178,8 @@ def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples:
     `full` are the full re-embed's nDCG@10, (c,). Each query counts the same here, however it was drawn.
     """
     shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, _DEPTH))
-    bounds = retention_bounds(shuffled, full, seed=seed, resamples=resamples)
+    weighting = query_set.weighting(by_chance=False)
+    bounds = retention_bounds(shuffled, full, seed=seed, resamples=resamples, weighting=weighting)
     if bounds.upper < _UNRELATED:
         return ()
     return (

@@ -396,11 +396,13 @@ def loss_ratio(
     """
     if not predicted.any():
         return 1.0, 1.0
+    weighting = query_set.weighting()
     bounds = retention_bounds(
         query_set.merged(np.minimum(observed, 1)),
         query_set.merged(np.minimum(predicted, 1)),
         seed=seed,
         resamples=resamples,
         confidence=1 - FLOOR_SHARE * error,
+        weighting=weighting and replace(weighting, evenly=True),
     )
     return bounds.estimate, bounds.upper

@@ -322,6 +322,7 @@ class _State:
                 seed=options.seed,
                 resamples=options.resamples,
                 provisional=inputs.query_set.qrels is None,
+                weighting=inputs.query_set.weighting(),
             ).outcome
             for arm, full in ((self.arm, self.full), self.floor.extreme(self.arm, self.full))
         }
@@ -500,6 +501,7 @@ class _Pool:
             resamples=options.resamples,
             provisional=not self.is_judged,
             n_documents=inputs.n_documents,
+            weighting=query_set.weighting(),
             floor=floor,
         )
         losses = np.zeros(len(self.queries)) if outside is None else outside.losses(run, query_set)

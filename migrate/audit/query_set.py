@@ -7,6 +7,7 @@ Queries that chose documents do not judge: the one rule of `audit`, `audit --fro
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,9 @@ class QuerySet:
     `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
     it is empty where users asked them. `chances` are those with which the queries were drawn from all that there are,
     by query id (`migrate.audit.drawn_queries`); None where all were the same. `ungraded` is how many more were drawn.
+    `group_field` is the metadata field of a query that says which ones are not independent, None where that is seen in
+    their vectors; `groups` are the numbers of the groups by query id, once the queries are embedded
+    (`migrate.audit.query_groups`).
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is answered and measured, and their mean counts once.
@@ -65,6 +69,8 @@ class QuerySet:
     made_from: str = ""
     chances: Mapping[str, float] | None = None
     ungraded: int = 0
+    group_field: str | None = None
+    groups: Mapping[str, int] | None = None
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -75,7 +81,7 @@ class QuerySet:
     def distinct(self) -> tuple[Query, ...]:
         """The first query of each text, in the order of all score arrays."""
         firsts: dict[int, Query] = {}
-        for place, query in zip(self._places.tolist(), self.queries, strict=True):
+        for place, query in zip(self.texts.tolist(), self.queries, strict=True):
             firsts.setdefault(place, query)
         return tuple(firsts.values())
 
@@ -83,17 +89,29 @@ class QuerySet:
         """One value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
         if not len(scores):
             return scores
-        merged: Scores = np.bincount(self._places, weights=scores) / np.bincount(self._places)
+        merged: Scores = np.bincount(self.texts, weights=scores) / np.bincount(self.texts)
         return merged
 
-    def weighting(self, *, limited: bool = False) -> Weighting | None:
-        """How each distinct text counts, (c,), as `drawn_queries.weighting_of`; None where all count the same."""
-        if self.chances is None:
-            return None
-        return weighting_of(np.array([self.chances[query.id] for query in self.distinct]), limited=limited)
+    def weighting(self, *, limited: bool = False, by_chance: bool = True) -> Weighting | None:
+        """How each distinct text counts, (c,), by its group and, as `drawn_queries.weighting_of`, by its chance.
+
+        None where all count the same, each for itself.
+        """
+        groups = None
+        if self.groups is not None:
+            groups = np.array([self.groups[query.id] for query in self.distinct], dtype=np.int64)
+        if self.chances is not None and by_chance:
+            chances = np.array([self.chances[query.id] for query in self.distinct])
+            return replace(weighting_of(chances, limited=limited), groups=groups)
+        return None if groups is None else Weighting(np.ones(len(groups)), 1.0, groups=groups)
+
+    def group_of(self, query: Query) -> str | None:
+        """What the field that groups queries says of one; None where it says nothing."""
+        value = None if self.group_field is None else query.metadata.get(self.group_field)
+        return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
 
     @cached_property
-    def _places(self) -> NDArray[np.int64]:
+    def texts(self) -> NDArray[np.int64]:
         """The place of each query's text among the distinct ones, (q,)."""
         places: dict[str, int] = {}
         return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
@@ -209,15 +227,18 @@ def load_query_set(
     *,
     split: str = "test",
     parent_field: str = PARENT_FIELD,
+    group_field: str | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> QuerySet:
     """Judged queries (`load_questions`), or a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
 
+    Queries with the same value in the metadata field `group_field` are one observation.
+
     Raises
     ------
     UsageError
-        Neither are named, or both.
+        Neither are named, or both; or no query has the field.
     LeadMigrateError
         As these functions.
     """
@@ -228,10 +249,29 @@ def load_query_set(
             else "judged queries (beir) and others (queries) exclude each other; leave one out"
         )
     if beir is not None:
-        return load_questions(str(beir), split=split, progress=progress)
-    if queries == SYNTHETIC:
-        return synthetic_queries(store, parent_field=parent_field, seed=seed)
-    return load_unjudged(Path(str(queries)))
+        found = load_questions(str(beir), split=split, progress=progress)
+    elif queries == SYNTHETIC:
+        found = synthetic_queries(store, parent_field=parent_field, seed=seed)
+    else:
+        found = load_unjudged(Path(str(queries)))
+    return found if group_field is None else by_field(found, group_field)
+
+
+def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
+    """The query set with the metadata field that says which queries are not independent of each other.
+
+    Raises
+    ------
+    UsageError
+        No query has it.
+    """
+    found = replace(query_set, group_field=group_field)
+    if all(found.group_of(query) is None for query in found.queries):
+        raise UsageError(
+            f"{query_set.name}: expected queries with {group_field!r} in their metadata to group them by, found none; "
+            "name another field, or leave --group-field out"
+        )
+    return found
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
@@ -283,26 +323,29 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
     """Return the queries that choose and judge now, where a `share`, 0-1, of all is kept to judge later.
 
     What is embedded for the audit of a pool is never chosen by queries that were held out: they can judge a store that
-    it was filled into. Which ones they are depends on their texts alone.
+    it was filled into. Which ones they are depends on their texts alone, or on the field that groups them: a group is
+    held out as a whole.
 
     Raises
     ------
     InconclusiveError
         Too few are left for a verdict, on either side.
     """
-    texts = sorted({digest_of(query) for query in query_set.queries})
-    held = set(texts[: round(share * len(texts))])
+    units = {digest_of(query): query_set.group_of(query) or digest_of(query) for query in query_set.queries}
+    drawn = sorted(set(units.values()), key=lambda unit: digest_of(Query("unit", unit)))
+    later = set(drawn[: round(share * len(drawn))])
+    held = {text for text, unit in units.items() if unit in later}
     queries = [query for query in query_set.queries if digest_of(query) not in held]
-    if min(len(held), len(texts) - len(held)) < FEWEST_QUERIES:
+    if min(len(held), len(units) - len(held)) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {query_set.name}: {len(texts):,} different queries are too few to hold {share:.0%} out: "
-            f"{len(texts) - len(held):,} would judge now and {len(held):,} later, at least {FEWEST_QUERIES} are needed "
+            f"INCONCLUSIVE: {query_set.name}: {len(units):,} different queries are too few to hold {share:.0%} out: "
+            f"{len(units) - len(held):,} would judge now and {len(held):,} later, at least {FEWEST_QUERIES} are needed "
             "for each; give more queries, or leave out --hold-out"
         )
     ids = {query.id for query in queries}
     qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
     note = (
-        f"{len(held):,} of {len(texts):,} different queries are held out: they choose nothing, and can judge a store "
+        f"{len(held):,} of {len(units):,} different queries are held out: they choose nothing, and can judge a store "
         "that is filled in by this audit"
     )
     return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))

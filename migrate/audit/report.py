@@ -15,7 +15,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
-from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.display import data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
@@ -70,7 +70,7 @@ class AuditReport:
     def __repr__(self) -> str:
         return (
             f"<AuditReport {self.headline}: {self.verdict.sentence}; {self.dataset}, "
-            f"{self.verdict.n_queries:,} queries, {self.n_documents:,} documents>"
+            f"{self.verdict.counted}, {self.n_documents:,} documents>"
         )
 
     def _repr_html_(self) -> str | None:
@@ -120,7 +120,7 @@ class AuditReport:
     @property
     def ways_out(self) -> tuple[str, ...]:
         """Arms that could serve instead and keep the margin, whichever of them one picks."""
-        enough = self.verdict.n_queries >= FEWEST_QUERIES and not (self.doubts or self.verdict.lacks_documents)
+        enough = self.verdict.has_enough and not (self.doubts or self.verdict.lacks_documents)
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> ArmResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,7 +197,7 @@ def _slice(
     weighting: Weighting | None,
 ) -> Slice:
     arm, full = (values[rows] for values in scores)
-    of_rows = None if weighting is None else replace(weighting, values=weighting.values[rows])
+    of_rows = None if weighting is None else weighting.at(rows)
     weights = None if of_rows is None else of_rows.values
     bounds = retention_bounds(arm, full, seed=options.seed, resamples=options.resamples, weighting=of_rows)
     before, now = (float(np.average(values, weights=weights)) for values in (full, arm))

@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import ceil
 from statistics import NormalDist
 
 import numpy as np
@@ -49,33 +50,89 @@ class Bounds:
     upper: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Weighting:
-    """How queries count that were not drawn evenly (`migrate.audit.drawn_queries`).
+    """How queries count that were not drawn evenly (`migrate.audit.drawn_queries`), or not each for itself.
 
     `values` are the inverse of the chance with which each was drawn, (n,), and none can be more than `heaviest`.
     `limited` says that arm and full re-embed differ, for any query, by no more than the chance with which it is drawn;
     else they may differ by 1 where a query weighs most.
+
+    `groups` are numbers, (n,), that queries share which are one observation (`migrate.audit.query_groups`); None where
+    each is one. Groups are what is drawn, and the imagined query is a group of `size`; `evenly` says that it may be won
+    as a whole, as it may be lost.
     """
 
     values: Scores
     heaviest: float
     limited: bool = False
+    groups: NDArray[np.int64] | None = None
+    evenly: bool = False
 
     @property
     def worst(self) -> float:
-        """The most by which weighted scores can differ for a query that was not seen."""
-        return 1.0 if self.limited else self.heaviest
+        """The most by which weighted scores can differ for a group that was not seen."""
+        return self.size * (1.0 if self.limited else self.heaviest)
 
     @property
-    def shared(self) -> float:
-        """What both weighted scores may have in common then: it counts where the ratio is held against other than 1."""
-        return self.heaviest - self.worst
+    def most(self) -> float:
+        """The most that such a group weighs."""
+        return self.size * self.heaviest
+
+    @property
+    def won(self) -> float:
+        """The most by which the arm may win in such a group: kinds of queries are lost as a whole, but won one by one.
+
+        What is lost in translation is lost for all that ask for it; nothing in a stitch answers what its target cannot.
+        """
+        return self.worst if self.evenly else self.worst / self.size
 
     def of(self, scores: Scores) -> Scores:
         """Weighted scores."""
         weighted: Scores = self.values * scores
         return weighted
+
+    def rows(self, weighted: NDArray[np.floating]) -> NDArray[np.float64]:
+        """What is drawn: the sums of weighted scores, (n,) or (n, c), over each group."""
+        if self.groups is None:
+            return np.asarray(weighted, dtype=np.float64)
+        sums = np.zeros((self.count, *weighted.shape[1:]))
+        np.add.at(sums, self._numbers, weighted)
+        return sums
+
+    def at(self, places: NDArray[np.int64]) -> Weighting:
+        """The weighting of some of the queries."""
+        groups = None if self.groups is None else self.groups[places]
+        return replace(self, values=self.values[places], groups=groups)
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.sizes)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many queries each group has."""
+        return np.bincount(self._numbers)
+
+    @cached_property
+    def size(self) -> float:
+        """How many queries a group has that was not seen: the mean over groups, each by the square of its size.
+
+        That is how much each has to do with how far a mean is off. The largest group alone would make a hundred queries
+        out of one; the plain mean is too small where the harm is in large groups (`benchmarks/verdicts.py`).
+        """
+        if self.groups is None or not len(self.groups):
+            return 1.0
+        return float((self.sizes**3).sum() / (self.sizes**2).sum())
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """The number of each query's group, in the order in which groups come."""
+        if self.groups is None:
+            return np.arange(len(self.values))
+        numbers: dict[int, int] = {}
+        return np.array([numbers.setdefault(group, len(numbers)) for group in self.groups.tolist()], dtype=np.int64)
 
 
 _EVEN = Weighting(np.ones(1), 1.0)
@@ -144,7 +201,7 @@ def retention_bounds(
     Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
     With a `weighting`, means are weighted, and the imagined query counts as much as the worst there can be.
     With a `floor`, scores are those in a pool: one of the bounds is then that of these, and the other that of the
-    floor, with the error that the floor leaves. The two do not go together.
+    floor, with the error that the floor leaves.
     """
     weighting = weighting or _EVEN
     bounds = _retentions([arm], full, seed, resamples, confidence, weighting)[0]
@@ -153,7 +210,8 @@ def retention_bounds(
     own, standard = floor.extreme(arm, full)
     level = 1 - (1 - FLOOR_SHARE) * (1 - confidence)
     wide = floor.widen(bounds, _retentions([own], standard, seed, resamples, level, weighting)[0])
-    return replace(wide, estimate=max(min(_ratio(*floor.likely(arm, full)), wide.upper), wide.lower))
+    likely = _ratio(*map(weighting.of, floor.likely(arm, full)))
+    return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
 
 
 def family_bounds(
@@ -177,7 +235,9 @@ def family_bounds(
         bounds = _retentions(list(arms.values()), full, seed, resamples, each, weighting or _EVEN)
         return dict(zip(arms, bounds, strict=True))
     return {
-        name: retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=each, floor=floor)
+        name: retention_bounds(
+            arm, full, seed=seed, resamples=resamples, confidence=each, weighting=weighting, floor=floor
+        )
         for name, arm in arms.items()
     }
 
@@ -199,8 +259,8 @@ def difference_bounds(
         return Bounds(0.0, -np.inf, np.inf)
     weighting = weighting or _EVEN
     weighted = np.column_stack([weighting.of(arm - other), weighting.of(np.ones(len(arm)))])
-    sums, unseen = weighted_sums(weighted, seed=seed, resamples=resamples)
-    lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.heaviest * unseen, confidence)
+    sums, unseen = weighted_sums(weighting.rows(weighted), seed=seed, resamples=resamples)
+    lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.most * unseen, confidence)
     return Bounds(float(weighted[:, 0].sum() / weighted[:, 1].sum()), float(lower[0]), float(upper[0]))
 
 
@@ -246,12 +306,10 @@ def ratio_bounds(
 
     For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
     """
-    worst, shared = weighting.worst * unseen[:, None], weighting.shared * unseen[:, None]
+    lost, won, most = (part * unseen[:, None] for part in (weighting.worst, weighting.won, weighting.most))
     # What arm and full re-embed share moves the ratio towards 1: it is there where that is for the worse
-    low = np.minimum(arms / (full + worst), (arms + shared) / (full + worst + shared))
-    high = np.maximum(
-        (arms + worst) / (full + worst * perfect), (arms + worst + shared) / (full + worst * perfect + shared)
-    )
+    low = np.minimum(arms / (full + lost), (arms + most - lost) / (full + most))
+    high = np.maximum((arms + won) / (full + won * perfect), (arms + most) / (full + most - won * (not perfect)))
     return np.quantile(low, 1 - confidence, axis=0), np.quantile(high, confidence, axis=0)
 
 
@@ -273,7 +331,7 @@ def _retentions(
     estimates = [_ratio(arm, full) for arm in arms]
     if not full.any():
         return [Bounds(estimate, 0.0, np.inf) for estimate in estimates]
-    sums, unseen = weighted_sums(np.column_stack([full, *arms]), seed=seed, resamples=resamples)
+    sums, unseen = weighted_sums(weighting.rows(np.column_stack([full, *arms])), seed=seed, resamples=resamples)
     lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, weighting=weighting)
     return [Bounds(*three) for three in zip(estimates, lower.tolist(), upper.tolist(), strict=True)]
 
@@ -306,28 +364,30 @@ def queries_needed(
 ) -> int | None:
     """Number of queries with which 80 % of audits would be settled, or None for more than `MOST_QUERIES`.
 
-    Holds if these queries are like all others: if retention is what it is here, and its spread too. As retention is
-    known to within its bounds only, so is this number; `benchmarks/verdicts.py` prints how many audits it settles.
+    Holds if these queries are like all others: if retention is what it is here, and its spread and groups too. As
+    retention is known to within its bounds only, so is this number; `benchmarks/verdicts.py` prints how many audits it
+    settles.
 
     An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
     query leave open, NOT SAFE where it is as far below (`migrate.audit.verdict`); that mean is taken as normal.
     """
-    if len(arm) < 2 or not full.any():
-        return None
     weighting = weighting or _EVEN
-    above = weighting.of(arm - margin * full)
-    n = np.unique(np.geomspace(max(len(arm) + 1, FEWEST_QUERIES), MOST_QUERIES, 400).astype(int))
-    best = weighting.worst + weighting.shared * (1 - margin)
+    above = weighting.rows(weighting.of(arm - margin * full))  # what a group has is what it adds
+    if len(above) < 2 or not full.any():
+        return None
+    each = len(arm) / len(above)
+    n = np.unique(np.geomspace(max(len(above) + 1, FEWEST_QUERIES), MOST_QUERIES / each, 400).astype(int))
+    best = weighting.won + (weighting.most - weighting.won) * (1 - margin)
     if weighting.heaviest == 1 and (full == 1).all():
-        best = 1 - margin
+        best = weighting.most * (1 - margin)
     least = margin * weighting.worst
     settled = _settled(n, above, least, confidence) + _settled(n, -above, best, confidence)
     enough = n[settled >= POWER]
-    return int(enough[0]) if len(enough) else None
+    return ceil(enough[0] * each) if len(enough) else None
 
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
-    """Share of audits of n queries that find the mean of `values` above 0; an unseen value may be `-worst`."""
+    """Share of audits of n queries or groups that find the mean of `values` above 0; an unseen one may be `-worst`."""
     room = values.mean() - _open(n, float(np.mean(values**2)), worst, confidence)
     error = max(float(np.std(values, ddof=1)), 1e-12) / np.sqrt(n)
     return np.array([_NORMAL.cdf(z) for z in np.clip(room / error, -40, 40)])
@@ -377,7 +437,8 @@ class Verdict:
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
     say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
     `remedy` is what would settle an inconclusive verdict where that is not queries. `left_to_judge` is how many queries
-    were drawn to be judged and are not yet, None where none were drawn.
+    were drawn to be judged and are not yet, None where none were drawn. `n_groups` is how many groups the queries are
+    in that are independent of each other, None where each is one.
     """
 
     outcome: Outcome
@@ -394,13 +455,31 @@ class Verdict:
     harmful: float | None = None
     stands_for: float | None = None
     left_to_judge: int | None = None
+    n_groups: int | None = None
+
+    @property
+    def n_independent(self) -> int:
+        """How many of the queries are independent: groups, where some belong together."""
+        return self.n_queries if self.n_groups is None else self.n_groups
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether there are enough queries for any verdict."""
+        return self.n_independent >= FEWEST_QUERIES
+
+    @property
+    def counted(self) -> str:
+        """The queries in words, and in how many groups they are where that is fewer."""
+        if self.n_independent == self.n_queries:
+            return f"{self.n_queries:,} queries"
+        return f"{self.n_queries:,} queries in {self.n_groups:,} independent groups"
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
         """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE.
 
         Nor would more queries settle what is INCONCLUSIVE already.
         """
-        is_sure = self.outcome is Outcome.NOT_SAFE or self.n_queries < FEWEST_QUERIES or self.lacks_documents
+        is_sure = self.outcome is Outcome.NOT_SAFE or not self.has_enough or self.lacks_documents
         if is_sure or not doubts:
             return self
         return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
@@ -421,14 +500,12 @@ class Verdict:
     @property
     def worse_than_stay(self) -> bool:
         """Whether the arm is significantly worse than staying with the source model."""
-        enough = self.n_queries >= FEWEST_QUERIES
-        return enough and self.gain_over_stay is not None and self.gain_over_stay.upper < 0
+        return self.has_enough and self.gain_over_stay is not None and self.gain_over_stay.upper < 0
 
     @property
     def better_than_stay(self) -> bool:
         """Whether the arm is significantly better than staying with the source model."""
-        enough = self.n_queries >= FEWEST_QUERIES
-        return enough and self.gain_over_stay is not None and self.gain_over_stay.lower > 0
+        return self.has_enough and self.gain_over_stay is not None and self.gain_over_stay.lower > 0
 
     @property
     def undecidable(self) -> bool:
@@ -457,8 +534,8 @@ class Verdict:
                 "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
             )
             return f"{span}: below {below} {self.stands_for or self.margin:g}"
-        if self.n_queries < FEWEST_QUERIES:
-            return f"{span}; {self.n_queries} queries are too few for a verdict, at least {FEWEST_QUERIES} are needed"
+        if not self.has_enough:
+            return f"{span}; {self.counted} are too few for a verdict, at least {FEWEST_QUERIES} are needed"
         if self.lacks_documents:
             return (
                 f"{span}; the first 10 of {self.n_documents} documents are hardly a selection, at least "
@@ -514,10 +591,10 @@ def decide(
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
-    All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
-    independent: repeated ones are merged before (`QuerySet.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
-    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`, scores are those in a
-    pool, as in `retention_bounds`.
+    All scores are one value a query, shape (n,), between 0 and 1, in the same order. Repeated queries are merged before
+    (`QuerySet.merged`); the `weighting` has the groups of those that are not independent. Where there are fewer than
+    `FEWEST_DOCUMENTS` to search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`,
+    scores are those in a pool, as in `retention_bounds`.
 
     `provisional` scores are agreement@10: they are held against what stands for the `margin`.
 
@@ -532,8 +609,12 @@ def decide(
     if stay is not None:
         gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting)
     limits = limits_of(margin) if provisional else Limits(margin, margin)
-    outcome = _outcome(retention, gain, limits) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
-    verdict = Verdict(outcome, retention, limits.safe, len(arm), gain, None, provisional, confidence, n_documents)
+    groups = None if weighting is None or weighting.groups is None else weighting.count
+    enough = (len(arm) if groups is None else groups) >= FEWEST_QUERIES
+    outcome = _outcome(retention, gain, limits) if enough else Outcome.INCONCLUSIVE
+    verdict = Verdict(
+        outcome, retention, limits.safe, len(arm), gain, None, provisional, confidence, n_documents, n_groups=groups
+    )
     if provisional:
         verdict = replace(verdict, harmful=limits.harmful, stands_for=margin)
     if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:

@@ -397,6 +397,12 @@ hold_out = option(
     help="Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a "
     "store that they are filled into; what was held out can.",
 )
+group_field = option(
+    "--group-field",
+    metavar="FIELD",
+    help="Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each "
+    "other. [default: those whose vectors are alike]",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +419,7 @@ class QueryOptions:
     queries: str | None
     split: str
     hold_out: str | None
+    group_field: str | None
 
     def __post_init__(self) -> None:
         from migrate.errors import UsageError
@@ -468,6 +475,7 @@ class QueryOptions:
             self.queries,
             split=self.split,
             parent_field=parent_field,
+            group_field=self.group_field,
             seed=seed,
             progress=progress,
         )
@@ -503,7 +511,7 @@ class QueryOptions:
 MANY_QUERIES = 100
 """So many queries are worth being divided into those that choose and those that judge."""
 
-query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_out, section=QUERIES)
+query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_out, group_field, section=QUERIES)
 """Adds the options of `QueryOptions`."""
 
 parent_field = option(

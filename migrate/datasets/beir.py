@@ -20,7 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from migrate.datasets.records import Corpus, read_corpus, read_lines, read_records, record_id, record_text
+from migrate.datasets.records import (
+    Corpus,
+    query_metadata,
+    read_corpus,
+    read_lines,
+    read_records,
+    record_id,
+    record_text,
+)
 from migrate.errors import DatasetError, UsageError
 from migrate.files import atomic_folder
 from migrate.vectors import Document, Query
@@ -86,7 +94,7 @@ def _grade(field: str, place: str) -> int:
 
 
 def read_queries(path: Path) -> tuple[Query, ...]:
-    """Queries of a JSONL file of `{"_id" or "id", "text"}`, in the file's order; other keys are not read.
+    """Queries of a JSONL file of `{"_id" or "id", "text"}`, in the file's order; other keys are their metadata.
 
     Raises
     ------
@@ -98,7 +106,7 @@ def read_queries(path: Path) -> tuple[Query, ...]:
     """
     queries: dict[str, Query] = {}
     for place, record in read_records(path):
-        query = Query(record_id(record, place), record_text(record, "text", place))
+        query = Query(record_id(record, place), record_text(record, "text", place), query_metadata(record))
         if query.id in queries:
             raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")
         if not query.text.strip():

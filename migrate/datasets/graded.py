@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.datasets.records import read_records, record_id, record_text
+from migrate.datasets.records import query_metadata, read_records, record_id, record_text
 from migrate.errors import DatasetError
 from migrate.vectors import Query
 
@@ -42,8 +42,8 @@ class GradedQueries:
 
 def seal_of(before: str, query: Query, chance: float, doc_ids: Iterable[str]) -> str:
     """The seal of a record, 32 hexadecimal digits; `before` is that of the record before, empty for the first."""
-    sealed = [before, query.id, query.text, f"{chance:.9g}", sorted(doc_ids)]
-    return hashlib.sha256(json.dumps(sealed).encode()).hexdigest()[:32]
+    sealed = [before, query.id, query.text, dict(query.metadata), f"{chance:.9g}", sorted(doc_ids)]
+    return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def read_graded(path: Path) -> GradedQueries:
@@ -62,7 +62,7 @@ def read_graded(path: Path) -> GradedQueries:
     chances: dict[str, float] = {}
     skipped, ungraded, seal = "", 0, ""
     for number, (place, record) in enumerate(read_records(path), start=1):
-        query = Query(record_id(record, place), record_text(record, "text", place))
+        query = Query(record_id(record, place), record_text(record, "text", place), query_metadata(record))
         grades = _grades(record, place)
         if query.id in queries or query.id == skipped:
             raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")

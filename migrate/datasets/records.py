@@ -25,6 +25,9 @@ _HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
 _HEADER_LABEL = frozenset({"label", "class", "category", "target"})
 
 
+_OF_A_QUERY = frozenset({"_id", "id", "text", "metadata", "chance", "documents"})
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number (from 1) and text of every line that is not blank, without its line end; a BOM is skipped.
 
@@ -113,7 +116,8 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
     A file whose first line is a JSON object, or that is named `*.jsonl`, is read as one object a line with the query
     under `text` and, where it has one, an id under `_id` or `id` (BEIR's `queries.jsonl` is such a file). Any other
     file has a query a line. Blank queries are passed over, white space around a query is dropped, and a query without
-    an id is named by the number of the line where it comes first. Ids may repeat.
+    an id is named by the number of the line where it comes first. Ids may repeat. Other keys of an
+    object are the query's metadata (`query_metadata`).
 
     Raises
     ------
@@ -124,14 +128,14 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
         The operating system refused to read it.
     """
     times: Counter[str] = Counter()
-    ids: dict[str, str] = {}
-    for query_id, text in _records(path) if _is_jsonl(path) else _lines(path):
-        if text.strip():
-            times[text.strip()] += 1
-            ids.setdefault(text.strip(), query_id)
+    firsts: dict[str, Query] = {}
+    for query in _records(path) if _is_jsonl(path) else _lines(path):
+        if query.text:
+            times[query.text] += 1
+            firsts.setdefault(query.text, query)
     if not times:
         raise DatasetError(f"{path}: the file has no queries; write one a line")
-    return tuple(Query(ids[text], text) for text, _ in times.most_common())
+    return tuple(firsts[text] for text, _ in times.most_common())
 
 
 def _is_jsonl(path: Path) -> bool:
@@ -144,16 +148,23 @@ def _is_jsonl(path: Path) -> bool:
         return False
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
+def _lines(path: Path) -> Iterator[Query]:
     for number, line in read_lines(path):
-        yield str(number), line
+        yield Query(str(number), line.strip())
 
 
-def _records(path: Path) -> Iterator[tuple[str, str]]:
+def _records(path: Path) -> Iterator[Query]:
     for place, record in read_records(path):
         named = record.get("_id", record.get("id")) is not None
         query_id = record_id(record, place) if named else place.rpartition(":")[2]
-        yield query_id, record_text(record, "text", place)
+        yield Query(query_id, record_text(record, "text", place).strip(), query_metadata(record))
+
+
+def query_metadata(record: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a query: those of its "metadata", where that is an object, and its own besides id and text."""
+    own = {name: value for name, value in record.items() if name not in _OF_A_QUERY}
+    metadata = record.get("metadata")
+    return {**own, **metadata} if isinstance(metadata, dict) else own
 
 
 def read_labels(path: Path) -> dict[str, str]:

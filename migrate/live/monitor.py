@@ -7,14 +7,17 @@ the query, of those that were served, and of all documents that are true in the 
 takes off what documents outside may add, by the errors of a random sample (`migrate.audit.outside_unjudged`).
 
 Means of both are bounded at all looks together (`migrate.live.confidence_sequence`): SAFE rests on the lower bound of
-`low`, NOT SAFE on the upper bound of `high`. The first `CALIBRATION` queries of an epoch are not scored: they give the
-temperature of agreement, the errors, and by how much these predict too much or too little. An epoch ends when the
-translated vectors become others; true vectors that join the store do not end it. docs/statistics.md has the argument.
+`low`, NOT SAFE on the upper bound of `high`. Each is bounded twice, over all queries and over the first one of each
+kind (`migrate.audit.query_groups.Kinds`), and the wider bound counts: queries that come in runs of one kind are not
+independent, and kinds alone do not show which of them users ask most.
+
+The first `CALIBRATION` queries of an epoch are not scored: they give the temperature of agreement, the errors, and by
+how much these predict too much or too little. An epoch ends when the translated vectors become others; true vectors
+that join the store do not end it. docs/statistics.md has the argument.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
@@ -34,6 +37,7 @@ from migrate.audit.outside import (
     score_rows,
 )
 from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged, tops_of
+from migrate.audit.query_groups import Kinds, with_groups
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores, agreement, limits_of, temperature_of
 from migrate.audit.verdict import (
@@ -87,7 +91,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdict:
-    """What the monitor says now: agreement@10 of the `n_queries` that were scored in this `epoch`.
+    """What the monitor says now: agreement@10 of the `n_queries`, of `n_groups` kinds, scored in this `epoch`.
 
     `mean` is the most that it was on average, by the pool, `likely` the mean less what documents outside may take;
     `lower` and `upper` hold at all looks together. SAFE from `safe` on, NOT SAFE below `harmful`.
@@ -106,6 +110,7 @@ class LiveVerdict:
     harmful: float
     waiting: int = 0
     margin_from: str = ""
+    n_groups: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -117,8 +122,8 @@ class Monitor:
     """All that was learned so far; `judged` gives the next one. Plain numbers, kept as JSON between looks.
 
     `last` is the number of the last query that was looked at. `begun` are the scores of pools before an epoch is
-    calibrated: queries wait until there are `CALIBRATION` of them. `distinct` are digests of the first different
-    queries that were scored, no more than a verdict wants.
+    calibrated: queries wait until there are `CALIBRATION` of them. `kinds` are those of the queries that were scored,
+    `first_low` and `first_high` the scores of the first query of each.
     """
 
     margin: float = MARGIN
@@ -128,7 +133,9 @@ class Monitor:
     low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     calibration: Calibration | None = None
-    distinct: tuple[str, ...] = ()
+    kinds: Kinds = field(default_factory=Kinds)
+    first_low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
+    first_high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     margin_from: str = ""
 
     @property
@@ -181,21 +188,24 @@ class Monitor:
         if not pool.queries:  # documents that they were answered with are gone
             return replace(self, last=last, n_documents=count)
         if self.calibration is None:
-            return replace(self, last=last, n_documents=count, calibration=pool.calibrated(self.error))
-        low, high = self.low, self.high
-        for below, above in zip(*pool.scores(self.calibration), strict=True):
+            calibration, kinds = pool.calibrated(self.error), self.kinds.seen(pool.vectors)
+            return replace(self, last=last, n_documents=count, calibration=calibration, kinds=kinds)
+        low, high, first_low, first_high = self.low, self.high, self.first_low, self.first_high
+        kinds, is_first = self.kinds.after(pool.vectors)
+        for below, above, first in zip(*pool.scores(self.calibration), is_first, strict=True):
             low, high = low.after(float(below)), high.after(float(above))
-        digests = (hashlib.sha256(query.vector.tobytes()).hexdigest()[:16] for query in pool.queries)
-        distinct = tuple(dict.fromkeys([*self.distinct, *digests]))[:FEWEST_QUERIES]
-        return replace(self, last=last, n_documents=count, low=low, high=high, distinct=distinct)
+            if first:
+                first_low, first_high = first_low.after(float(below)), first_high.after(float(above))
+        found = replace(self, last=last, n_documents=count, low=low, high=high)
+        return replace(found, kinds=kinds, first_low=first_low, first_high=first_high)
 
     def verdict(self, waiting: int = 0) -> LiveVerdict:
         """What can be said now, at any time; `waiting` are queries that were not looked at yet."""
         limits = limits_of(self.margin)
-        lower = self.low.lower((1 - FLOOR_SHARE) * self.error)
-        upper = self.high.upper(self.error)
+        lower = min(scores.lower((1 - FLOOR_SHARE) * self.error) for scores in (self.low, self.first_low))
+        upper = max(scores.upper(self.error) for scores in (self.high, self.first_high))
         outcome = Outcome.INCONCLUSIVE
-        if len(self.distinct) >= FEWEST_QUERIES:
+        if self.first_high.count >= FEWEST_QUERIES:
             if upper < limits.harmful:
                 outcome = Outcome.NOT_SAFE
             elif lower >= limits.safe and self.n_documents >= FEWEST_DOCUMENTS:
@@ -213,6 +223,7 @@ class Monitor:
             limits.harmful,
             waiting,
             self.margin_from,
+            self.first_high.count,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -228,8 +239,10 @@ class Monitor:
             "low": self.low.as_json(),
             "high": self.high.as_json(),
             "calibration": calibration,
-            "distinct": self.distinct,
             "margin_from": self.margin_from,
+            "kinds": self.kinds.as_json(),
+            "first_low": self.first_low.as_json(),
+            "first_high": self.first_high.as_json(),
         }
 
     @classmethod
@@ -240,8 +253,7 @@ class Monitor:
             errors = tuple(tuple(band) for band in calibration["errors"])
             calibration = Calibration(calibration["temperature"], errors, calibration["most"])
         low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("low", "high"))
-        distinct = tuple(kept.get("distinct", ()))
-        return cls(
+        found = cls(
             kept["margin"],
             kept["epoch"],
             kept["last"],
@@ -249,9 +261,12 @@ class Monitor:
             low,
             high,
             calibration,
-            distinct,
-            kept.get("margin_from", ""),
+            margin_from=kept.get("margin_from", ""),
         )
+        if "kinds" not in kept:  # of a version that did not tell them: what comes now is of the first ones
+            return found
+        low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("first_low", "first_high"))
+        return replace(found, kinds=Kinds.of_json(kept["kinds"]), first_low=low, first_high=high)
 
 
 class _Pool:
@@ -356,7 +371,7 @@ class _Pool:
         _, most = calibrate_unjudged(
             self.run,
             lately,
-            self.query_set,
+            with_groups(self.query_set, self.vectors),
             self.metric,
             temperature,
             seed=self.seed,

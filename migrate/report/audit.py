@@ -211,7 +211,7 @@ _MILLION = 1e6
 def audit_text(report: AuditReport) -> str:
     """The arms, the diagnostics, the frontier, and the verdict."""
     verdict = report.verdict
-    subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
+    subject = f"{report.dataset}: {verdict.counted}, {report.n_documents:,} documents"
     first = [wrap(f"provisional: {report.basis}")] if report.basis else []
     tables = [quality_table(report), agreement_table(report)]
     parts = [*first, subject, *tables, wrap(legend(report)), diagnostics_text(report.diagnostics, report.measure)]

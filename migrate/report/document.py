@@ -113,6 +113,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "gain_over_stay": as_plain(verdict.gain_over_stay),
         "worse_than_stay": verdict.worse_than_stay,
         "queries": verdict.n_queries,
+        "groups": verdict.n_independent,
         "queries_needed": verdict.queries_needed,
     }
 

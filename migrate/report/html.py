@@ -104,6 +104,8 @@ def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
         if mean is not None:
             yield f"{report.measure}, {name}", f"{mean:.3f}"
     yield "queries", f"{report.verdict.n_queries:,}"
+    if report.verdict.n_independent < report.verdict.n_queries:
+        yield "independent groups of queries", f"{report.verdict.n_independent:,}"
     yield "documents", f"{report.n_documents:,}"
     if report.pool is not None:
         yield "documents embedded", f"{report.pool.documents:,} ({report.pool.share:.1%})"

@@ -58,6 +58,7 @@ def verdict_sentence(status: LiveStatus) -> str:
         waiting = 0 if verdict is None else verdict.waiting
         return f"INCONCLUSIVE: no sampled query was scored yet ({waiting:,} wait{needed})"
     span = f"agreement@10 {verdict.likely:.3f} to {verdict.mean:.3f} over {verdict.n_queries:,} sampled queries"
+    span += f" of {verdict.n_groups:,} kinds" if verdict.n_groups < verdict.n_queries else ""
     bounds = f"95 % bounds at all looks {verdict.lower:.3f} to {verdict.upper:.3f}"
     why = {
         "SAFE": f"at least {verdict.safe:.3f}, which stands for a retention of {verdict.margin:g}",
@@ -149,6 +150,7 @@ def metrics_text(status: LiveStatus) -> str:
     add("verdict", "gauge", "1 for the verdict of now.", *outcomes)
     if verdict is not None and verdict.n_queries:
         add("scored_queries", "gauge", "Sampled queries of this epoch.", ("", float(verdict.n_queries)))
+        add("scored_kinds", "gauge", "Kinds of queries among them.", ("", float(verdict.n_groups)))
         sides = [(f',bound="{side}"', float(getattr(verdict, side))) for side in ("lower", "likely", "mean", "upper")]
         add("agreement", "gauge", "Agreement@10 with a full re-embed, and its bounds at all looks.", *sides)
     return "\n".join(lines) + "\n"

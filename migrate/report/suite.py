@@ -141,6 +141,7 @@ def audit_suite(report: AuditReport) -> Suite:
         "SAFE from": f"{verdict.margin:g}",
         "margin": f"{verdict.margin if verdict.stands_for is None else verdict.stands_for:g}",
         "queries": str(verdict.n_queries),
+        "independent groups": str(verdict.n_independent),
         **({"provisional": report.basis} if report.basis else {}),
     }
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties)

@@ -268,10 +268,11 @@ def test_the_report_says_what_it_was_made_from(reference, tmp_path):
     assert report.manifest.seed == 12
     assert report.manifest.counts == {"queries": N_QUERIES, "documents": N_DOCUMENTS}
     assert report.manifest.details == {"dataset": "topics", "resamples": 500}
-    true, proof = report.notes
+    true, proof, groups = report.notes
+    assert groups.startswith("60 queries are in 58 independent groups by their vectors, the largest of 2")
     assert true == "40 of 150 vectors are true ones: the sample the stitch was fitted on"
     assert proof == report.reference.sentence
-    assert audit(copy_store(reference), reference).notes == (proof,)
+    assert audit(copy_store(reference), reference).notes == (proof, groups)
 
 
 @pytest.mark.slow

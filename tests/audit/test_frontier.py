@@ -115,7 +115,7 @@ def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, 
 
 def test_without_judgements_retention_is_of_agreement(store, fitted, reference, questions, target):
     unjudged = dataclasses.replace(questions, qrels=None)
-    found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"])
+    found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"], margin=0.9)
     assert found.measure == "agreement@10"
     assert "SAFE (provisional)" in found.sentence
     assert found.points[-1].verdict.provisional

@@ -106,7 +106,7 @@ def test_grades_that_are_all_alike_make_no_store_safe(good, drawn, tmp_path, cap
     records = grade_by(drawn, lambda query, place: 1)
     for judged in (drawn, as_beir(records, good, tmp_path / "beir")):
         code, report, _ = audit(good, capsys, judged)
-        assert code == 3 and report["verdict"]["retention"]["lower"] > 0.95
+        assert code == 3 and report["verdict"]["retention"]["lower"] > 0.9
         n = len(records)
         assert f"in {n} of {n} queries with relevant documents all candidates" in report["verdict"]["sentence"]
         assert report["next"] == ["clear up the doubt of the verdict first: while there is one, nothing is SAFE"]

@@ -33,9 +33,12 @@ def audited(mistake, capsys, *options):
 
 
 def is_believed(report):
-    """Whether the reference is not doubted, and nothing is lost; its model is a small one, and BM25 may beat it."""
+    """Whether the reference is not doubted, and next to nothing is lost; its model is a small one, BM25 may beat it.
+
+    The 300 queries are in some 210 groups: docstrings of functions that do nearly the same.
+    """
     others = [doubt for doubt in report["reference"]["doubts"] if "significantly worse than BM25" not in doubt]
-    return report["reference"]["proven"] and not others and report["verdict"]["retention"]["lower"] >= 0.95
+    return report["reference"]["proven"] and not others and report["verdict"]["retention"]["lower"] >= 0.9
 
 
 def test_the_right_reference_is_believed(good, capsys):

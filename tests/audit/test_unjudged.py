@@ -262,7 +262,8 @@ def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, ou
     quoted = int(share * 150)
     own = [Query(document.id, document.text.upper().lower()) for document in documents[:quoted]]
     others = [Query(f"q{row}", f"t{row % 50} n{1000 + row} what is not said anywhere") for row in range(150 - quoted)]
-    report = audit(new, full, QuerySet([*own, *others], None, "log", exclude_self=exclude_self))
+    asked = QuerySet([*own, *others], None, "log", exclude_self=exclude_self)
+    report = audit(new, full, asked, margin=0.9)  # of 150 queries, three to a topic
     assert report.verdict.outcome.value == outcome
     assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
 

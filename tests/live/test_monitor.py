@@ -51,6 +51,10 @@ def translated(noise, n_true=0):
 def serve(vectors, n, *, rerank=0, seed=2, start=1):
     """The answers to n queries: by the store's vectors, the first `rerank` ranked again by true ones."""
     queries = unit_rows(np.random.default_rng(seed).normal(size=(n, DIM)).astype(np.float32))
+    return answered(vectors, queries, rerank=rerank, start=start)
+
+
+def answered(vectors, queries, *, rerank=20, start=1):
     answers = []
     for number, query in enumerate(queries, start=start):
         first = np.argsort(-(vectors @ query), kind="stable")[: max(rerank, 10)]
@@ -121,8 +125,31 @@ def test_one_query_again_and_again_is_one_observation(tmp_path):
     answers = serve(good, CALIBRATION + 250, rerank=20)
     few = [replace(answers[CALIBRATION + place % 19], number=answers[place].number) for place in range(len(answers))]
     monitor = watch(make_store(tmp_path / "good", good), few)[1]
-    assert (monitor.high.count, len(monitor.distinct)) == (250, 19)
-    assert monitor.verdict().outcome is Outcome.INCONCLUSIVE and monitor.verdict().lower > monitor.verdict().safe
+    assert (monitor.high.count, monitor.first_high.count) == (250, 19)
+    assert monitor.verdict().outcome is Outcome.INCONCLUSIVE
+    assert monitor.low.lower(0.01) > monitor.verdict().safe > monitor.verdict().lower
+
+
+def test_queries_in_runs_of_one_kind_count_once_a_kind(tmp_path):
+    """By all queries it would be SAFE, by the six kinds that they are of nothing can be said."""
+    good, rng = translated(0.03), np.random.default_rng(5)
+    calibrating = serve(good, CALIBRATION, rerank=20)
+    kinds = unit_rows(rng.normal(size=(6, DIM)).astype(np.float32))
+    queries = unit_rows(np.repeat(kinds, 40, axis=0) + np.float32(0.02) * rng.normal(size=(240, DIM)).astype("f4"))
+    runs = [
+        replace(answer, vector=query, number=answer.number + CALIBRATION)
+        for answer, query in zip(answered(good, queries), queries, strict=True)
+    ]
+    store = make_store(tmp_path / "good", good)
+    monitor = watch(store, [*calibrating, *runs])[1]
+    assert (monitor.high.count, monitor.first_high.count) == (240, 6)
+    assert monitor.low.lower(0.01) > monitor.verdict().safe
+    assert monitor.verdict().outcome is Outcome.INCONCLUSIVE and monitor.verdict().n_groups == 6
+    kept = Monitor.of_json(json.loads(json.dumps(monitor.as_json())))
+    again = kept.judged(store, Table(), runs[:5], np.zeros(COUNT, dtype=bool))
+    assert again.first_high.count == 6  # remembered from look to look
+    older = {name: value for name, value in monitor.as_json().items() if "first" not in name and name != "kinds"}
+    assert Monitor.of_json(older).verdict().outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_store_that_is_all_true_leaves_nothing_open_and_embeds_nothing(tmp_path):

@@ -695,7 +695,7 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     Worker(location, embedder, ONCE).run()
     with state_of(location) as state:
         state.keep_queries(served)
-        judged = {**state.noted(MONITOR), "distinct": [str(row) for row in range(99)], "n_documents": 150}
+        judged = {**state.noted(MONITOR), "n_documents": 150}
         state.note(MONITOR, judged)
     assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
     fit_stitch(open_store(source_folder), embedder, stitch="ridge", size=30).save(tmp_path / "stitch")

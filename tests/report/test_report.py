@@ -89,6 +89,7 @@ def test_the_document_holds_the_numbers_of_the_report():
         "gain_over_stay": {"estimate": -0.0123, "lower": -0.0456, "upper": 0.0210},
         "worse_than_stay": False,
         "queries": 30,
+        "groups": 30,
         "queries_needed": 1234,
         "caveats": [],
     }

@@ -1,0 +1,200 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from topics import QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
+
+from migrate.audit.inputs import PoolReference
+from migrate.audit.query_groups import alike, group_notes, with_groups
+from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
+from migrate.audit.verdict import (
+    Outcome,
+    Weighting,
+    decide,
+    difference_bounds,
+    family_bounds,
+    queries_needed,
+    retention_bounds,
+)
+from migrate.datasets.graded import read_graded
+from migrate.errors import UsageError
+from migrate.manifest import Manifest
+from migrate.report.audit import audit_text
+from migrate.report.document import audit_document
+from migrate.report.html import audit_page
+from migrate.vectors import Query
+
+
+def grouped(groups):
+    return Weighting(np.ones(len(groups)), 1.0, groups=np.asarray(groups))
+
+
+def scores(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    full = rng.random(n)
+    return full * rng.choice([1, 0.6], size=n), full
+
+
+def test_queries_each_in_a_group_of_its_own_change_no_bound():
+    arm, full = scores()
+    alone = grouped(np.random.default_rng(1).permutation(len(arm)))
+    assert retention_bounds(arm, full, weighting=alone) == retention_bounds(arm, full)
+    assert difference_bounds(arm, full, weighting=alone) == difference_bounds(arm, full)
+    assert family_bounds({"a": arm}, full, weighting=alone) == family_bounds({"a": arm}, full)
+    assert queries_needed(arm, full, 0.9, weighting=alone) == queries_needed(arm, full, 0.9)
+
+
+def test_groups_of_equal_size_count_as_their_means():
+    arm, full = scores()
+    groups = np.repeat(np.arange(40), 3)
+    found = retention_bounds(arm, full, weighting=grouped(groups))
+    means = [values.reshape(40, 3).mean(axis=1) for values in (arm, full)]
+    each = retention_bounds(*means)
+    assert found.estimate == pytest.approx(arm.mean() / full.mean())
+    assert found.lower == pytest.approx(each.lower)
+    assert found.upper < each.upper  # a kind is lost as a whole, but won one by one
+    gain, other = difference_bounds(arm, full, weighting=grouped(groups)), difference_bounds(*means)
+    assert (gain.lower, gain.upper) == pytest.approx((other.lower, other.upper))
+    needed = queries_needed(arm, full, 0.7, weighting=grouped(groups))
+    assert needed == pytest.approx(3 * queries_needed(*means, 0.7), rel=0.05)
+
+
+@pytest.mark.parametrize("groups", [np.arange(60) // 3, np.repeat([0, 1, 2], [20, 39, 1]), np.arange(60) % 7])
+def test_groups_change_no_estimate(groups):
+    arm, full = scores(60)
+    plain, found = retention_bounds(arm, full), retention_bounds(arm, full, weighting=grouped(groups))
+    assert found.estimate == plain.estimate
+    assert found.lower < plain.lower and found.upper > plain.upper
+
+
+def test_fewer_than_twenty_groups_say_nothing():
+    arm, full, stay = np.ones(600), np.ones(600), np.zeros(600)
+    few = decide(arm, full, stay, margin=0.5, weighting=grouped(np.arange(600) // 32), resamples=500)
+    assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
+    assert "600 queries in 19 independent groups are too few for a verdict, at least 20" in few.sentence
+    enough = decide(arm, full, stay, margin=0.5, weighting=grouped(np.arange(600) // 30), resamples=500)
+    assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.n_groups == 20
+
+
+@pytest.mark.parametrize("size", [10, 30])
+def test_topics_that_are_lost_as_a_whole_make_no_false_safe(size):
+    rng, said = np.random.default_rng(2), np.zeros(2)
+    groups = np.arange(600) // size
+    for _ in range(200):
+        full = rng.random(600)
+        arm = np.where(rng.random(len(groups))[groups] < 0.05, 0, full)
+        bounds = [retention_bounds(arm, full, weighting=one, resamples=300) for one in (None, grouped(groups))]
+        said += [one.lower >= 0.95 for one in bounds]
+    assert said[0] / 200 > 0.15
+    assert said[1] / 200 <= 0.05
+
+
+def topical(topics, cosine, dim=100, seed=0):
+    own, shared = np.random.default_rng(seed).normal(size=(2, len(topics), dim))
+    return (np.sqrt(cosine) * shared[topics] + np.sqrt(1 - cosine) * own).astype(np.float32)
+
+
+def parts(groups):
+    return {frozenset(np.flatnonzero(groups == group).tolist()) for group in set(groups.tolist())}
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_queries_of_one_topic_are_one_group_in_any_order_and_any_space(offset):
+    topics = np.repeat(np.arange(40), 8)
+    vectors = topical(topics, 0.9) + np.float32(offset)
+    groups = alike(vectors)
+    assert parts(groups) == parts(topics)
+    order = np.random.default_rng(1).permutation(len(topics))
+    assert parts(alike(vectors[order])) == {
+        frozenset(np.flatnonzero(np.isin(order, list(part))).tolist()) for part in parts(groups)
+    }
+
+
+def test_independent_queries_are_not_grouped_and_the_same_vectors_are():
+    vectors = np.random.default_rng(0).normal(size=(500, 100)).astype(np.float32)
+    assert len(set(alike(vectors).tolist())) == 500
+    twice = np.concatenate([vectors, vectors[:10] * 2])
+    assert len(set(alike(twice).tolist())) == 500
+    assert len(set(alike(np.ones((30, 4), dtype=np.float32)).tolist())) == 1
+    assert alike(np.empty((0, 4), dtype=np.float32)).tolist() == []
+
+
+def test_a_chain_of_neighbours_is_not_one_group():
+    angles = np.linspace(0, np.pi, 60)
+    chain = np.zeros((60, 200), dtype=np.float32)
+    chain[:, 0], chain[:, 1] = np.cos(angles), np.sin(angles)
+    others = np.random.default_rng(0).normal(size=(300, 200)).astype(np.float32) / 14
+    groups = alike(np.concatenate([chain, others]))[:60]
+    first, last = (set(np.flatnonzero(groups == groups[place]).tolist()) for place in (0, 59))
+    assert len(first) > 2 and len(last) > 2 and not first & last
+
+
+def asked(values):
+    return [replace(query, metadata={"topic": value}) for query, value in zip(QUERIES, values, strict=False)]
+
+
+def test_a_field_groups_queries_and_vectors_those_without_it():
+    queries = [*asked(["a", "b", "a", 7, 7]), *QUERIES[5:8], Query("again", QUERIES[0].text.upper())]
+    vectors = np.random.default_rng(0).normal(size=(9, 50)).astype(np.float32)
+    vectors[6] = vectors[5]
+    vectors[1] = vectors[0]
+    found = with_groups(by_field(QuerySet(queries, None, "q"), "topic"), vectors)
+    assert parts(found.weighting().groups) == {frozenset(part) for part in ([0, 2], [1], [3, 4], [5, 6], [7])}
+    assert found.groups["again"] == found.groups["q0"]
+    (note,) = group_notes(found)
+    assert note.startswith(
+        "8 queries are in 5 independent groups by their field 'topic', the largest of 2; bounds take"
+    )
+
+
+def test_a_field_that_no_query_has_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"expected queries with 'user' in their metadata .* leave --group-field out"):
+        by_field(QuerySet(asked(["a"]), None, "q"), "user")
+    path = tmp_path / "log.jsonl"
+    lines = [{"text": f"query {n}", "user": n % 3, "metadata": {"topic": n % 5}} for n in range(25)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert [query.metadata for query in load_unjudged(path).queries[:2]] == [
+        {"user": 0, "topic": 0},
+        {"user": 1, "topic": 1},
+    ]
+    for name in ("user", "topic"):
+        assert load_query_set(None, None, path, group_field=name).group_field == name
+    with pytest.raises(UsageError, match="'text'"):
+        load_query_set(None, None, path, group_field="text")
+
+
+def test_metadata_of_graded_queries_is_read(tmp_path):
+    path = tmp_path / "graded.jsonl"
+    documents = [{"_id": "d", "text": "t", "grade": 1}]
+    path.write_text(
+        json.dumps({"_id": "q", "text": "t", "metadata": {"user": "u"}, "chance": 1, "documents": documents})
+    )
+    assert read_graded(path).queries[0].metadata == {"user": "u"}
+
+
+@pytest.mark.parametrize("reference", ["store", "pool"])
+@pytest.mark.parametrize("qrels", [QRELS, None])
+def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
+    known = Manifest(kind="store", model=TARGET.identity, details={"index": "index.faiss"})
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3), manifest=known)
+    full = make_store(tmp_path / "full") if reference == "store" else PoolReference(depth=20)
+    questions = QuerySet(asked([n // 4 for n in range(60)]), qrels, "topics")
+    plain, few = (
+        audit(translated, full, one, margin=0.5, two_stage=[50]) for one in (questions, by_field(questions, "topic"))
+    )
+    assert plain.verdict.outcome is Outcome.SAFE and plain.ways_out
+    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not few.ways_out and few.verdict.n_groups == 15
+    if reference == "store":  # a pool is another one where it takes longer to settle the verdict
+        assert few.verdict.retention.estimate == plain.verdict.retention.estimate
+    assert few.verdict.retention.lower < plain.verdict.retention.lower
+    assert "60 queries in 15 independent groups" in audit_text(few)
+    assert "independent groups of queries" in audit_page(few)
+    assert audit_document(few)["verdict"]["groups"] == 15
+
+
+def test_a_sample_that_is_left_out_leaves_the_groups(tmp_path):
+    assert QUESTIONS.weighting() is None
+    found = with_groups(by_field(QuerySet(asked([n // 4 for n in range(60)]), QRELS, "q"), "topic"), np.eye(60, 8))
+    left = replace(found, queries=found.queries[30:])
+    assert left.weighting().count == 8 and left.weighting().sizes.sum() == 30
