@@ -97,7 +97,9 @@ def audit_store(
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     unexplained = unexplained_documents(prepared, choosers.unexplained)
     held_out = audit_held_out(retriever, evaluation, pool.outside if pool else None, unexplained)
-    on_true = (*unexplained_doubts(unexplained, held_out), *_sample_doubts(prepared, held_out))
+    on_true = unexplained_doubts(unexplained, held_out)
+    if not choosers.queries:  # else documents were chosen by queries that do not judge, as those of users will ask
+        on_true = (*on_true, *_sample_doubts(prepared, held_out))
     evaluation = replace(evaluation, doubts=(*evaluation.doubts, *on_true))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
@@ -183,8 +185,6 @@ def _judgement_doubts(runs: Mapping[str, Run], full: ArmResult, evaluation: Eval
 def _sample_doubts(prepared: PreparedAudit, held_out: HeldOut | None) -> tuple[str, ...]:
     """Why the judgements may be of the true vectors alone."""
     translated, keys = prepared.stores[TRANSLATED], prepared.keys[TRANSLATED]
-    if translated.info.manifest is not None and translated.info.manifest.chosen_by:
-        return ()
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
     return sampled(
         prepared.query_set, true_documents(translated, keys), frozenset(keys.values()), is_safe_without=is_safe

@@ -319,19 +319,47 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     return kept
 
 
+_SHARED_WORDS = 0.5
+_COMMON = 0.1
+
+
+def near_texts(queries: Iterable[Query]) -> dict[str, str]:
+    """Return for each query, by its digest, the digest of the first one that it shares most of its words with.
+
+    Of two texts more than half of the words, each counted once, are common to both (Jaccard 1912). Words that more than
+    a tenth of the texts have find no others.
+    """
+    words = {digest_of(query): frozenset(query_key(query.text).split()) for query in queries}
+    times = Counter(word for own in words.values() for word in own)
+    leaders: dict[str, list[str]] = {}
+    first_of: dict[str, str] = {}
+    for text in sorted(words):  # their order is that of their digests, not of the file
+        telling = [word for word in words[text] if times[word] <= max(_COMMON * len(words), 2)]
+        others = sorted({leader for word in telling for leader in leaders.get(word, ())})
+        near = (o for o in others if len(words[o] & words[text]) > _SHARED_WORDS * len(words[o] | words[text]))
+        first_of[text] = next(near, text)
+        if first_of[text] == text:
+            for word in telling:
+                leaders.setdefault(word, []).append(text)
+    return first_of
+
+
 def hold_out(query_set: QuerySet, share: float) -> QuerySet:
     """Return the queries that choose and judge now, where a `share`, 0-1, of all is kept to judge later.
 
     What is embedded for the audit of a pool is never chosen by queries that were held out: they can judge a store that
-    it was filled into. Which ones they are depends on their texts alone, or on the field that groups them: a group is
-    held out as a whole.
+    it was filled into. Which ones they are depends on their texts alone. Queries of one group, by their field or else
+    by words that more than half of them share, are on one side.
 
     Raises
     ------
     InconclusiveError
         Too few are left for a verdict, on either side.
     """
-    units = {digest_of(query): query_set.group_of(query) or digest_of(query) for query in query_set.queries}
+    units = near_texts(query_set.queries)
+    units |= {
+        digest_of(query): group for query in query_set.queries if (group := query_set.group_of(query)) is not None
+    }
     drawn = sorted(set(units.values()), key=lambda unit: digest_of(Query("unit", unit)))
     later = set(drawn[: round(share * len(drawn))])
     held = {text for text, unit in units.items() if unit in later}
