@@ -21,7 +21,7 @@ from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
-from migrate.selection.choosers import choosers_of, digests_of
+from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import (
     DIRECTIONS,
@@ -184,7 +184,8 @@ class FitPlan(SpendingPlan[FittedStitch]):
         sample = self.sample(progress=progress)
         asked = digests_of(options.query_log.looked_up if options.query_log else ())
         pairs = embed_pairs(store, embedder.chosen_by(asked), sample, progress=progress)
-        manifest, state = _manifest(store, embedder, sample, options), dict(embedder.state())
+        chosen_by = asked | choosers_of_source(store, embedder, pairs.source, pairs.target)
+        manifest, state = _manifest(store, embedder, sample, options, chosen_by), dict(embedder.state())
         specs, seed = options.specs, options.seed
         if options.direction == QUERY:
             return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
@@ -555,9 +556,11 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
     )
 
 
-def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOptions) -> Manifest:
-    recorded, log = store.info.manifest, options.query_log
-    earlier = choosers_of(None if options.grown_from is None else options.grown_from.manifest)
+def _manifest(
+    store: Store, embedder: Embedder, sample: Sample, options: FitOptions, chosen_by: frozenset[str]
+) -> Manifest:
+    recorded = store.info.manifest
+    earlier = choosers_of(*(other.manifest for other in (options.grown_from, options.prior) if other is not None))
     return Manifest(
         kind="stitch",
         model=embedder.identity,
@@ -569,7 +572,7 @@ def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOpti
             direction=options.direction,
             sample={"strategy": sample.strategy, "from query log": sample.from_log},
             texts=store.info.has_texts,
-            chosen_by=tuple(sorted(earlier | digests_of(log.looked_up if log else ()))),
+            chosen_by=tuple(sorted(earlier | chosen_by)),
             prior=None if options.prior is None else options.prior.digest(),
         ).as_details(),
     )

@@ -125,6 +125,10 @@ class _Facts:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in present.items()}
 
 
+MADE_BY_STAMP: Final = "stamp"
+"""What a manifest says that was not written with its store."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts(_Facts):
     """What the manifest of a store says of it.

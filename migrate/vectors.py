@@ -55,23 +55,15 @@ class Query:
 def query_key(text: str) -> str:
     r"""Return the normal form of a query, equal for queries that differ only in how they are typed.
 
-    Case, white space, Unicode form, invisible characters, and punctuation at either end make no difference.
+    It has the letters, digits and symbols alone: case, white space, punctuation, Unicode form and invisible characters
+    make no difference.
 
-    >>> query_key("  How  do I ask?\n") == query_key("how do i ask")
+    >>> query_key("  How  do I re-ask?\n") == query_key("how do I reask")
     True
     """
-    visible = "".join(sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf")
-    words = " ".join(unicodedata.normalize("NFKC", visible.casefold()).split())
-    first, last = 0, len(words)
-    while first < last and _is_around(words[first]):
-        first += 1
-    while first < last and _is_around(words[last - 1]):
-        last -= 1
-    return words[first:last] or words
-
-
-def _is_around(sign: str) -> bool:
-    return sign == " " or unicodedata.category(sign).startswith("P")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    kept = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in "PZC")
+    return kept or " ".join(folded.split())
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:

@@ -13,12 +13,13 @@ from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.held_out import (
     HeldOut,
     audit_held_out,
+    origin_doubts,
     true_documents,
     unexplained_documents,
     unexplained_doubts,
 )
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
-from migrate.audit.judging import alike_grades, draw_unjudged, one_sided, sampled, unrelated_grades
+from migrate.audit.judging import MOST, NEARLY_ALL, alike_grades, draw_unjudged, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import Scores
 from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
@@ -95,11 +96,13 @@ def audit_store(
         *_judgement_doubts(runs, results[FULL], evaluation),
     )
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
-    unexplained = unexplained_documents(prepared, choosers.unexplained)
+    unexplained = unexplained_documents(prepared, choosers)
     held_out = audit_held_out(retriever, evaluation, pool.outside if pool else None, unexplained)
-    on_true = unexplained_doubts(unexplained, held_out)
-    if not choosers.queries:  # else documents were chosen by queries that do not judge, as those of users will ask
-        on_true = (*on_true, *_sample_doubts(prepared, held_out))
+    on_true = (
+        *unexplained_doubts(unexplained, held_out),
+        *origin_doubts(inputs.translated),
+        *_sample_doubts(prepared, held_out, are_chosen=bool(choosers.queries)),
+    )
     evaluation = replace(evaluation, doubts=(*evaluation.doubts, *on_true))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
@@ -182,12 +185,20 @@ def _judgement_doubts(runs: Mapping[str, Run], full: ArmResult, evaluation: Eval
     return unrelated_grades(query_set, scores, seed=evaluation.seed, resamples=evaluation.resamples)
 
 
-def _sample_doubts(prepared: PreparedAudit, held_out: HeldOut | None) -> tuple[str, ...]:
-    """Why the judgements may be of the true vectors alone."""
+def _sample_doubts(prepared: PreparedAudit, held_out: HeldOut | None, *, are_chosen: bool) -> tuple[str, ...]:
+    """Return why the judgements may be of the true vectors alone; `are_chosen` says that queries chose some of these.
+
+    Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
+    where all are, the judges are the choosers in other words.
+    """
     translated, keys = prepared.stores[TRANSLATED], prepared.keys[TRANSLATED]
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
     return sampled(
-        prepared.query_set, true_documents(translated, keys), frozenset(keys.values()), is_safe_without=is_safe
+        prepared.query_set,
+        true_documents(translated, keys),
+        frozenset(keys.values()),
+        least=NEARLY_ALL if are_chosen else MOST,
+        is_safe_without=is_safe,
     )
 
 

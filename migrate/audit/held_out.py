@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Qrels
@@ -20,11 +19,10 @@ from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Outcome, Verdict, decide
 from migrate.check.comparison import pairwise
+from migrate.embedders.base import UNKNOWN_QUERY
+from migrate.selection.choosers import Choosers
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-
-_SAME = 1 - 1e-6
-"""Cosine from which on two vectors of one text are the same, up to how they were computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +55,12 @@ _ALL = 0.99
 """Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
 
 
-def unexplained_documents(prepared: PreparedAudit, rows: NDArray[np.bool_] | None) -> frozenset[str]:
+def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozenset[str]:
     """Return the documents that have a true vector of which nothing says who chose it.
 
-    `rows` are those of the translated store, (n,), that neither its manifest nor the cache accounts for; None for none.
     A vector is true where `confidence.npy` says so, or where the full re-embed, or the pool, has the same one.
     """
+    rows = choosers.unexplained
     if rows is None or not rows.any():
         return frozenset()
     translated, full = prepared.stores[TRANSLATED], prepared.stores[FULL]
@@ -74,7 +72,7 @@ def unexplained_documents(prepared: PreparedAudit, rows: NDArray[np.bool_] | Non
         is_true = np.zeros(len(batch), bool) if confidence is None else confidence[start : start + len(batch)] == 1
         if pairs:
             places, others = np.array(pairs, dtype=np.int64).T
-            is_true[places] |= pairwise(batch.vectors[places], full.get(others).vectors) >= _SAME
+            is_true[places] |= pairwise(batch.vectors[places], full.get(others).vectors) >= choosers.equal
         is_true &= rows[start : start + len(batch)]
         documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true).tolist())
         start += len(batch)
@@ -92,6 +90,17 @@ def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> t
         f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them the "
         "store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store that "
         "`translate` or `backfill` has written, with its manifest",
+    )
+
+
+def origin_doubts(translated: Store) -> tuple[str, ...]:
+    """Return a doubt where the store that a store was translated from held true vectors of unknown origin."""
+    manifest = translated.info.manifest
+    if manifest is None or manifest.store.filled_in is not None or UNKNOWN_QUERY not in manifest.chosen_by:
+        return ()
+    return (
+        "the store that it was translated from held true vectors of the new model already, and nothing says who chose "
+        "them: if it was these very queries, they cannot judge; translate the store of before they were put in",
     )
 
 

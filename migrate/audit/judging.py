@@ -144,17 +144,21 @@ def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...
     return ()
 
 
-def sampled(query_set: QuerySet, true: Set[str], documents: Set[str], *, is_safe_without: bool) -> tuple[str, ...]:
-    """A doubt where most relevant `documents` of a store have `true` vectors, and significantly more than others have.
+MOST, NEARLY_ALL = 0.5, 0.95
+
+
+def sampled(
+    query_set: QuerySet, true: Set[str], documents: Set[str], *, least: float = MOST, is_safe_without: bool
+) -> tuple[str, ...]:
+    """A doubt where more than `least`, 0-1, of the relevant `documents` have `true` vectors, more than others have.
 
     Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
-    that the store is SAFE without the true vectors too, which leaves no doubt. Not for a store whose documents were
-    chosen by queries: these may well be those that other queries want.
+    that the store is SAFE without the true vectors too, which leaves no doubt.
     """
     wanted = {doc_id for grades in (query_set.qrels or {}).values() for doc_id, grade in grades.items() if grade > 0}
     wanted &= documents
     lucky, share = len(wanted & true), len(true) / len(documents)
-    if is_safe_without or lucky <= len(wanted) / 2 or tail(lucky, len(wanted), share) >= _BY_LUCK:
+    if is_safe_without or lucky <= least * len(wanted) or tail(lucky, len(wanted), share) >= _BY_LUCK:
         return ()
     return (
         f"{lucky:,} of the {len(wanted):,} relevant documents have true vectors, and {share:.0%} of all documents: "

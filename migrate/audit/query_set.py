@@ -329,7 +329,7 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     Of two texts more than half of the words, each counted once, are common to both (Jaccard 1912). Words that more than
     a tenth of the texts have find no others.
     """
-    words = {digest_of(query): frozenset(query_key(query.text).split()) for query in queries}
+    words = {digest_of(query): frozenset(query.text.casefold().split()) for query in queries}
     times = Counter(word for own in words.values() for word in own)
     leaders: dict[str, list[str]] = {}
     first_of: dict[str, str] = {}

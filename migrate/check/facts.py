@@ -14,8 +14,6 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import index_is_verified, verify_files
 from migrate.vectors import NormSummary, Vectors, check_vectors, squared_norms, summarize_norms
 
-MADE_BY_STAMP = "stamp"
-
 _NORM_ROWS = 256
 _SAME_NORM = 0.01
 _LISTED = 5

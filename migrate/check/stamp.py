@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from migrate.check.check import SAMPLE_SIZE, check_store
-from migrate.check.facts import MADE_BY_STAMP, dimension_finding
+from migrate.check.facts import dimension_finding
 from migrate.check.model import Compatibility
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.files import output_errors
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
+from migrate.manifest import MADE_BY_STAMP, MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files, hash_written
 from migrate.vectors import Progress, no_progress

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
-from migrate.manifest import Manifest
+from migrate.manifest import MADE_BY_STAMP, Manifest
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import index_is_verified
@@ -33,7 +33,10 @@ RECORDED = "from the cache, with the queries that chose"
 _ROUNDING = 4
 """Units in the last place."""
 
-_CODED = 0.99
+_EQUAL, _COPIED, _CODED = 1 - 1e-6, 0.999, 0.99
+"""Cosines from which on vectors are one and the same: as a store keeps them, after a copy that rounds, and as codes."""
+
+_FEW = 0.01
 _DIGITS = 16
 _ROWS = 4_096
 
@@ -68,8 +71,8 @@ def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
 
 def accounts_for_true(manifest: Manifest | None) -> bool:
     """Return whether a manifest says where all true vectors of its store came from."""
-    if manifest is None or UNKNOWN_QUERY in manifest.chosen_by:
-        return False
+    if manifest is None or UNKNOWN_QUERY in manifest.chosen_by or manifest.store.made_by == MADE_BY_STAMP:
+        return False  # who stamps a store knows its model, but not who chose what
     return manifest.store.filled_in in (None, RECORDED)
 
 
@@ -83,10 +86,13 @@ class Choosers:
         Digests of the queries that chose some.
     unexplained
         The rows, (n,), of which nothing says whether they are true, or why; None where all are accounted for.
+    equal
+        The cosine from which on a vector of the store is taken for the true one.
     """
 
     queries: frozenset[str] = frozenset()
     unexplained: NDArray[np.bool_] | None = None
+    equal: float = 1.0
 
 
 def choosers_in(store: Store, embedder: Embedder) -> Choosers:
@@ -111,16 +117,19 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
     if accounts and index_is_verified(store):
         return Choosers(queries)
     unexplained = ~is_true if accounts else np.ones(store.info.count, bool)
+    equal = _EQUAL if accounts else _COPIED if store.info.exact else _CODED
     queries_of: dict[bytes | None, frozenset[str]] = {None: frozenset()}
     if store.info.has_texts:
-        for row, choice in _cached_rows(store, embedder, unexplained):
+        for row, choice in _cached_rows(store, embedder, unexplained, equal):
             if choice is not None and choice not in queries_of:
                 queries_of[choice] = embedder.choosers([choice])
             unexplained[row] = UNKNOWN_QUERY in queries_of[choice]
-    return Choosers(queries.union(*queries_of.values()), unexplained)
+    return Choosers(queries.union(*queries_of.values()), unexplained, equal)
 
 
-def _cached_rows(store: Store, embedder: Embedder, rows: NDArray[np.bool_]) -> Iterator[tuple[int, bytes | None]]:
+def _cached_rows(
+    store: Store, embedder: Embedder, rows: NDArray[np.bool_], equal: float
+) -> Iterator[tuple[int, bytes | None]]:
     """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
     documents, choice_of, start = store.documents(), embedder.choices(), 0
     for batch in store.scan(batch_size=_ROWS):
@@ -130,18 +139,32 @@ def _cached_rows(store: Store, embedder: Embedder, rows: NDArray[np.bool_]) -> I
         cached = embedder.find(wanted, "document") if wanted else {}
         choices = choice_of(wanted, "document") if cached else []
         for number, vector in cached.items():
-            if _is_same(batch.vectors[places[number]], vector, exact=store.info.exact):
+            if _is_same(batch.vectors[places[number]], vector, equal):
                 yield start + int(places[number]), choices[number]
         start += len(batch)
 
 
-def _is_same(stored: Vectors, cached: Vectors, *, exact: bool) -> bool:
-    """Return whether a store holds a cached vector: up to its length and rounding, or up to what a code keeps."""
+def _is_same(stored: Vectors, cached: Vectors, equal: float) -> bool:
+    """Return whether a store holds a cached vector: up to its length and rounding, or up to a cosine below that."""
     if stored.shape != cached.shape or not (stored.any() and cached.any()):
         return False
     first, second = unit_rows(np.stack([stored, cached]).astype(np.float32))
-    if not exact:
-        return bool(first @ second >= _CODED)
+    if equal < _EQUAL:
+        return bool(first @ second >= equal)
     # A translation that is nearly perfect differs by more than these in one of hundreds of numbers.
     room = _ROUNDING * np.spacing(np.maximum(np.abs(first), np.abs(second)))
     return bool((np.abs(first - second) <= room).all())
+
+
+def choosers_of_source(store: Store, embedder: Embedder, old: Vectors, new: Vectors) -> frozenset[str]:
+    """Return who chose true vectors of the target model that a store to be translated holds already.
+
+    `old` and `new` are its own vectors of a sample and those of the target model, `embedder`, (n, dim) each. Where some
+    are equal, and not all, the store was filled in before; what comes of it flatters the queries of then.
+    """
+    if old.shape != new.shape or not len(old):
+        return frozenset()
+    share = float((np.einsum("nd,nd->n", unit_rows(old), unit_rows(new)) >= _COPIED).mean())
+    if not _FEW < share < 1 - _FEW:
+        return frozenset()
+    return choosers_in(store, embedder).queries or frozenset({UNKNOWN_QUERY})

@@ -14,11 +14,12 @@ from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.verdict import Outcome
 from migrate.backfill import backfill_store
+from migrate.check import stamp_store
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InconclusiveError
 from migrate.fit import fit_stitch
-from migrate.manifest import MANIFEST_NAME
+from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, digests_of, is_chooser
 from migrate.stores import open_store
 from migrate.translate import translate_store
@@ -97,6 +98,7 @@ SPELLINGS = {
         {code: code + 0xFEE0 for code in range(0x61, 0x7B)}
     ),
     "invisible characters": lambda text: "\u200b".join(text),
+    "hyphens for white space": lambda text: text.replace(" ", "-"),
 }
 
 
@@ -212,9 +214,11 @@ def test_a_perfect_translation_is_not_taken_for_true_vectors(model, questions, t
     documents = DOCUMENTS[:200]
     vectors = embedder.chosen_by(digests_of(questions.queries)).embed_documents(documents)
     noise = np.random.default_rng(7).normal(size=vectors.shape).astype(np.float32)
-    near = make_store(tmp_path / "near", documents=documents, vectors=vectors + np.float32(1e-5) * noise)
+    told = Manifest("store", model=model.identity, details={"index": "index.faiss"})
+    off = vectors + np.float32(1e-5) * noise
+    near = make_store(tmp_path / "near", documents=documents, vectors=off, manifest=told)
     assert choosers_in(near, embedder).queries == frozenset()
-    same = make_store(tmp_path / "same", documents=documents, vectors=vectors)
+    same = make_store(tmp_path / "same", documents=documents, vectors=vectors, manifest=told)
     assert choosers_in(same, embedder).queries == digests_of(questions.queries)
 
 
@@ -244,3 +248,62 @@ def test_documents_that_no_query_chose_need_no_other_judges(translated, model, q
     backfill_store(open_store(translated / "translated"), embedder, tmp_path / "filled")
     report = judged(open_store(tmp_path / "filled"), embedder, questions)
     assert report.verdict.n_queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
+
+
+@pytest.mark.parametrize("reworded", [lambda text: f"is it true that {text}", lambda text: f"{text} or not"])
+def test_choosers_in_other_words_find_documents_that_all_have_true_vectors(reworded, filled, questions):
+    """Nobody knows them again, but all that they look for was embedded for them."""
+
+    class Deaf(Many):
+        def _one(self, text, role):
+            return super()._one(text.removeprefix("is it true that "), role)
+
+    folder, embedder = filled
+    asked = [Query(query.id, reworded(query.text)) for query in questions.queries]
+    deaf = CachedEmbedder(Deaf(), embedder.path)
+    report = judged(open_store(folder), deaf, QuerySet(asked, questions.qrels, "reworded"))
+    assert report.verdict.outcome is not Outcome.SAFE
+    assert any("relevant documents have true vectors" in doubt for doubt in report.doubts)
+
+
+def rounded_copy(folder, tmp_path, digits):
+    """What a script of the user's own writes: vectors of three digits, no manifest."""
+    store = open_store(folder)
+    vectors = np.concatenate([batch.vectors.copy() for batch in store.scan()]).round(digits)
+    return make_store(tmp_path / "rounded", documents=list(store.documents()), vectors=vectors)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["same cache", "other cache"])
+def test_a_copy_that_rounds_is_known_too(is_known, filled, model, questions, tmp_path):
+    folder, embedder = filled
+    copied = rounded_copy(folder, tmp_path, 2)
+    if is_known:
+        with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+            judged(copied, embedder, questions)
+        return
+    report = judged(copied, CachedEmbedder(model, tmp_path / "new.sqlite"), questions)
+    assert any("nothing says who chose them" in doubt for doubt in report.doubts)
+
+
+def test_a_stamp_says_nothing_of_who_chose(filled, questions, tmp_path):
+    folder, embedder = filled
+    copied = bare_copy(folder, tmp_path, MANIFEST_NAME, "confidence.npy", "sources.npy")
+    assert stamp_store(copied, embedder, trust=True).path is not None
+    with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+        judged(open_store(copied.folder), embedder, questions)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["same cache", "other cache"])
+def test_a_second_round_from_a_copy_carries_the_choosers_on(is_known, filled, model, questions, tmp_path):
+    folder, embedder = filled
+    embedder = embedder if is_known else CachedEmbedder(model, tmp_path / "new.sqlite")
+    source = bare_copy(folder, tmp_path, MANIFEST_NAME, "confidence.npy", "sources.npy")
+    translate_store(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "second")
+    second = open_store(tmp_path / "second")
+    if is_known:
+        with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+            judged(second, embedder, questions)
+        return
+    report = judged(second, embedder, questions)
+    assert report.verdict.outcome is not Outcome.SAFE
+    assert any("held true vectors of the new model already" in doubt for doubt in report.doubts)
