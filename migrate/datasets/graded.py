@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.datasets.records import query_metadata, read_records, record_id, record_text
+from migrate.datasets.records import read_records, record_id, record_text
 from migrate.errors import DatasetError
 from migrate.vectors import Query
 
@@ -62,7 +62,9 @@ def read_graded(path: Path) -> GradedQueries:
     chances: dict[str, float] = {}
     skipped, ungraded, seal = "", 0, ""
     for number, (place, record) in enumerate(read_records(path), start=1):
-        query = Query(record_id(record, place), record_text(record, "text", place), query_metadata(record))
+        metadata = record.get("metadata")  # alone: what else a record has is of the draw
+        fields = metadata if isinstance(metadata, dict) else {}
+        query = Query(record_id(record, place), record_text(record, "text", place), fields)
         grades = _grades(record, place)
         if query.id in queries or query.id == skipped:
             raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")

@@ -53,7 +53,9 @@ def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[Rende
 
 
 def _sentences(report: AuditReport) -> Iterator[str]:
-    """What was embedded for a pool, the decision, and the steps that it does not name."""
+    """Yield how many queries are independent, what was embedded for a pool, the decision, and further steps."""
+    if report.verdict.n_independent != report.verdict.n_queries:
+        yield f"{report.verdict.counted}: bounds take each group for one observation"
     if report.pool is not None:
         yield report.pool.sentences[0]
     steps, choice = list(advice(report)), decision(report)

@@ -116,11 +116,12 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
         return Choosers()  # a full re-embed: there was nothing to choose
     if accounts and index_is_verified(store):
         return Choosers(queries)
-    unexplained = ~is_true if accounts else np.ones(store.info.count, bool)
+    rows = ~is_true if accounts else np.ones(store.info.count, bool)
+    unexplained = np.full(store.info.count, not accounts)
     equal = _EQUAL if accounts else _COPIED if store.info.exact else _CODED
     queries_of: dict[bytes | None, frozenset[str]] = {None: frozenset()}
     if store.info.has_texts:
-        for row, choice in _cached_rows(store, embedder, unexplained, equal):
+        for row, choice in _cached_rows(store, embedder, rows, equal):
             if choice is not None and choice not in queries_of:
                 queries_of[choice] = embedder.choosers([choice])
             unexplained[row] = UNKNOWN_QUERY in queries_of[choice]

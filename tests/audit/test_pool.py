@@ -603,7 +603,7 @@ def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
     report = audit(store, PoolReference(), QUERY_SET, embedder=embedder, margin=0.8)
     assert report.pool.documents < COUNT and report.pool.tokens is None
     assert report.verdict.outcome is Outcome.INCONCLUSIVE, "a file does not say whose vectors it has"
-    assert "nothing shows that file:target.npz is the model" in report.doubts[0]
+    assert "file:target.npz is not the file that the store was translated for" in report.doubts[0]
 
 
 def test_a_file_that_lacks_a_vector_of_the_pool_is_refused(near, tmp_path):

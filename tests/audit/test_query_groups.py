@@ -6,6 +6,7 @@ import pytest
 from topics import QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
 
 from migrate.audit.inputs import PoolReference
+from migrate.audit.judging import Unjudged, write_unjudged
 from migrate.audit.query_groups import alike, group_notes, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
 from migrate.audit.verdict import (
@@ -166,10 +167,8 @@ def test_a_field_that_no_query_has_is_refused(tmp_path):
 
 def test_metadata_of_graded_queries_is_read(tmp_path):
     path = tmp_path / "graded.jsonl"
-    documents = [{"_id": "d", "text": "t", "grade": 1}]
-    path.write_text(
-        json.dumps({"_id": "q", "text": "t", "metadata": {"user": "u"}, "chance": 1, "documents": documents})
-    )
+    write_unjudged(path, [Unjudged(Query("q", "t", {"user": "u"}), 1.0, {"d": "t"})])
+    path.write_text(path.read_text().replace("null", "1"))
     assert read_graded(path).queries[0].metadata == {"user": "u"}
 
 

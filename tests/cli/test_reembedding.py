@@ -252,12 +252,12 @@ def test_an_audit_that_cannot_be_had_is_told(options, message, migrated, source_
 def test_queries_of_the_log_judge_neither_frontier_nor_store(migrated, source_folder, stitch, log, beir, capsys):
     base = [*migrated, "--source", source_folder, "--stitch", stitch, "--frontier", "50%", "-q"]
     code, line = complaint(capsys, *base, "--query-log", beir / "queries.jsonl")
-    assert code == 3 and "INCONCLUSIVE: docstrings: 150 of 150 queries are in the query log" in line
+    assert code == 3 and "INCONCLUSIVE: docstrings: 150 of 150 queries chose documents" in line
     assert lead_migrate(*base, "--query-log", log, "--json") in (0, 1, 3)
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["queries"] == 100 == document["dataset"]["queries"]
-    note = "50 of 150 queries are in the query log that chose documents to embed; they do not judge"
-    assert note in document["notes"] and not document["frontier"]["notes"], "told once"
+    note = "50 of 150 queries chose documents of which the store has true vectors (by a log, a pool or live serving)"
+    assert f"{note}; they do not judge" in document["notes"] and not document["frontier"]["notes"], "told once"
 
 
 def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(source_folder, tmp_path, capsys, monkeypatch):

@@ -444,9 +444,9 @@ TEXTS = [
           "belong together"),
     Fault(50, "a query without a relevant document", texts.all_irrelevant_but_one, AUDIT, 3,
           "note: 1 queries have no relevant document; every arm scores 0"),
-    Fault(50, "queries without judgements", texts.keep_judgements(120), AUDIT, 3, "beir: 120 queries, 150 documents"),
-    Fault(50, "no judgements at all", stores.remove("beir/qrels"), AUDIT, 0,
-          "SAFE (provisional: nothing is judged, so this rests on agreement@10 with the full re-embed):*"),
+    Fault(50, "queries without judgements", texts.keep_judgements(120), AUDIT, 3, "beir: 120 queries in *"),
+    Fault(50, "no judgements at all", stores.remove("beir/qrels"), AUDIT, 4,
+          "beir: expected judgements in qrels/test.tsv, found a BEIR folder without qrels; *"),
     Fault(51, "five queries", texts.keep_judgements(5), AUDIT, 3,
           "INCONCLUSIVE: *; 5 queries are too few for a verdict, at*"),
 ]
