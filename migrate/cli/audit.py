@@ -487,7 +487,7 @@ def command(
             restart=general.restart,
         )
         plan = plan_audit(request)
-        judged.offer_hold_out(plan.query_set, embedder, by_pool=against.reference == POOL, quiet=quiet)
+        judged.offer_hold_out(plan.query_set, translated, embedder, by_pool=against.reference == POOL, quiet=quiet)
         if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)

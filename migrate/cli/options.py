@@ -494,12 +494,19 @@ class QueryOptions:
             raise UsageError(f"--hold-out: {self.hold_out!r} is no share of the queries; give one such as 50%")
         return share
 
-    def offer_hold_out(self, query_set: QuerySet, embedder: Embedder, *, by_pool: bool, quiet: bool) -> None:
-        """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps."""
+    def offer_hold_out(
+        self, query_set: QuerySet, store: Store, embedder: Embedder, *, by_pool: bool, quiet: bool
+    ) -> None:
+        """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps.
+
+        Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
+        """
+        from migrate.audit.pool import DEPTHS
         from migrate.cli.terminal import advise
 
         count = len(query_set.distinct)
-        if by_pool and embedder.keeps and self.hold_out is None and count >= MANY_QUERIES:
+        is_worth = count >= MANY_QUERIES and store.info.count > DEPTHS[0] * count
+        if by_pool and embedder.keeps and self.hold_out is None and is_worth:
             advise(
                 f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
                 "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "

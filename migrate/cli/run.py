@@ -131,7 +131,7 @@ def command(
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
                 warn_of_plan(plan.fit, quiet=quiet)
-            judged.offer_hold_out(plan.questions, embedder, by_pool=reference == POOL, quiet=quiet)
+            judged.offer_hold_out(plan.questions, opened, embedder, by_pool=reference == POOL, quiet=quiet)
             paid.agree(plan, progress=progress)
             done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
