@@ -130,9 +130,10 @@ class Batches:
         if is_first:
             known = [*self._before, *self._upcoming()]
             prove_known(self._embedder, known, source=self._source)
+        is_last = self._is_last()  # looked up before anything is paid for: reading on may fail
         documents, vectors = self._next_here() if self._remote is None else self._next_elsewhere(self._remote)
         self._witnesses.add(documents, vectors)
-        if is_first or not self._upcoming():
+        if is_first or is_last:
             self._witnesses.check()
         return documents, vectors
 
@@ -140,14 +141,14 @@ class Batches:
         if not self._embedded:
             while len(self._read) < self._ahead and self._read_batch():
                 pass
-            documents = list(chain.from_iterable(self._read))
+            batches = [self._read.popleft() for _ in range(min(self._ahead, len(self._read)))]
+            documents = list(chain.from_iterable(batches))
             vectors = self._embedder.embed_documents(
                 documents, progress=lambda _, done, __: self._report(self._done + done)
             )
             self._done += len(documents)
-            ends = np.cumsum([len(batch) for batch in self._read])
-            self._embedded.extend(zip(self._read, np.split(vectors, ends[:-1]), strict=True))
-            self._read.clear()
+            ends = np.cumsum([len(batch) for batch in batches])
+            self._embedded.extend(zip(batches, np.split(vectors, ends[:-1]), strict=True))
         return self._embedded.popleft()
 
     def settle(self) -> None:
@@ -184,6 +185,12 @@ class Batches:
         if self._embedded:
             return self._embedded[0][0]
         return self._read[0] if self._read or self._read_batch() else []
+
+    def _is_last(self) -> bool:
+        """Whether no batch comes after the upcoming one."""
+        if not self._upcoming():
+            return True
+        return len(self._flying) + len(self._embedded) + len(self._read) == 1 and not self._read_batch()
 
     def _read_batch(self) -> bool:
         batch = list(islice(self._documents, BATCH_DOCUMENTS))

@@ -34,7 +34,8 @@ _NOW: Final = (
 
 def needs_proof(embedder: Embedder) -> bool:
     """Whether nothing but its answers says which model it is: it is behind an API, or may be."""
-    return embedder.profile.is_paid is not False
+    profile = embedder.profile
+    return profile.is_api or profile.is_paid is not False
 
 
 def prove_known(embedder: Embedder, texts: Sequence[Text], role: Role = "document", *, source: str) -> int:

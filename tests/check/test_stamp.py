@@ -5,6 +5,7 @@ import pytest
 
 from migrate.check import Cause, check_store, stamp_store
 from migrate.embedders import load_embedder
+from migrate.embedders.base import WrappedEmbedder
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.vectors import Document
@@ -13,19 +14,17 @@ COLOURS = ("red", "green", "blue", "black", "white")
 TEXTS = [f"{colour} {thing}" for colour in COLOURS for thing in ("boat", "car", "house", "tree")]
 
 
-class CountingEmbedder:
+class CountingEmbedder(WrappedEmbedder):
     """The model, which remembers how many texts it was given."""
 
-    def __init__(self, embedder):
-        self.embedder = embedder
-        self.embedded = 0
+    embedded = 0
 
-    def __getattr__(self, name):
-        return getattr(self.embedder, name)
+    def around(self, embedder):
+        return CountingEmbedder(embedder)
 
-    def embed_documents(self, texts, **options):
+    def embed(self, texts, role, **options):
         self.embedded += len(texts)
-        return self.embedder.embed_documents(texts, **options)
+        return self.embedder.embed(texts, role, **options)
 
 
 @pytest.fixture

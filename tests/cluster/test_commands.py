@@ -107,14 +107,17 @@ def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 64)
     arrivals = []
     with OpenAIServer() as server:
-        server.gate = lambda _number: arrivals.append(time.monotonic())
+        server.gate = lambda number: arrivals.append((time.monotonic(), len(server.requests[number - 1].inputs)))
         loaded = load_embedder("openai:tiny", base_url=server.url, batch_size=32, rate="10/s", concurrency=8)
         begun = time.monotonic()
         model = elsewhere(loaded, DaskRunner(str(cluster.file)))
         migrate.embed.corpus.embed_corpus(partial(victims.documents, 16 * 32), model, tmp_path / "new")
-    assert len(arrivals) == 16
-    for number, arrived in enumerate(sorted(arrivals), start=1):  # and one more for each worker
+    of_workers = [arrived for arrived, texts in arrivals if texts == 32]
+    assert len(of_workers) == 16 and len(arrivals) == 16 + 4, "two prove the model, twice"
+    for number, arrived in enumerate(sorted(of_workers), start=1):  # and one more for each worker
         assert number <= 10 * (arrived - begun) + 2
+    for number, (arrived, _) in enumerate(sorted(arrivals), start=1):  # and the two from here, while workers ask too
+        assert number <= 10 * (arrived - begun) + 2 + 2
 
 
 def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_file, tmp_path, capfd, monkeypatch):

@@ -110,7 +110,7 @@ def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_
         (lambda facts: facts["details"].update(direction="document"), "fit it again"),
         (lambda facts: facts.update(model=None), "does not name the model whose queries"),
         (lambda facts: facts["model"].update(dim=23), "fit it again"),
-        (lambda facts: facts["model"].update(dim="many"), "fit it again"),
+        (lambda facts: facts["model"].update(dim="many"), "'model.dim' must be a whole number, .* make it again"),
     ],
 )
 def test_a_manifest_that_does_not_fit_the_weights_is_refused(change, part, bridge, tmp_path):

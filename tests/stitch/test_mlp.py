@@ -13,7 +13,8 @@ from migrate.stitch.linear import Ridge
 from migrate.stitch.mlp import Mlp, Training, train
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import AUTO_CANDIDATES, Selection
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import AUTO_CANDIDATES, Candidate, Selection
 from migrate.vectors import Batch
 
 pytestmark = pytest.mark.slow
@@ -229,7 +230,8 @@ def saved(tmp_path):
     stitch = Mlp(3, seed=8, training=SHORT).fit(x, y)
     sample = TrueVectors([str(row) for row in range(60)], y)
     manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": 6}})
-    fitted = FittedStitch(stitch, 2.5, sample, Selection("mlp:3", ()), manifest)
+    selection = Selection("mlp:3", (Candidate("mlp:3", HeldOutScores(0.5, 0.1, 0.9, 0.5)),))
+    fitted = FittedStitch(stitch, 2.5, sample, selection, manifest)
     fitted.save(tmp_path / "stitch")
     return fitted, tmp_path / "stitch"
 
