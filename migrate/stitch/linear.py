@@ -137,7 +137,8 @@ def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
 def _dual(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x @ x.T)
-    eigenvalues = np.maximum(eigenvalues, 0)
+    # What is 0 comes out as rounding, which a tiny λ must not be held against
+    eigenvalues[eigenvalues < n * np.finfo(np.float64).eps * eigenvalues[-1]] = 0
     moments = basis.T @ y
     squares = basis**2
     grid = lambdas.of(eigenvalues, min(n - 1, p))
