@@ -14,7 +14,8 @@ found groups     nothing names the topics, but the vectors of queries of one top
 real queries     how many groups are found among real queries by vectors of real models, and of what size an imagined
                  one is; then topics are clusters of these vectors (k-means), which have no gaps between them
 
-Exits with 1 where groups are known and the tool errs in more than 5 % of a line's audits.
+Exits with 1 where groups are known and the tool errs in more than 5 % of a line's audits, by more than chance (the
+95 % interval of the line lies above).
 """
 
 from __future__ import annotations
@@ -207,7 +208,8 @@ def main() -> int:
     if arguments.data is not None:
         real_queries(arguments.data, effort)
     print(f"\nwrong at worst where groups are known: {worst:.1%} of a line's audits")
-    return int(worst > 1 - CONFIDENCE + _EDGE)
+    allowed = 1 - CONFIDENCE
+    return int(worst > allowed + 1.96 * np.sqrt(allowed * (1 - allowed) / effort.audits))
 
 
 if __name__ == "__main__":
