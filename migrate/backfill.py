@@ -199,10 +199,10 @@ class _FillJob(StoreJob):
         if (sources := stored_sources(self.store)) is not None:
             with SourceFile(work.scratch, len(sources)) as file:
                 file.put(0, sources)
-        place_row_values(work.scratch, work.content, writer.order)
+        beside = place_row_values(work.scratch, work.content, writer.order)
         self.embedder.save_state(work.content)
         files = self.output.facts(self.store, work.content, work.digest.of)
-        replace(self.manifest, details={**self.manifest.details, **files}).write(work.content)
+        replace(self.manifest, details={**self.manifest.details, **files, **beside}).write(work.content)
         return {}
 
     def _writer(self, work: Work) -> StoreWriter:

@@ -112,7 +112,7 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
     is_true = np.zeros(store.info.count, bool) if confidence is None else confidence == 1
     accounts = accounts_for_true(manifest)
     queries = choosers_of(manifest)
-    if manifest is not None and is_true.mean() >= 1 - _FEW:
+    if manifest is not None and manifest.counts.get("true vectors", 0) >= (1 - _FEW) * store.info.count:
         return Choosers()  # as good as a full re-embed: there was nothing to choose
     if accounts and index_is_verified(store):
         return Choosers(queries)
