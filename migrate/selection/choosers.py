@@ -132,13 +132,13 @@ def _cached_rows(
     store: Store, embedder: Embedder, rows: NDArray[np.bool_], equal: float
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
-    documents, choice_of, start = store.documents(), embedder.choices(), 0
+    documents, start = store.documents(), 0
     for batch in store.scan(batch_size=_ROWS):
         texts = list(islice(documents, len(batch)))
         places = np.flatnonzero(rows[start : start + len(batch)])
         wanted = [texts[place] for place in places]
         cached = embedder.find(wanted, "document") if wanted else {}
-        choices = choice_of(wanted, "document") if cached else []
+        choices = embedder.choices(wanted, "document") if cached else []
         for number, vector in cached.items():
             if _is_same(batch.vectors[places[number]], vector, equal):
                 yield start + int(places[number]), choices[number]
