@@ -140,11 +140,11 @@ def _cached_rows(
 ) -> tuple[NDArray[np.bool_], set[bytes]]:
     """Return whether the cache has the vector of each document, (n,), and by which choices it has those of new ones."""
     is_cached = np.zeros(store.info.count, dtype=bool)
-    choice_of, choices = embedder.choices(), set[bytes]()
+    choices = set[bytes]()
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
         known = is_cached[start : start + len(documents)] = embedder.known(documents, "document")
-        chosen = zip(choice_of(documents, "document"), known, is_new[start:].tolist(), strict=False)
+        chosen = zip(embedder.choices(documents, "document"), known, is_new[start:].tolist(), strict=False)
         choices.update(choice for choice, is_known, new in chosen if choice is not None and is_known and new)
     return is_cached, choices
 
@@ -199,10 +199,10 @@ class _FillJob(StoreJob):
         if (sources := stored_sources(self.store)) is not None:
             with SourceFile(work.scratch, len(sources)) as file:
                 file.put(0, sources)
-        place_row_values(work.scratch, work.content, writer.order)
+        beside = place_row_values(work.scratch, work.content, writer.order)
         self.embedder.save_state(work.content)
         files = self.output.facts(self.store, work.content, work.digest.of)
-        replace(self.manifest, details={**self.manifest.details, **files}).write(work.content)
+        replace(self.manifest, details={**self.manifest.details, **files, **beside}).write(work.content)
         return {}
 
     def _writer(self, work: Work) -> StoreWriter:

@@ -21,7 +21,7 @@ from migrate.report.audit import audit_text
 from migrate.report.suite import Suite, audit_suite
 from migrate.report.summary import audit_summary
 from migrate.stores import open_store
-from migrate.stores.base import content_of
+from migrate.stores.base import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
 
@@ -259,7 +259,7 @@ def _holds_the_same(path: Path, output: Mapping[str, Any], different: Sequence[s
     if output.get("content") is None or any(file in BESIDE for file in different):
         return False
     try:
-        return bool(content_of(open_store(path)) == output["content"])
+        return is_content(output["content"], content_of(open_store(path)))
     except LeadMigrateError:
         return False
 

@@ -134,19 +134,20 @@ class StoreFacts(_Facts):
     """What the manifest of a store says of it.
 
     `index` is the name of the file of vectors, `documents_sha256` has the hash of each file that documents are read
-    from, by its path. The others are of a store that was translated (`stitch` is the spec, `confidence_lowest` and
-    `confidence_spearman` are of its stitch, `fallback` says what took the place of one that reads texts), filled in
-    from the cache, or stamped (`checked`). `chosen_by` has digests of the queries that chose documents. `first_tokens`
-    is how many tokens of each text the target embedded for the stitch to lean on. `source_state` is of all that the
-    source had but its vectors (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than
-    the source was asked for (`kind`, or the options of a table), `synced` has the date and the counts of the last
-    `sync`.
+    from, by its path, `beside_sha256` that of each file of numbers, one a document, by its name. The others are of a
+    store that was translated (`stitch` is the spec, `confidence_lowest` and `confidence_spearman` are of its stitch,
+    `fallback` says what took the place of one that reads texts), filled in from the cache, or stamped (`checked`).
+    `chosen_by` has digests of the queries that chose documents. `first_tokens` is how many tokens of each text the
+    target embedded for the stitch to lean on. `source_state` is of all that the source had but its vectors
+    (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than the source was asked for
+    (`kind`, or the options of a table), `synced` has the date and the counts of the last `sync`.
     """
 
     made_by: str | None = _fact("made by", _TEXT)
     index: str | None = _fact("index", _TEXT)
     index_sha256: str | None = _fact("index_sha256", _TEXT)
     documents_sha256: Mapping[str, str] | None = _fact("documents_sha256", _HASHES)
+    beside_sha256: Mapping[str, str] | None = _fact("beside_sha256", _HASHES)
     stitch: str | None = _fact("stitch", _TEXT)
     confidence_lowest: float | None = _fact("confidence_lowest", _NUMBER)
     confidence_spearman: float | None = _fact("confidence_spearman", _NUMBER)

@@ -14,7 +14,7 @@ from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
 from migrate.reading import MalformedError, expect, read_table
 from migrate.stores import open_store
-from migrate.stores.base import Store, content_of
+from migrate.stores.base import Store, content_of, is_content
 from migrate.stores.registry import exchange_left, path_in
 from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable, moved
 from migrate.sync.changes import find_changes
@@ -238,12 +238,12 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
             "judged; audit with judgements (--beir), or switch anyway with `unproven=True`"
         )
     stores = report.get("stores") or {}
-    if stores.get("translated") != contents[1]:
+    if not is_content(stores.get("translated"), contents[1]):
         what = "found nothing" if not stores.get("translated") else "found another, or it changed since"
         raise InputError(f"{where}: expected a report of {new.info.location}, {what}; {_AUDIT_AGAIN}")
     source = stores.get("source")
     # an audit without --source: the new store itself may say what it was made from
-    is_source = _is_made_from(new, contents[0]) if source is None else source == contents[0]
+    is_source = _is_made_from(new, contents[0]) if source is None else is_content(source, contents[0])
     if not is_source:
         raise InputError(
             f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "

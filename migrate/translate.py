@@ -253,11 +253,11 @@ class _TranslateJob(StoreJob):
         check_all_vectors(store, work.scratch)
         store.check_unchanged(self.before)
         order = writer.order
-        place_row_values(work.scratch, work.content, order)
+        beside = place_row_values(work.scratch, work.content, order)
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
         n_true = sum(part.facts["true"] for part in work.parts)
-        hashes = self.output.facts(store, work.content, work.digest.of)
+        hashes = {**self.output.facts(store, work.content, work.digest.of), **beside}
         _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
         return {
             "true": n_true,

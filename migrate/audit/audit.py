@@ -71,7 +71,7 @@ def audit_store(
         Too few queries are left for a verdict, without those that chose documents.
     """
     options, bridge = options or AuditOptions(), inputs.bridge
-    choosers = choosers_in(inputs.translated, inputs.embedder)
+    choosers = inputs.choosers or choosers_in(inputs.translated, inputs.embedder)
     others = choosers.queries | choosers_of(bridge.manifest if bridge else None)
     prepared = prepare_audit(
         replace(inputs, query_set=independent(inputs.query_set, others)), options, progress=progress

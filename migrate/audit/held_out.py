@@ -20,7 +20,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Outcome, Verdict, decide
 from migrate.check.comparison import pairwise
 from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.selection.choosers import Choosers
+from migrate.selection.choosers import WHOLE, Choosers
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 
@@ -51,10 +51,6 @@ class HeldOut:
         )
 
 
-_ALL = 0.99
-"""Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
-
-
 def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozenset[str]:
     """Return the documents that have a true vector of which nothing says who chose it.
 
@@ -76,7 +72,7 @@ def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozen
         is_true &= rows[start : start + len(batch)]
         documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true).tolist())
         start += len(batch)
-    return frozenset(documents) if len(documents) < _ALL * prepared.n_documents else frozenset()
+    return frozenset(documents) if len(documents) < WHOLE * prepared.n_documents else frozenset()
 
 
 def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from migrate.embedders.tokens import TokenCounter
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
+from migrate.selection.choosers import Choosers
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
@@ -269,6 +270,9 @@ class AuditInputs:
     prefixes
         Stores of the same documents, by how many of the first tokens of each the target model was given: for the arms
         `prefix:TOKENS`.
+    choosers
+        Who chose the true vectors of `translated`, as it was before anything was embedded for the audit; None to find
+        it out now.
     """
 
     translated: Store
@@ -279,6 +283,7 @@ class AuditInputs:
     source_embedder: Embedder | None = None
     bridge: FittedStitch | None = None
     prefixes: Mapping[int, Store] = field(default_factory=dict)
+    choosers: Choosers | None = None
 
 
 @dataclass(frozen=True, slots=True)

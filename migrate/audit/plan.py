@@ -25,7 +25,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.reembed.stitch import with_metered_views
-from migrate.selection.choosers import choosers_in, choosers_of, digests_of
+from migrate.selection.choosers import Choosers, choosers_in, choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -81,9 +81,8 @@ class AuditRequest:
     force: bool = False
     restart: bool = False
 
-    @property
-    def judging(self) -> QuerySet:
-        """The queries without those that chose documents, or are going to.
+    def judging(self, choosers: Choosers) -> QuerySet:
+        """Return the queries without those that chose documents, of which the store has `choosers`, or are going to.
 
         Raises
         ------
@@ -92,16 +91,20 @@ class AuditRequest:
         """
         stitches = [self.bridge, None if self.trial is None else self.trial.fitted]
         manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        choosers = choosers_in(self.translated, self.embedder).queries | choosers_of(*manifests)
-        return independent(self.query_set, choosers | digests_of(self.trial.log if self.trial else ()))
+        others = choosers.queries | choosers_of(*manifests)
+        return independent(self.query_set, others | digests_of(self.trial.log if self.trial else ()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AuditPlan(SpendingPlan[AuditReport]):
-    """An audit that is still to be done; the models of `request` have meters in them. `query_set` judges."""
+    """An audit that is still to be done; the models of `request` have meters in them. `query_set` judges.
+
+    `choosers` are of the translated store.
+    """
 
     request: AuditRequest
     query_set: QuerySet
+    choosers: Choosers
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -175,6 +178,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 source_embedder=request.source_embedder,
                 bridge=request.bridge,
                 prefixes=prefixes,
+                choosers=self.choosers,
             )
             report = audit_store(inputs, request.options, progress=progress)
             if request.reference is None and request.save_reference is None:
@@ -291,4 +295,5 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
         source_embedder=old and cap.meter(old),
         trial=trial and replace(trial, fitted=with_metered_views(trial.fitted, cap, price)),
     )
-    return AuditPlan(request=metered, query_set=request.judging, cap=cap)
+    choosers = choosers_in(request.translated, request.embedder)
+    return AuditPlan(request=metered, query_set=request.judging(choosers), choosers=choosers, cap=cap)

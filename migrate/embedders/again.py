@@ -24,7 +24,7 @@ ASKED_AGAIN: Final = 8
 """Texts that are embedded again at a time."""
 
 SAME: Final = 0.999
-"""Cosine of two vectors of one text; those of an API differ in the fourth digit after the point at most."""
+"""Cosine of two vectors of one text; those of an API, or of a copy that rounds, differ in the fourth digit at most."""
 
 _NOW: Final = (
     "the model behind the name has changed since, or the server mixes up its texts; name the server that still has the "

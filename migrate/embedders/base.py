@@ -16,9 +16,6 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 
 Role = Literal["document", "query"]
 
-Choices = Callable[[Sequence[Text], Role], list[bytes | None]]
-"""For each text, the choice of queries by which it came into a cache; None where no query chose it."""
-
 UNKNOWN_QUERY = ""
 """Stands among digests of queries that chose documents for those that nobody can name."""
 
@@ -161,9 +158,9 @@ class Embedder(ABC):
         """
         return self
 
-    def choices(self) -> Choices:
-        """Return what tells by which choice of queries a text came into the cache."""
-        return lambda texts, _role: [None] * len(texts)
+    def choices(self, texts: Sequence[Text], role: Role) -> list[bytes | None]:
+        """Return by which choice of queries each text came into the cache; None where none did, or it is not there."""
+        return [None] * len(texts)
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Return the digests of the queries of some choices."""
@@ -313,9 +310,9 @@ class WrappedEmbedder(Embedder):
         inner = self.embedder.chosen_by(queries, group=group)
         return self if inner is self.embedder else self.around(inner)
 
-    def choices(self) -> Choices:
+    def choices(self, texts: Sequence[Text], role: Role) -> list[bytes | None]:
         """Ask the embedder inside."""
-        return self.embedder.choices()
+        return self.embedder.choices(texts, role)
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Ask the embedder inside."""

@@ -16,10 +16,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
-from migrate.embedders.base import UNKNOWN_QUERY, Choices, Embedder, Role, WrappedEmbedder, require_texts
+from migrate.embedders.base import UNKNOWN_QUERY, Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
@@ -145,17 +146,9 @@ class CacheFile:
 
     def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
         """The vectors, shape (dim,), of the keys that are in the cache."""
-        ordered = sorted(keys)
-        vectors: dict[bytes, Vectors] = {}
         with self._translated():
-            for start in range(0, len(ordered), _KEYS_PER_QUERY):
-                part = ordered[start : start + _KEYS_PER_QUERY]
-                marks = ",".join("?" * len(part))
-                rows = self._database.execute(
-                    f"SELECT key, vector, checksum FROM embeddings WHERE key IN ({marks})",  # noqa: S608
-                    part,
-                )
-                vectors.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
+            rows = self._rows("key, vector, checksum", "embeddings", keys)
+            vectors = {key: self._check(vector, checksum) for key, vector, checksum in rows}
         dims = sorted({len(vector) for vector in vectors.values()})
         if len(dims) > 1:
             raise InputError(
@@ -191,10 +184,18 @@ class CacheFile:
                     "INSERT OR IGNORE INTO choosers VALUES (?, ?)", [(choice, query) for query in choosers]
                 )
 
-    def chosen(self) -> dict[bytes, bytes]:
-        """Return the keys of the texts that were embedded because of queries, with the choice of each."""
+    def chosen(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return those of the keys whose texts were embedded because of queries, with the choice of each."""
         with self._translated():
-            return dict(self._database.execute("SELECT key, choice FROM chosen"))
+            return dict(self._rows("key, choice", "chosen", keys))
+
+    def _rows(self, columns: str, table: str, keys: Collection[bytes]) -> Iterator[Any]:
+        """Yield the rows of some keys, in the order of these, asking for some at a time."""
+        ordered = sorted(keys)
+        for start in range(0, len(ordered), _KEYS_PER_QUERY):
+            part = ordered[start : start + _KEYS_PER_QUERY]
+            marks = ",".join("?" * len(part))
+            yield from self._database.execute(f"SELECT {columns} FROM {table} WHERE key IN ({marks})", part)  # noqa: S608
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Return the digests of the queries of some choices."""
@@ -276,13 +277,14 @@ class CachedEmbedder(WrappedEmbedder):
             other._choice = None
         return other
 
-    def choices(self) -> Choices:
-        """Return what tells by which choice of queries a text came into the cache, as the cache is now."""
-        chosen: dict[bytes, bytes] = {}
-        if self.path.exists():
-            with CacheFile(self.path) as file:
-                chosen = file.chosen()
-        return lambda texts, role: [chosen.get(key) for key in self._keys(texts, role)]
+    def choices(self, texts: Sequence[Text], role: Role) -> list[bytes | None]:
+        """Return by which choice of queries each text came into the cache; None where none did, or it is not there."""
+        if not self.path.exists():
+            return [None] * len(texts)
+        keys = self._keys(texts, role)
+        with CacheFile(self.path) as file:
+            chosen = file.chosen(set(keys))
+        return [chosen.get(key) for key in keys]
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Return the digests of the queries of some choices."""

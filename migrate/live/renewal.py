@@ -163,7 +163,7 @@ class Renewal:
         found = extended(self.source, known, documents, vectors)
         pairs = [row for row, doc_id in enumerate(_all_ids(self.source)) if doc_id in found.row_of]
         fitted = refit(self.source, self.fitted, found, np.array(pairs, dtype=np.int64), seed=seed)
-        choices = [choice for choice in embedder.choices()(documents, "document") if choice is not None]
+        choices = [choice for choice in embedder.choices(documents, "document") if choice is not None]
         chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
         facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))
         details = {**fitted.manifest.details, **facts.as_details()}

@@ -20,6 +20,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.again import SAME
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
 from migrate.manifest import MADE_BY_STAMP, Manifest
 from migrate.stores.base import Store
@@ -33,10 +34,12 @@ RECORDED = "from the cache, with the queries that chose"
 _ROUNDING = 4
 """Units in the last place."""
 
-_EQUAL, _COPIED, _CODED = 1 - 1e-6, 0.999, 0.99
-"""Cosines from which on vectors are one and the same: as a store keeps them, after a copy that rounds, and as codes."""
+_EQUAL, _CODED = 1 - 1e-6, 0.99
+"""Cosines from which on vectors are one and the same: as a store keeps them, and as codes. In between is `SAME`."""
 
-_FEW = 0.01
+WHOLE = 0.99
+"""Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
+
 _DIGITS = 16
 _ROWS = 4_096
 
@@ -112,13 +115,13 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
     is_true = np.zeros(store.info.count, bool) if confidence is None else confidence == 1
     accounts = accounts_for_true(manifest)
     queries = choosers_of(manifest)
-    if manifest is not None and is_true.mean() >= 1 - _FEW:
-        return Choosers()  # as good as a full re-embed: there was nothing to choose
+    if manifest is not None and manifest.counts.get("true vectors", 0) >= WHOLE * store.info.count:
+        return Choosers()  # there was nothing to choose
     if accounts and index_is_verified(store):
         return Choosers(queries)
     rows = ~is_true if accounts else np.ones(store.info.count, bool)
     unexplained = np.full(store.info.count, not accounts)
-    equal = _EQUAL if accounts else _COPIED if store.info.exact else _CODED
+    equal = _EQUAL if accounts else SAME if store.info.exact else _CODED
     queries_of: dict[bytes | None, frozenset[str]] = {None: frozenset()}
     if store.info.has_texts:
         for row, choice in _cached_rows(store, embedder, rows, equal):
@@ -132,13 +135,13 @@ def _cached_rows(
     store: Store, embedder: Embedder, rows: NDArray[np.bool_], equal: float
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
-    documents, choice_of, start = store.documents(), embedder.choices(), 0
+    documents, start = store.documents(), 0
     for batch in store.scan(batch_size=_ROWS):
         texts = list(islice(documents, len(batch)))
         places = np.flatnonzero(rows[start : start + len(batch)])
         wanted = [texts[place] for place in places]
         cached = embedder.find(wanted, "document") if wanted else {}
-        choices = choice_of(wanted, "document") if cached else []
+        choices = embedder.choices(wanted, "document") if cached else []
         for number, vector in cached.items():
             if _is_same(batch.vectors[places[number]], vector, equal):
                 yield start + int(places[number]), choices[number]
@@ -165,7 +168,7 @@ def choosers_of_source(store: Store, embedder: Embedder, old: Vectors, new: Vect
     """
     if old.shape != new.shape or not len(old):
         return frozenset()
-    share = float((np.einsum("nd,nd->n", unit_rows(old), unit_rows(new)) >= _COPIED).mean())
-    if not _FEW < share < 1 - _FEW:
+    share = float((np.einsum("nd,nd->n", unit_rows(old), unit_rows(new)) >= SAME).mean())
+    if not 1 - WHOLE < share < WHOLE:
         return frozenset()
     return choosers_in(store, embedder).queries or frozenset({UNKNOWN_QUERY})

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
+from migrate.files import sha256_file
 from migrate.manifest import Manifest
+from migrate.stores.binary_reader import read_errors
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Document, Vectors
 
@@ -24,7 +26,7 @@ BATCH_SIZE = 16_384
 """Rows per batch. Fixed boundaries keep float32 products bit-identical from run to run."""
 
 _SNAPSHOT_ROWS = 64
-_TEXTS = "texts_sha256"
+_TEXTS, _BESIDE = "texts_sha256", "beside_sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +334,17 @@ def read_all(batches: Iterable[Batch]) -> Batch:
 def content_of(store: Store) -> dict[str, Any]:
     """What tells a store from any other, to the last vector: its fingerprint, and hashes of all it has. Reads it whole.
 
-    A report notes it of the stores that it is of, and `switch` asks whether these are the ones.
+    A report notes it of the stores that it is of, and `switch` asks whether these are the ones (`is_content`). Of what
+    lies beside the store it has the files of numbers, one a document.
+
+    Raises
+    ------
+    OutputError
+        A file beside the store cannot be read.
     """
+    from migrate.stores.confidence import CONFIDENCE_NAME
+    from migrate.stores.sources import SOURCES_NAME
+
     ids, vectors = hashlib.sha256(), hashlib.sha256()
     for batch in store.scan():
         for doc_id in batch.ids:
@@ -341,4 +352,17 @@ def content_of(store: Store) -> dict[str, Any]:
             ids.update(len(encoded).to_bytes(8, "little") + encoded)
         vectors.update(batch.vectors.astype("<f4", copy=False).tobytes())
     hashes = {"ids_sha256": ids.hexdigest(), "vectors_sha256": vectors.hexdigest()}
-    return {**store.snapshot().fingerprint, **hashes}
+    beside, folder = {}, store.folder
+    for path in () if folder is None else (folder / CONFIDENCE_NAME, folder / SOURCES_NAME):
+        if path.exists():
+            with read_errors(path):
+                beside[path.name] = sha256_file(path)
+    return {**store.snapshot().fingerprint, **hashes, _BESIDE: beside}
+
+
+def is_content(noted: object, content: Mapping[str, Any]) -> bool:
+    """Return whether a store's `content` is what was noted of it; earlier versions noted nothing beside the store."""
+    compared = {**content}
+    if isinstance(noted, Mapping) and _BESIDE not in noted:
+        del compared[_BESIDE]
+    return noted == compared

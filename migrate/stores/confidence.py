@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.base import Store
-from migrate.stores.row_values import RowValues, read_row_values
+from migrate.stores.row_values import RowValues, read_row_values, stored_row_values
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
 _TYPE: Final = "<f4"
+_ADVICE: Final = "translate again"
 
 
 class ConfidenceFile(RowValues):
@@ -33,7 +34,7 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
     StoreError
         The file is damaged, or of another store.
     """
-    values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice="translate again")
+    values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice=_ADVICE)
     return None if values is None else values.astype(np.float32)
 
 
@@ -75,9 +76,15 @@ def unreliable(spearman: float) -> str:
 
 
 def stored_confidence(store: Store) -> Vectors | None:
-    """As `read_confidence`; None of a store that nothing lies beside."""
-    folder = store.folder
-    return None if folder is None else read_confidence(folder, store.info.count)
+    """The confidence of each document of a store, (count,); None where nothing lies beside it, or no confidence.
+
+    Raises
+    ------
+    StoreError
+        `confidence.npy` is damaged, of another store, or not the one that the manifest has the hash of.
+    """
+    values = stored_row_values(store, CONFIDENCE_NAME, _TYPE, advice=_ADVICE)
+    return None if values is None else values.astype(np.float32)
 
 
 def distrust(store: Store) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from pathlib import Path
@@ -12,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
+from migrate.files import sha256_file
+from migrate.manifest import StoreFacts
+from migrate.stores.base import Store
 
 _ROWS_AT_ONCE: Final = 1 << 20
 
@@ -66,8 +70,12 @@ def _write(descriptor: int, content: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def read_row_values(path: Path, dtype: str, count: int, *, advice: str) -> NDArray[Any] | None:
+def read_row_values(
+    path: Path, dtype: str, count: int, *, advice: str, sha256: str | None = None
+) -> NDArray[Any] | None:
     """The numbers of a file, (count,), or None where there is none; `advice` is what to do where it is damaged.
+
+    `sha256` is what the manifest has noted of it, None where it has nothing.
 
     Raises
     ------
@@ -78,10 +86,11 @@ def read_row_values(path: Path, dtype: str, count: int, *, advice: str) -> NDArr
         return None
     # Not by `np.load`, which takes pickles and archives too, and makes room for whatever size a header claims.
     try:
-        with path.open("rb") as file:
-            np.lib.format.read_magic(file)
-            shape, _, found = np.lib.format.read_array_header_1_0(file)
-            values = np.frombuffer(file.read(), dtype=dtype)
+        content = path.read_bytes()
+        file = io.BytesIO(content)
+        np.lib.format.read_magic(file)
+        shape, _, found = np.lib.format.read_array_header_1_0(file)
+        values = np.frombuffer(content, dtype=dtype, offset=file.tell())
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: expected one number a document, found a damaged file; {advice}") from error
     if shape != (count,) or found != np.dtype(dtype) or len(values) != count:
@@ -89,15 +98,30 @@ def read_row_values(path: Path, dtype: str, count: int, *, advice: str) -> NDArr
             f"{path}: expected {count} numbers, one a document, found {found} of shape {shape}, {len(values)} in all; "
             f"{advice}"
         )
+    if sha256 is not None and (actual := hashlib.sha256(content).hexdigest()) != sha256:
+        raise StoreError(
+            f"{path}: expected the SHA-256 of the manifest, {sha256[:12]}..., found {actual[:12]}...; the file was "
+            f"damaged or replaced: copy it again, or {advice}"
+        )
     return values
 
 
-def place_row_values(scratch: Path, content: Path, order: NDArray[np.int64] | None) -> None:
+def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> NDArray[Any] | None:
+    """Return the numbers of a file beside a store, as `read_row_values`; None of a store that nothing lies beside."""
+    folder, manifest, count = store.folder, store.info.manifest, store.info.count
+    if folder is None:
+        return None
+    noted = (None if manifest is None else manifest.store.beside_sha256) or {}
+    return read_row_values(folder / name, dtype, count, advice=advice, sha256=noted.get(name))
+
+
+def place_row_values(scratch: Path, content: Path, order: NDArray[np.int64] | None) -> dict[str, Any]:
     """Put all numbers that lie in `scratch`, in the order of the source, beside the new store, in that of its rows.
 
     Whatever is kept of each document goes this way: rows of another index may lie in another order. `order` is that of
-    the store's writer, see `StoreWriter.order`.
+    the store's writer, see `StoreWriter.order`. Returns the details that the manifest of the new store has of them.
     """
+    hashes = {}
     for path in sorted(scratch.glob("*.npy")):
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         with RowValues(content / path.name, values.dtype.str, len(values)) as file:
@@ -105,3 +129,5 @@ def place_row_values(scratch: Path, content: Path, order: NDArray[np.int64] | No
                 rows = slice(start, start + _ROWS_AT_ONCE)
                 file.put(start, values[rows] if order is None else values[order[rows]])
             file.sync()
+        hashes[path.name] = sha256_file(content / path.name)
+    return StoreFacts(beside_sha256=hashes).as_details()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.stores.base import Store
-from migrate.stores.row_values import RowValues, read_row_values
+from migrate.stores.row_values import RowValues, stored_row_values
 from migrate.vectors import Vectors
 
 SOURCES_NAME: Final = "sources.npy"
@@ -70,12 +70,10 @@ def stored_sources(store: Store) -> Checksums | None:
     Raises
     ------
     StoreError
-        The file is damaged, or of another store.
+        The file is damaged, of another store, or not the one that the manifest has the hash of.
     """
-    folder = store.folder
     advice = "remove it, and `sync` compares texts alone"
-    path = None if folder is None else folder / SOURCES_NAME
-    values = None if path is None else read_row_values(path, _TYPE, store.info.count, advice=advice)
+    values = stored_row_values(store, SOURCES_NAME, _TYPE, advice=advice)
     return None if values is None else values.astype(np.uint64)
 
 

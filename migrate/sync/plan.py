@@ -351,10 +351,11 @@ class _SyncJob(StoreJob):
         check_all_vectors(plan.old, work.scratch)
         plan.old.check_unchanged(plan.before[0])
         plan.new.check_unchanged(plan.before[1])
-        place_row_values(work.scratch, work.content, writer.order)
+        beside = place_row_values(work.scratch, work.content, writer.order)
         plan.embedder.save_state(work.content)
         n_true = int((plan.changes.confidence == 1).sum())
-        self._manifest(n_true, dict(plan.output.facts(plan.old, work.content, work.digest.of))).write(work.content)
+        hashes = {**plan.output.facts(plan.old, work.content, work.digest.of), **beside}
+        self._manifest(n_true, hashes).write(work.content)
         return {"true": n_true, "remarks": list(writer.remarks)}
 
     def _manifest(self, n_true: int, hashes: dict[str, Any]) -> Manifest:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,19 +12,20 @@ from topics import Topics, make_store
 
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference
+from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.verdict import Outcome
 from migrate.backfill import backfill_store
 from migrate.check import stamp_store
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import InconclusiveError
+from migrate.errors import InconclusiveError, StoreError
 from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, digests_of, is_chooser
 from migrate.stores import open_store
 from migrate.translate import translate_store
-from migrate.vectors import Document, Query
+from migrate.vectors import Document, Query, no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +139,33 @@ def test_true_vectors_that_nothing_accounts_for_do_not_make_a_store_safe(
     assert report.verdict.outcome is not Outcome.SAFE
     assert any("true vectors of which nothing says who chose them" in doubt for doubt in report.doubts)
     assert report.held_out is None, "no query has anything else that is relevant"
+
+
+def test_a_forged_confidence_hides_no_choosers(filled, questions, tmp_path):
+    folder, embedder = filled
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    np.save(copied / "confidence.npy", np.ones(COUNT, "<f4"))
+    with pytest.raises(StoreError, match=r"confidence.npy: expected the SHA-256 of the manifest.*damaged or replaced"):
+        judged(open_store(copied), embedder, questions)
+    manifest = open_store(copied).info.manifest
+    earlier = {name: value for name, value in manifest.details.items() if name != "beside_sha256"}
+    replace(manifest, details=earlier).write(copied)
+    with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+        judged(open_store(copied), embedder, questions)
+
+
+def test_a_reference_that_is_built_for_an_audit_accounts_for_no_true_vectors(filled, model, questions, tmp_path):
+    """Then the cache has every vector, and nobody chose them; what the store had before is of unknown origin still."""
+    copied = bare_copy(filled[0], tmp_path, MANIFEST_NAME)
+    request = AuditRequest(
+        copied,
+        questions,
+        CachedEmbedder(model, tmp_path / "new.sqlite"),
+        options=AuditOptions(bm25=False, resamples=1_000),
+    )
+    report = plan_audit(request).execute(no_progress)
+    assert report.verdict.outcome is not Outcome.SAFE
+    assert any("true vectors of which nothing says who chose them" in doubt for doubt in report.doubts)
 
 
 def test_queries_that_are_held_out_judge_later(translated, model, questions, tmp_path):

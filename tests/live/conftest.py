@@ -2,6 +2,9 @@ import asyncio
 import inspect
 
 import pytest
+from worker_tools import Hashed
+
+from migrate.embedders.cache import CachedEmbedder
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -11,3 +14,16 @@ def pytest_pyfunc_call(pyfuncitem):
         return None
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
+
+
+@pytest.fixture
+def own_folders(tmp_path, monkeypatch):
+    """A cache and a state that nobody else has."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def embedder(tmp_path):
+    """A model with a cache."""
+    return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")

@@ -13,19 +13,8 @@ from migrate.stores import open_store
 from migrate.vectors import Query
 
 __all__ = ["place_of", "qdrant_url"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 TEXTS = [f"what is said of {number}?" for number in range(6)]
-
-
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def embedder(tmp_path):
-    return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
 
 
 def serve(location, embedder, queries, *, embedded=2):
@@ -61,5 +50,5 @@ def test_what_queries_embedded_themselves_is_remembered_without_a_worker(source_
         searcher.search(TEXTS[0])
     cached = CachedEmbedder(Hashed(), embedder.path)
     texts = list(open_store(location).documents())
-    choices = {choice for choice in cached.choices()(texts, "document") if choice is not None}
+    choices = {choice for choice in cached.choices(texts, "document") if choice is not None}
     assert cached.choosers(choices) == digests_of([Query("asked", TEXTS[0])])

@@ -41,22 +41,11 @@ from migrate.switch import switch_store
 from migrate.translate import translate_store
 from migrate.vectors import Document, unit_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 
 ONCE = WorkerOptions(once=True)
 KINDS = ["folder", *DATABASES]
 __all__ = ["place_of", "qdrant_url"]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def embedder(tmp_path):
-    return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 Each kind goes the whole way: `translate`, an audit against a right full re-embed, `sync`, `backfill`, `switch`.
 """
 
+import json
 from functools import cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import InputError, StoreError
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
 from migrate.stores.base import content_of, read_all
@@ -207,6 +209,27 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     assert documents == {document.id: document.text for document, _ in some_records(COUNT).values()}
     roll_back(old)
     check_rows(old, open_store(filled), sample | set(asked))
+
+
+@pytest.mark.parametrize("name", ["flat", "Chroma", "Lance", "SqliteVec", "Parquet"])
+def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp_path):
+    """Of a forged confidence neither an audit nor a switch believes anything."""
+    old, new, _ = translated(kind_of(name), tmp_path)
+    report = write_report(tmp_path / "report.json", old, new.info.location)
+    told = json.loads(report.read_text())
+    for file in ("confidence.npy", "sources.npy"):
+        path = new.folder / file
+        left = path.read_bytes()
+        np.save(path, np.ones_like(np.load(path)))
+        with pytest.raises(InputError, match="found another, or it changed since; audit it again"):
+            switch_store(old, new.info.location, report=report)
+        with pytest.raises(StoreError, match=rf"{file}: expected the SHA-256 of the manifest, .* damaged or replaced"):
+            (stored_confidence if file == "confidence.npy" else stored_sources)(open_store(new.info.location))
+        path.write_bytes(left)
+    for content in told["stores"].values():
+        del content["beside_sha256"]  # as an earlier version has left it
+    report.write_text(json.dumps(told))
+    assert switch_store(old, new.info.location, report=report).proven
 
 
 def translate_in_child(old, stitch, location, state, point=None):
