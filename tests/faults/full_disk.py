@@ -11,7 +11,7 @@ from children import type_command
 _NEW_MOUNTS, _NEW_USERS, _REMOUNT = 0x00020000, 0x10000000, 32
 _PAGE = 4096
 _ROOMY = 64 << 20
-_LARGEST = 1000
+_LARGEST = 100
 
 
 class _NotMountedError(Exception):
@@ -21,25 +21,25 @@ class _NotMountedError(Exception):
 def run_in_room(arguments, folder, carried, room, environment):
     """Run a command twice in `folder`, of which `folder/disk` is a disk: with `room` bytes free, and with plenty.
 
-    The disk has copies of what is carried. Gives the exit codes, what was printed, and what files the disk had before
-    and after the first run; or words where no file system can be mounted. Without a room no file may be larger than a
-    thousand bytes instead, which every system can do. For a child of its own, which keeps these limits.
+    The disk has copies of what is carried. Gives what came of the first run, what files the disk had before it and
+    after, and what came of the second: exit codes and what was printed. Where not even a namespace may mount a file
+    system, no file may be larger than a few bytes instead. For a child of its own, with which the mounts end.
     """
     disk, environment = folder / "disk", {**os.environ, **environment}
-    if room is not None:
-        try:
-            _enter_namespace()
-            _mount(disk, _ROOMY)
-        except _NotMountedError as error:
-            return str(error)
+    try:
+        _enter_namespace()
+        _mount(disk, _ROOMY)
+        largest = None
+    except _NotMountedError:
+        largest = _LARGEST
     for name in carried:
         shutil.copytree(folder / name, disk / name)
     before = _digests(disk)
-    if room is not None:
+    if largest is None:
         _mount(disk, max(_PAGE, shutil.disk_usage(disk).used + room), _REMOUNT)
-    first = _in_child(arguments, folder, environment, None if room is not None else _LARGEST)
+    first = _in_child(arguments, folder, environment, largest)
     after = _digests(disk)
-    if room is not None:
+    if largest is None:
         _mount(disk, _ROOMY, _REMOUNT)
     return first, before, after, _in_child(arguments, folder, environment, None)
 
@@ -53,7 +53,7 @@ def _enter_namespace():
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
     except OSError as error:
-        raise _NotMountedError(str(error)) from error
+        raise _NotMountedError from error
 
 
 def _mount(folder, size, flags=0):
@@ -63,7 +63,7 @@ def _mount(folder, size, flags=0):
 def _call(name, *arguments):
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is None or function(*arguments):
-        raise _NotMountedError(f"{name}: {os.strerror(ctypes.get_errno())}")
+        raise _NotMountedError
 
 
 def _digests(disk):
