@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
+from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import cache_folder, disk_errors, output_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.stores.kept import kept_folder
@@ -41,6 +41,8 @@ URI: Final = "chroma:uri"
 AT_ONCE: Final = 1_000
 _TRIES: Final = 5
 _IDS_AT_ONCE: Final = 10_000
+_UNWRITTEN: Final = "Failed to apply logs to the metadata segment"
+"""All that Chroma says where SQLite found the disk full under an index of words."""
 TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 
 _CLIENTS: Final[dict[tuple[Any, ...], Any]] = {}
@@ -311,6 +313,10 @@ def answers(location: str, *, remote: bool) -> Iterator[None]:
         raise
     except Exception as error:
         message = (scrub(str(error)).strip().splitlines() or [type(error).__name__])[0][:300]
+        if not remote and _UNWRITTEN in message:
+            raise OutputError(
+                f"cannot write {location}: Chroma says: {message}; free some space and run the same command again"
+            ) from error
         if not remote:
             raise StoreError(f"{location}: Chroma says: {message}; see to that, and run again") from error
         if type(error).__name__ == "NotFoundError":

@@ -45,7 +45,11 @@ def sqlite_errors(location: object) -> Iterator[None]:
     apsw = import_client("apsw", NAME)
     try:
         yield
-    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
+    except apsw.FullError as error:
+        raise OutputError(
+            f"cannot write {location}: {error}; free some space and run the same command again"
+        ) from error
+    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
         raise OutputError(f"{location}: SQLite cannot read or write it: {error}; check disk and permissions") from error
     except apsw.BusyError as error:
         raise StoreError(
