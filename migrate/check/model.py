@@ -120,8 +120,8 @@ class Compatibility:
     """Whether a store's vectors are those of a model. `compatible` is so only if every finding is as expected.
 
     `found` is the model that they are of, where embedding texts again has shown it: the one that was asked about, or
-    the same used in another way. `suits_queries` says that the model's queries are right for the vectors although these
-    are not quite what it gives to the texts: only their lengths differ, in a way that changes no order, or the texts do.
+    the same used in another way. `suits_queries` says that the model's queries are right for vectors that are not quite
+    what it gives to the texts: only the texts differ, or the lengths of the vectors, in a way that changes no order.
     """
 
     store: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +114,7 @@ def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:
     try:
         leave_finding(opened, found if opened.takes_manifest else None)
     except LeadMigrateError as error:
-        advise(f"what was found is not kept for a stamp: {error}", quiet=quiet)
+        advise(f"what was found is not kept for a stamp: {error}", quiet=quiet or found is None)
         return False
     return found is not None and opened.takes_manifest
 

@@ -16,7 +16,7 @@ A bare name is looked up in the model registry. Installed packages may bring fur
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.kinds import (
@@ -173,7 +173,7 @@ def recorded_options(model: ModelIdentity) -> RecordedOptions:
     return {"dimensions": shorter, "document_prefix": model.document_prefix, "query_prefix": model.query_prefix}
 
 
-def special_options(model: ModelIdentity) -> dict[str, str | int]:
+def special_options(model: ModelIdentity) -> dict[str, Any]:
     """Those of `recorded_options` that are not what the registry has for the model; all where it does not know it.
 
     >>> special_options(ModelIdentity("sentence-transformers:intfloat/e5-base-v2", 768, True, "", "query: "))
