@@ -118,9 +118,8 @@ def shell(tmp_path):
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m migrate "$@"\n')
     program.chmod(0o755)
-    environment = {
-        **os.environ, "PYTHONPATH": str(Path(migrate.__file__).parents[1]), "PATH": f"{program.parent}:{os.environ['PATH']}",
-    }  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(Path(migrate.__file__).parents[1])}
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
     return lambda line: subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -228,7 +227,7 @@ def test_other_lengths_of_vectors_may_be_stamped_on_trust(store, tmp_path, capsy
     writer = create_store(scaled, format="faiss", dim=32)
     writer.append(list(old.documents()), batch.vectors * 3)
     writer.finish()
-    for state in store.glob("tfidf*"):
+    for state in store.glob("embedder.*"):
         shutil.copy(state, scaled)
     assert lead_migrate("check", scaled, "--model", "tfidf:32") == 1
     assert next_line(capsys) == f"lead-migrate stamp {scaled} --model=tfidf:32 --trust"
