@@ -21,12 +21,14 @@ from migrate.check.diagnose import Diagnosis, diagnose
 from migrate.check.facts import (
     dimension_finding,
     fitting_models,
+    keeps_order,
     manifest_finding,
     norms_by_model,
     norms_by_vectors,
     unchanged_finding,
 )
-from migrate.check.model import Cause, Compatibility, Example, Figures, Finding
+from migrate.check.model import Cause, Compatibility, Example, Figures, Finding, Found
+from migrate.embedders import special_options
 from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity
@@ -159,10 +161,17 @@ def _by_sample(
     if _translated(store) and not compared.agreeing.all() and compared.near.mean() > _MOST:
         diagnosis = _accept_translated(diagnosis, figures)
     findings = (*manifest_findings, Finding("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
-    if compared.agreeing.any():
-        rows = np.flatnonzero(compared.agreeing)
-        exact = not compared.tolerance.loose
-        findings = (*findings, norms_by_vectors(compared.stored[rows], compared.fresh[rows], exact=exact))
+    best = diagnosis.best
+    agreeing, fresh = (compared.agreeing, compared.fresh) if best is None else (best.agreeing, best.fresh)
+    found = None
+    if agreeing.any():
+        rows = np.flatnonzero(agreeing)
+        norms = norms_by_vectors(compared.stored[rows], fresh[rows], exact=not compared.tolerance.loose)
+        findings = (*findings, norms)
+        way = embedder if best is None else best.hypothesis.embedder
+        # A translated store has a manifest that says so, which a stamp would replace
+        if way is not None and norms.ok and (best is not None or agreeing.all()) and not _translated(store):
+            found = _found(way, len(compared), int(agreeing.sum()), seed)
     cause, sentence = _answer(diagnosis, findings)
     return Compatibility(
         store.info.location,
@@ -179,7 +188,14 @@ def _by_sample(
             *_translated(store),
             *_doubts(store, compared, embedder.identity),
         ),
+        found=found,
+        suits_queries=cause is Cause.TEXT_FORM or (cause is Cause.NORMS and keeps_order(store, seed)),
     )
+
+
+def _found(embedder: Embedder, sampled: int, agreeing: int, seed: int) -> Found:
+    model = embedder.identity
+    return Found(embedder.profile.spec, special_options(model), model, sampled, agreeing, seed)
 
 
 def _other_models(store: Store, model: ModelIdentity, cause: Cause, seed: int) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, unit_rows
 
 _TEXTS = 256
+_SEARCH: Final = "try other ways of embedding"
 
 
 _MOST = 4
@@ -96,11 +97,15 @@ def _span(first: int, last: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A way of embedding. `meaning` completes the sentence "the documents were embedded ..."."""
+    """A way of embedding. `meaning` completes the sentence "the documents were embedded ...".
+
+    `embedder` is what a spec and its options make that embeds so; None where none do.
+    """
 
     cause: Cause
     meaning: str
     embed: Callable[[Sequence[Document]], Vectors]
+    embedder: Embedder | None = None
 
 
 def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_differ: bool) -> Iterator[Hypothesis]:
@@ -117,7 +122,8 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
     longest = max(len(document.text) for document in documents)
     for variant in embedder.variants():
         if longest >= variant.fewest_characters:
-            yield Hypothesis(causes[variant.kind], variant.meaning, variant.embed)
+            known = variant.embedder if variant.has_spec else None
+            yield Hypothesis(causes[variant.kind], variant.meaning, variant.embedder.embed_documents, known)
 
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
@@ -132,7 +138,7 @@ def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
     ):
         prefixed = None if prefix in tried else embedder.with_prefixes(prefix, query)
         if prefixed is not None:
-            yield Hypothesis(cause, meaning, prefixed.embed_documents)
+            yield Hypothesis(cause, meaning, prefixed.embed_documents, prefixed)
         tried.add(prefix)
 
 
@@ -164,11 +170,11 @@ _FORMS: Final[tuple[tuple[str, Callable[[Document], str]], ...]] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """A way of embedding that gives some of the stored vectors: `agreeing` says which, (n,)."""
+    """A way of embedding that gives some of the stored vectors: `agreeing` says which, (n,); `fresh` has its own."""
 
     hypothesis: Hypothesis
     agreeing: Mask
-    cosines: NDArray[np.float64]
+    fresh: Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +189,17 @@ def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress)
     """Try every way until one explains all the documents.
 
     Where the tolerance is loose, agreeing proves nothing: there a way counts only if it is nearer than the plain one.
+    Where some documents agree, as short ones do that nothing was cut off, lengths are tried before all else.
     """
     trials: list[Trial] = []
     best: Explanation | None = None
     doubtful = np.arange(len(compared)) if compared.tolerance.loose else np.flatnonzero(~compared.agreeing)
     probes = doubtful[spread(len(doubtful), _PROBES)]
-    ways = hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any()))
+    ways = list(hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any())))
+    if compared.agreeing.any():
+        ways.sort(key=lambda way: way.cause is not Cause.LENGTH)
     for number, hypothesis in enumerate(ways):
-        progress("try other ways", number, None)
+        progress(_SEARCH, number, len(ways))
         trial, explanation = _try(compared, hypothesis, probes)
         trials.append(trial)
         if explanation is not None and (best is None or explanation.agreeing.sum() > best.agreeing.sum()):
@@ -201,14 +210,14 @@ def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress)
 
 
 def _try(compared: Comparison, hypothesis: Hypothesis, probes: NDArray[np.int64]) -> tuple[Trial, Explanation | None]:
-    cosines, agreeing = _judge(compared, hypothesis, probes)
+    _, cosines, agreeing = _judge(compared, hypothesis, probes)
     enough = agreeing.mean() >= _NEARER if compared.tolerance.loose else agreeing.any()
     if not enough:
         return _trial(hypothesis, cosines, agreeing), None
-    cosines, agreeing = _judge(compared, hypothesis, np.arange(len(compared)))
+    fresh, cosines, agreeing = _judge(compared, hypothesis, np.arange(len(compared)))
     if compared.tolerance.loose and sign_test(int(agreeing.sum()), len(agreeing)) > _CHANCE:
         return _trial(hypothesis, cosines, agreeing), None
-    return _trial(hypothesis, cosines, agreeing), Explanation(hypothesis, agreeing, cosines)
+    return _trial(hypothesis, cosines, agreeing), Explanation(hypothesis, agreeing, fresh)
 
 
 def sign_test(better: int, n: int) -> float:
@@ -220,15 +229,17 @@ def sign_test(better: int, n: int) -> float:
     return sum(comb(n, number) for number in range(better, n + 1)) / (1 << n)
 
 
-def _judge(compared: Comparison, hypothesis: Hypothesis, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], Mask]:
-    """Cosines of some documents when embedded so, and which of them agree."""
+def _judge(
+    compared: Comparison, hypothesis: Hypothesis, rows: NDArray[np.int64]
+) -> tuple[Vectors, NDArray[np.float64], Mask]:
+    """Vectors of some documents when embedded so, their cosines with the stored ones, and which of them agree."""
     stored = compared.stored[rows]
     fresh = hypothesis.embed([compared.documents[row] for row in rows])
     cosines = pairwise(stored, fresh)
     agreeing = cosines >= compared.tolerance.least(stored, fresh)
     if compared.tolerance.loose:
         agreeing &= cosines > compared.cosines[rows] + np.finfo(np.float32).eps
-    return cosines, agreeing
+    return fresh, cosines, agreeing
 
 
 def _trial(hypothesis: Hypothesis, cosines: NDArray[np.float64], agreeing: Mask) -> Trial:
@@ -237,13 +248,17 @@ def _trial(hypothesis: Hypothesis, cosines: NDArray[np.float64], agreeing: Mask)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """The cause with its sentence; `taken_for` says of each document, (n,), what its vector seems to be."""
+    """The cause with its sentence; `taken_for` says of each document, (n,), what its vector seems to be.
+
+    `best` is the way that explains the whole store, if one does.
+    """
 
     cause: Cause
     sentence: str
     taken_for: tuple[str, ...]
     trials: tuple[Trial, ...]
     structure: float | None = None
+    best: Explanation | None = None
 
 
 def diagnose(
@@ -257,7 +272,7 @@ def diagnose(
     if best is not None and (best.agreeing.all() or compared.tolerance.loose):
         n = f"{int(best.agreeing.sum())} of {len(compared)}"
         sentence = f"the documents were embedded {best.hypothesis.meaning}: so, {n} sampled ones agree"
-        return Diagnosis(best.hypothesis.cause, sentence, labels, tried.trials)
+        return Diagnosis(best.hypothesis.cause, sentence, labels, tried.trials, best=best)
     if compared.agreeing.all():
         sentence = f"the model gives the stored vectors for {_all(compared)}"
         return Diagnosis(Cause.COMPATIBLE, sentence, labels, tried.trials)

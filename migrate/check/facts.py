@@ -62,6 +62,11 @@ def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Finding:
     return Finding("norms", fits, f"{_norm_range(norms)}; the model's are {'1' if model.normalized else 'not all 1'}")
 
 
+def keeps_order(store: Store, seed: int) -> bool:
+    """Whether a query finds the same documents of a store in the same order, however long its vector is."""
+    return store.info.metric == "ip" or summarize_norms(_some_vectors(store, seed)).is_unit
+
+
 def norms_by_vectors(stored: Vectors, fresh: Vectors, *, exact: bool) -> Finding:
     """Whether vectors that point the same way, (n, dim) each, are equally long."""
     old, new = summarize_norms(stored), summarize_norms(fresh)

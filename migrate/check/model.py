@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -99,8 +100,29 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The model that a store's vectors are of: `spec` and `options` are what `load_embedder` makes it by.
+
+    The options are those that are not the default of the spec. It gives the vectors of `agreeing` of the `sampled`
+    documents, which were drawn with `seed`.
+    """
+
+    spec: str
+    options: Mapping[str, str | int]
+    model: ModelIdentity
+    sampled: int
+    agreeing: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Compatibility:
-    """Whether a store's vectors are those of a model. `compatible` is so only if every finding is as expected."""
+    """Whether a store's vectors are those of a model. `compatible` is so only if every finding is as expected.
+
+    `found` is the model that they are of, where embedding texts again has shown it: the one that was asked about, or
+    the same used in another way. `suits_queries` says that the model's queries are right for vectors that are not quite
+    what it gives to the texts: only the texts differ, or the lengths of the vectors, in a way that changes no order.
+    """
 
     store: str
     model: ModelIdentity
@@ -112,6 +134,8 @@ class Compatibility:
     trials: tuple[Trial, ...] = ()
     examples: tuple[Example, ...] = ()
     notes: tuple[str, ...] = ()
+    found: Found | None = None
+    suits_queries: bool = False
 
     def __repr__(self) -> str:
         answer = "compatible with" if self.compatible else "not compatible with"

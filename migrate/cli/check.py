@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import lead_on
 from migrate.cli.options import CI, ModelOptions, ci_options, option
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
@@ -21,7 +22,6 @@ def _sample_size(value: Any) -> int | str:
     return _ALL if value == _ALL else int(click.IntRange(min=1).convert(value, None, None))
 
 
-spec = option("--model", "spec", required=True, metavar="SPEC", help="Model that the store should come from.")
 sample = option(
     "--sample",
     "size",
@@ -35,7 +35,7 @@ sample = option(
     "check", "Whether a store comes from a model.", example="lead-migrate check my-store/ --model tfidf:32"
 )
 @click.argument("store", type=options.STORE)
-@spec
+@option("--model", "spec", required=True, metavar="SPEC", help="Model that the store should come from.")
 @sample
 @option("--full", is_flag=True, help="Embed the sample even where a manifest answers.")
 @option("--html", type=options.PATH, metavar="FILE", help="File to write the finding to as a page for a browser.")
@@ -62,7 +62,8 @@ def command(
 ) -> int:
     """Say whether the vectors of STORE are those that a model gives to its texts, or why not.
 
-    Exits with 0 if so, with 1 if not. A manifest whose hash is that of the index answers at once.
+    Exits with 0 if so, with 1 if not. A manifest whose hash is that of the index answers at once. What fits instead,
+    such as texts cut at another length, is printed as the next command.
     """
     from migrate.check import check_store
     from migrate.files import atomic_file, refuse_file, write_bytes
@@ -94,6 +95,7 @@ def command(
     else:
         show(check_text(compatibility))
     open_page(html, opens=opens, quiet=quiet)
+    lead_on(store, spec, opened, compatibility, quiet=quiet)
     return 0 if compatibility.compatible else 1
 
 

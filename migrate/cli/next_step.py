@@ -17,6 +17,7 @@ from migrate.locations import secrets_of
 from migrate.report.characters import printable
 
 if TYPE_CHECKING:
+    from migrate.check import Compatibility, Found
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
@@ -27,11 +28,21 @@ _MODEL = tuple(ModelOptions.__dataclass_fields__)
 _TYPED = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
-def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but: str = "", quiet: bool) -> None:
-    """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`."""
+def advise_next(
+    command: str,
+    *words: str | Path,
+    also: Sequence[str] = (),
+    but: str = "",
+    names_model: bool = True,
+    quiet: bool,
+) -> None:
+    """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`.
+
+    A command that `names_model` not has none of those of models.
+    """
     context = click.get_current_context()
     program = context.find_root().info_name or PROGRAM
-    texts = map(_text, [command, *words, *_typed(context, {*_MODEL, *also} - {but})])
+    texts = map(_text, [command, *words, *_typed(context, {*(_MODEL if names_model else ()), *also} - {but})])
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
     if any(secrets_of(str(word)) for word in words):
         advise(
@@ -66,6 +77,46 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
             yield from [flag] if value else []
         else:
             yield from (f"{flag}={_text(item)}" for item in (value if isinstance(value, tuple) else [value]))
+
+
+def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quiet: bool) -> None:
+    """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
+    from migrate.check import Cause
+    from migrate.embedders import special_options
+    from migrate.embedders.kinds import split_spec
+    from migrate.report.check import flags_of
+
+    recorded = None if opened.info.manifest is None else opened.info.manifest.model
+    force = [] if recorded is None else ["--force"]
+    found = None if result.compatible and recorded is not None else result.found
+    kept = _keep_finding(opened, found, quiet=quiet)
+    if found is not None and kept:
+        advise_next("stamp", store, "--as-found", *force, names_model=False, quiet=quiet)
+    elif found is not None and (opened.takes_manifest or not result.compatible):
+        command, more = ("stamp", force) if opened.takes_manifest else ("check", [])
+        words = [f"--model={found.spec}", *flags_of(found.options), *more]
+        advise_next(command, store, *words, but="document_prefix", quiet=quiet)
+    elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] == "openai":
+        advise_next("check", store, f"--model={spec}", f"--dimensions={opened.info.dim}", quiet=quiet)
+    elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
+        words = [f"--model={recorded.spec}", *flags_of(special_options(recorded))]
+        advise_next("check", store, *words, names_model=False, quiet=quiet)
+    elif opened.takes_manifest and result.suits_queries:
+        advise("the model's queries are right for these vectors all the same, so the store may be stamped", quiet=quiet)
+        advise_next("stamp", store, f"--model={spec}", "--trust", *force, quiet=quiet)
+
+
+def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:
+    """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
+    from migrate.check import leave_finding
+    from migrate.errors import LeadMigrateError
+
+    try:
+        leave_finding(opened, found if opened.takes_manifest else None)
+    except LeadMigrateError as error:
+        advise(f"what was found is not kept for a stamp: {error}", quiet=quiet or found is None)
+        return False
+    return found is not None and opened.takes_manifest
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:

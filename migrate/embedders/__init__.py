@@ -8,6 +8,7 @@
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
     prefix:TOKENS:SPEC                   the first tokens of each document by another model (`PrefixEmbedder`)
     layer:N:SPEC, layer:N:cls:SPEC       layer N of a model that runs here, pooled as the model does it, or by cls
+    length:TOKENS:SPEC                   a model that runs here, which cuts texts at so many tokens
 
 A bare name is looked up in the model registry. Installed packages may bring further kinds: see `kinds`.
 """
@@ -15,16 +16,16 @@ A bare name is looked up in the model registry. Installed packages may bring fur
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.kinds import (
     LoadOptions,
     find_kind,
     kind_of,
-    layer_spec,
     parse_spec,
     split_layer,
+    split_length,
     split_prefix,
     split_spec,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "load_embedder",
     "parse_spec",
     "recorded_options",
+    "special_options",
 ]
 
 
@@ -104,11 +106,15 @@ def load_embedder(
         A saved state or a file cannot be read.
     """
     tokens, spec = split_prefix(spec)
+    named = spec
     layer, spec = split_layer(spec)
+    length, spec = split_length(spec)
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
     if layer is not None and not kind.takes_layers:
         raise UsageError(f"{spec} has no layers to choose from; models of sentence-transformers: and packaged: have")
+    if length is not None and not kind.takes_lengths:
+        raise UsageError(f"{spec} cuts no texts here; models of sentence-transformers: and packaged: do")
     if batch_size is not None and batch_size < 1:
         raise UsageError(f"the batch size must be at least 1, not {batch_size}")
     if dimensions is not None and (not kind.takes_dimensions or dimensions < 1):
@@ -118,11 +124,22 @@ def load_embedder(
     if (document_prefix or query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")
     options = LoadOptions(
-        base_url, device, batch_size, concurrency, rate, dimensions, document_prefix, query_prefix, layer, state, seed
+        base_url,
+        device,
+        batch_size,
+        concurrency,
+        rate,
+        dimensions,
+        document_prefix,
+        query_prefix,
+        layer=layer,
+        length=length,
+        state=state,
+        seed=seed,
     )
     embedder = kind.load(name, options)
     embedder.loaded_by = (
-        spec if layer is None else layer_spec(layer, spec),
+        named,
         {
             "base_url": base_url,
             "device": device,
@@ -154,3 +171,14 @@ def recorded_options(model: ModelIdentity) -> RecordedOptions:
     facts = find_model(split_spec(model.spec)[1])
     shorter = model.dim if kind.takes_dimensions and facts is not None and facts.dim != model.dim else None
     return {"dimensions": shorter, "document_prefix": model.document_prefix, "query_prefix": model.query_prefix}
+
+
+def special_options(model: ModelIdentity) -> dict[str, Any]:
+    """Those of `recorded_options` that are not what the registry has for the model; all where it does not know it.
+
+    >>> special_options(ModelIdentity("sentence-transformers:intfloat/e5-base-v2", 768, True, "", "query: "))
+    {'document_prefix': ''}
+    """
+    facts = find_model(split_spec(model.spec)[1])
+    options = {name: value for name, value in recorded_options(model).items() if value is not None}
+    return {name: value for name, value in options.items() if facts is None or getattr(facts, name, None) != value}

@@ -39,16 +39,18 @@ class TokenTable:
     limit: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variant:
     """The same weights used in another way, as a store may have been built: `meaning` completes "embedded ...".
 
-    Texts of fewer than `fewest_characters` come out the same as ever.
+    `has_spec` says whether the spec of `embedder` makes it. Texts of fewer than `fewest_characters` come out the same
+    as ever.
     """
 
     kind: Literal["pooling", "length"]
     meaning: str
-    embed: Callable[[Sequence[Text]], Vectors]
+    embedder: Embedder
+    has_spec: bool = True
     fewest_characters: int = 0
 
 

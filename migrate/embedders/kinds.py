@@ -34,6 +34,9 @@ POOLINGS = ("mean", "cls", "max", "lasttoken", "weightedmean")
 _LAYER = "layer"
 _LAYER_SPEC = re.compile(f"{_LAYER}:(0|[1-9][0-9]{{0,3}}):(?:({'|'.join(POOLINGS)}):)?(.+)", re.DOTALL)
 
+_LENGTH = "length"
+_LENGTH_SPEC = re.compile(f"{_LENGTH}:([1-9][0-9]{{0,8}}):(.+)", re.DOTALL)
+
 BUILT_IN = {
     "sentence-transformers": "migrate.embedders.sentence_transformers:KIND",
     "packaged": "migrate.embedders.sentence_transformers:PACKAGED",
@@ -65,6 +68,7 @@ class LoadOptions:
     document_prefix: str | None = None
     query_prefix: str | None = None
     layer: Layer | None = None
+    length: int | None = None
     state: Path | None = None
     seed: int = 0
 
@@ -79,7 +83,7 @@ class EmbedderKind:
         Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
     example
         A name to show in messages.
-    takes_prefixes, takes_dimensions, takes_layers
+    takes_prefixes, takes_dimensions, takes_layers, takes_lengths
         Whether these options apply to it.
     runs_code
         Whether the name says which code to run. Such a spec is accepted from the user, never from a file.
@@ -90,6 +94,7 @@ class EmbedderKind:
     takes_prefixes: bool = False
     takes_dimensions: bool = False
     takes_layers: bool = False
+    takes_lengths: bool = False
     runs_code: bool = False
 
 
@@ -131,15 +136,35 @@ def split_layer(spec: str) -> tuple[Layer | None, str]:
     return (None, spec) if match is None else (Layer(int(match[1]), match[2]), match[3])
 
 
+def length_spec(tokens: int, spec: str) -> str:
+    """The spec of a model that cuts every text, prefix and special tokens included, at so many tokens.
+
+    >>> length_spec(512, "packaged:all-MiniLM-L6-v2")
+    'length:512:packaged:all-MiniLM-L6-v2'
+    """
+    return f"{_LENGTH}:{tokens}:{spec}"
+
+
+def split_length(spec: str) -> tuple[int | None, str]:
+    """At how many tokens a model cuts texts, None for where it does so itself, and the spec without that.
+
+    >>> split_length("length:512:e5-base-v2"), split_length("e5-base-v2")
+    ((512, 'e5-base-v2'), (None, 'e5-base-v2'))
+    """
+    match = _LENGTH_SPEC.fullmatch(spec)
+    return (None, spec) if match is None else (int(match[1]), match[2])
+
+
 def split_spec(spec: str) -> tuple[str, str]:
     """Kind and name of a spec as manifests record it; no kind where it has none, as that of a caller's own embedder.
 
-    Of a layer of a model, and of one that is given the first tokens of documents, those of the model.
+    Of a layer of a model, of one that is given the first tokens of documents, and of one that cuts texts elsewhere,
+    those of the model.
 
     >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("prefix:24:tfidf:64")
     (('file', 'vectors.npz'), ('', 'my own'), ('tfidf', '64'))
     """
-    bare = split_layer(split_prefix(spec)[1])[1]
+    bare = split_length(split_layer(split_prefix(spec)[1])[1])[1]
     if bare != spec:
         return split_spec(bare)
     kind, colon, name = spec.partition(":")
@@ -161,6 +186,10 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise UsageError(
             f"expected one layer, how to pool it, and one model, such as {_LAYER}:4:all-MiniLM-L6-v2 or "
             f"{_LAYER}:4:cls:all-MiniLM-L6-v2, found {spec!r}"
+        )
+    if spec.startswith(f"{_LENGTH}:"):
+        raise UsageError(
+            f"expected a number of tokens and one model, such as {_LENGTH}:512:all-MiniLM-L6-v2, found {spec!r}"
         )
     if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
         if not name:

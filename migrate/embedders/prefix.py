@@ -7,7 +7,7 @@ those costs a tenth. Texts without such a head lose half of what they are worth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -160,10 +160,7 @@ class PrefixEmbedder(WrappedEmbedder):
     def variants(self) -> Iterator[Variant]:
         """Those of the model, given what is left of documents."""
         for variant in self.embedder.variants():
-            yield replace(variant, embed=self._cut_before(variant.embed))
-
-    def _cut_before(self, embed: Callable[[Sequence[Text]], Vectors]) -> Callable[[Sequence[Text]], Vectors]:
-        return lambda texts: embed(self._cut(texts, "document"))
+            yield replace(variant, embedder=self.around(variant.embedder))
 
     def cache_scope(self, role: Role) -> str:
         """The model's, and for documents how much of them it is given."""

@@ -1,8 +1,8 @@
 """Models that run on this machine through sentence-transformers: from the hub, a folder, or a package.
 
 Vectors are used as the model returns them, in float32; vectors of a model that does not normalise are not normalised
-here. Loading prints nothing on the terminal. `other_poolings` and `other_lengths` run a loaded model with different
-settings, sharing its weights, so that a check can find how a store was really built.
+here. Loading prints nothing on the terminal. The variants of a loaded model pool otherwise, or cut texts elsewhere,
+with the same weights, so that a check can find how a store was really built.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
-from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
+from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec, length_spec
 from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import ModelFacts, find_model
 from migrate.embedders.tokens import make_counter, read_tokenizer
@@ -166,7 +166,8 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
         raise UsageError(f"{spec}: the model has no layers that are pooled; leave the layer out")
     if layer.number > last:
         raise UsageError(f"{spec}: expected a layer from 0 to {last}, found {layer.number}")
-    config.output_hidden_states = True
+    is_last = layer.number == last
+    config.output_hidden_states = config.output_hidden_states or not is_last
 
     class Hidden(nn.Module):  # type: ignore[misc, unused-ignore]
         def forward(self, features: dict[str, Any]) -> dict[str, Any]:
@@ -178,9 +179,8 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
         mode = layer.pooling or facts.get("pooling_mode") or pooling.get_pooling_mode_str()
         pooled = type(pooling)(config.hidden_size, pooling_mode=mode, include_prompt=pooling.include_prompt)
         norm = [part for part in parts[-1:] if type(part).__name__ == "Normalize"]
-        layered = SentenceTransformer(
-            modules=[parts[0], Hidden(), pooled, *norm], device=str(model.device), prompts=prompts
-        )
+        modules = [parts[0], *([] if is_last else [Hidden()]), pooled, *norm]
+        layered = SentenceTransformer(modules=modules, device=str(model.device), prompts=prompts)
     return layered.eval()
 
 
@@ -204,14 +204,12 @@ def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTr
                 yield mode, SentenceTransformer(modules=modules, device=str(model.device)).eval()
 
 
-def other_lengths(model: SentenceTransformer, embed: Callable[[Sequence[Text]], Vectors]) -> Iterator[Variant]:
-    """Each usual length that the model can read and does not cut at, with `embed` doing so."""
-    longest, used = _positions(model), model.max_seq_length
-    for tokens in LENGTHS:
-        if used is not None and tokens != used and tokens <= longest:
-            meaning = f"with texts cut at {tokens} tokens instead of {used}"
-            # No token is shorter than a character; two are special ones
-            yield Variant("length", meaning, _cut(model, tokens, embed), min(tokens, used) - 2)
+def _layer_before_pooling(model: SentenceTransformer) -> int | None:
+    """The number of the layer that is pooled last of all, for `at_layer`; None where more than the norm comes after."""
+    parts = list(model)
+    config = getattr(getattr(parts[0], "auto_model", None), "config", None)
+    plain = all(type(part).__name__ in ("Pooling", "Normalize") for part in parts[1:])
+    return getattr(config, "num_hidden_layers", None) if plain else None
 
 
 def _positions(model: SentenceTransformer) -> int:
@@ -220,18 +218,12 @@ def _positions(model: SentenceTransformer) -> int:
     return int(getattr(config, "max_position_embeddings", None) or model.max_seq_length or 0)
 
 
-def _cut(
-    model: SentenceTransformer, tokens: int, embed: Callable[[Sequence[Text]], Vectors]
-) -> Callable[[Sequence[Text]], Vectors]:
-    def embed_cut(texts: Sequence[Text]) -> Vectors:
-        with _length(model, tokens):
-            return embed(texts)
-
-    return embed_cut
-
-
 @contextmanager
-def _length(model: SentenceTransformer, tokens: int) -> Iterator[None]:
+def _cutting(model: SentenceTransformer, tokens: int | None) -> Iterator[None]:
+    """Let a model cut texts at so many tokens; None leaves it as it is. Others may share its weights."""
+    if tokens is None:
+        yield
+        return
     before = model.max_seq_length
     model.max_seq_length = tokens
     try:
@@ -311,6 +303,8 @@ class SentenceTransformersEmbedder(Embedder):
         Take all-MiniLM-L6-v2 out of the package that carries it, and remember it under its name on the hub.
     layer
         Give the vectors of this layer; None gives those of the model.
+    length
+        Cut texts at so many tokens, special ones included; None where the model does it.
     """
 
     def __init__(
@@ -323,10 +317,12 @@ class SentenceTransformersEmbedder(Embedder):
         batch_size: int = 32,
         packaged: bool = False,
         layer: Layer | None = None,
+        length: int | None = None,
     ) -> None:
         self.name = PACKAGED_MODEL if packaged else name
         self.packaged = packaged
         self.layer = layer
+        self.length = length
         self.device = device
         self.document_prefix = document_prefix
         self.query_prefix = query_prefix
@@ -351,9 +347,11 @@ class SentenceTransformersEmbedder(Embedder):
         RemoteError
             The hub cannot be reached, or broke off.
         UsageError
-            The device is not there, or the layer.
+            The device is not there, or the layer, or the network reads fewer tokens than the length.
         """
         model = load_model(self.source, pick_device(self.device))
+        if self.length is not None and self.length > (longest := _positions(model)):
+            raise UsageError(f"{self.source.name}: expected a length of at most {longest} tokens, found {self.length}")
         return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
 
     @cached_property
@@ -372,6 +370,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     def _spec_of(self, name: str, kind: str = "sentence-transformers") -> str:
         spec = f"{kind}:{name}"
+        spec = spec if self.length is None else length_spec(self.length, spec)
         return spec if self.layer is None else layer_spec(self.layer, spec)
 
     def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
@@ -391,7 +390,7 @@ class SentenceTransformersEmbedder(Embedder):
         source = self.source if self.packaged else packaged_source(facts.name) or ModelSource(facts.name)
         document_prefix, query_prefix = self._prefixes(facts, dict)
         return ModelIdentity(
-            spec=f"sentence-transformers:{facts.name}",
+            spec=self._spec_of(facts.name),
             dim=facts.dim,
             normalized=facts.normalized,
             revision=weights_revision(source),
@@ -412,7 +411,7 @@ class SentenceTransformersEmbedder(Embedder):
             dim=_dim(facts, folder) if self.layer is None else _hidden_size(folder),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
-            max_tokens=_max_tokens(facts, folder),
+            max_tokens=self.length or _max_tokens(facts, folder),
             is_local=True,
             counter=read_tokenizer(tokenizer) if tokenizer and tokenizer.is_file() else estimate_word_pieces(),
         )
@@ -439,13 +438,28 @@ class SentenceTransformersEmbedder(Embedder):
         prefixed.document_prefix, prefixed.query_prefix, prefixed.identity = document_prefix, query_prefix, identity
         return prefixed
 
+    def _changed(self, **settings: Any) -> SentenceTransformersEmbedder:
+        """The same model, loaded once for both, with another layer or length."""
+        identity, changed = self.identity, copy(self)
+        for name, value in settings.items():
+            setattr(changed, name, value)
+        changed.identity = replace(identity, spec=changed._spec_of(self.source.name))
+        return changed
+
     def variants(self) -> Iterator[Variant]:
         """Documents embedded with another pooling of the same tokens, or cut off at another length."""
+        number = _layer_before_pooling(self.model) if self.layer is None else self.layer.number
         for mode, model in other_poolings(self.model):
-            variant = copy(self)
-            variant.model = model
-            yield Variant("pooling", f"with {mode} pooling", variant.embed_documents)
-        yield from other_lengths(self.model, self.embed_documents)
+            layer = None if number is None else Layer(number, mode)
+            variant = self._changed(model=model, layer=layer or self.layer)
+            yield Variant("pooling", f"with {mode} pooling", variant, has_spec=layer is not None)
+        used, longest = self.length or self.model.max_seq_length, _positions(self.model)
+        for tokens in LENGTHS:
+            if used is not None and tokens != used and tokens <= longest:
+                meaning = f"with texts cut at {tokens} tokens instead of {used}"
+                # No token is shorter than a character; two are special ones
+                fewest = min(tokens, used) - 2
+                yield Variant("length", meaning, self._changed(length=tokens), fewest_characters=fewest)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""
@@ -464,7 +478,7 @@ class SentenceTransformersEmbedder(Embedder):
         """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         prefix = self.identity.query_prefix if role == "query" else self.identity.document_prefix
-        with quiet():
+        with quiet(), _cutting(self.model, self.length):
             try:
                 rows: Vectors = encode(
                     [text.text for text in texts], prompt=prefix, batch_size=self.pass_size, show_progress_bar=False
@@ -482,7 +496,7 @@ class SentenceTransformersEmbedder(Embedder):
             return None
         table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
         vectors = np.array(table.detach().cpu().numpy(), dtype=np.float32)
-        longest, special = self.model.max_seq_length, tokenizer.num_special_tokens_to_add()
+        longest, special = self.length or self.model.max_seq_length, tokenizer.num_special_tokens_to_add()
         limit = longest - special if longest is not None else None
         # The tokenizer remembers how it cut and padded the last texts; what is kept does neither.
         plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -500,6 +514,7 @@ def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> Sentenc
         batch_size=options.batch_size or 32,
         packaged=packaged,
         layer=options.layer,
+        length=options.length,
     )
 
 
@@ -509,5 +524,5 @@ def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbed
     return _load(name, options, packaged=True)
 
 
-KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, takes_layers=True)
-PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, takes_layers=True)
+KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, takes_layers=True, takes_lengths=True)
+PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, takes_layers=True, takes_lengths=True)

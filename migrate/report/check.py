@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from migrate.check.model import Compatibility, Example, Figures, Trial
+from migrate.check.model import Compatibility, Example, Figures, Found, Trial
 from migrate.check.stamp import Stamp
 from migrate.report.characters import printable
 from migrate.report.page import render_page
@@ -23,7 +25,7 @@ _SHOWN = 5
 
 def check_text(result: Compatibility) -> str:
     """The answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
-    parts = [answer_line(result), "", *_findings(result)]
+    parts = [answer_line(result), *_fits(result), "", *_findings(result)]
     if result.figures is not None:
         parts += ["", *map(wrap, _figure_sentences(result.figures))]
     if result.examples:
@@ -38,6 +40,32 @@ def answer_line(result: Compatibility) -> str:
     if result.compatible:
         return wrap(f"compatible with {result.model.spec}: {result.sentence}")
     return wrap(f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}")
+
+
+def _fits(result: Compatibility) -> list[str]:
+    """The model that fits, where it is not the one that was asked about."""
+    found = result.found
+    if found is None or found.model == result.model:
+        return []
+    return [wrap(f"what fits: {_typed(found)}")]
+
+
+def flags_of(options: Mapping[str, str | int]) -> list[str]:
+    """Options of `load_embedder` as they are typed."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+
+
+def _typed(found: Found) -> str:
+    return shlex.join(["--model", found.spec, *flags_of(found.options)])
+
+
+def stamp_text(stamp: Stamp) -> str:
+    """What the stamp rests on, and where it is."""
+    parts = [] if stamp.checked is None else [check_text(stamp.checked), ""]
+    if (found := stamp.found) is not None:
+        agree = f"{found.agreeing} of {found.sampled} sampled documents agree"
+        parts.append(wrap(f"as the last check has found: {_typed(found)}; {agree}"))
+    return "\n".join([*parts, f"stamped: {stamp.path}" if stamp.path else "not stamped: nothing was written"])
 
 
 def _findings(result: Compatibility) -> list[str]:
@@ -127,15 +155,20 @@ def check_document(result: Compatibility) -> dict[str, Any]:
         "figures": None if result.figures is None else asdict(result.figures),
         "trials": [asdict(trial) for trial in result.trials],
         "examples": [asdict(example) for example in result.examples],
+        "found": None if result.found is None else asdict(result.found),
         "notes": list(result.notes),
     }
 
 
 def stamp_document(stamp: Stamp) -> dict[str, Any]:
-    """Where the manifest was written, null if nowhere, and the check it rests on, null if it was left out."""
+    """Where the manifest was written, null if nowhere, and the check it rests on, null if it was left out.
+
+    `found` is what an earlier check had found, where it rests on that.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "stamp",
         "manifest": None if stamp.path is None else str(stamp.path),
         "check": None if stamp.checked is None else check_document(stamp.checked),
+        "found": None if stamp.found is None else asdict(stamp.found),
     }

@@ -244,6 +244,11 @@ class Store(ABC):
         """What lies in the store's folder and is no part of it: a new folder in its place would not have it."""
         return []
 
+    @property
+    def takes_manifest(self) -> bool:
+        """Whether there is a place for one beside the store."""
+        return type(self).keep_manifest is not Store.keep_manifest
+
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Keep a manifest beside the store, which stays as it is; says where.
 

@@ -1,10 +1,20 @@
 import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import migrate
 from migrate.cli.main import run
+from migrate.embedders import load_embedder
 from migrate.stores import open_store
+from migrate.stores.create import create_store
+from migrate.vectors import Document
+
+PACKAGED = "packaged:all-MiniLM-L6-v2"
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +102,133 @@ def test_stamp_refuses_what_is_not_compatible(store, capsys):
 def test_a_sample_is_a_number_or_all(store, size, capsys):
     assert lead_migrate("check", store, "--model", "tfidf:32", "--sample", size) == 2
     assert "--sample" in capsys.readouterr().err
+
+
+def next_line(capsys):
+    """The one command that is printed to go on with, the last line of all."""
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.startswith("next: lead-migrate ") for line in lines].count(True) == 1
+    return lines[-1].removeprefix("next: ")
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Run a line in a new shell, in the current folder."""
+    program = tmp_path / "bin" / "lead-migrate"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m migrate "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(Path(migrate.__file__).parents[1])}
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    return lambda line: subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("built_with", "prefix"),
+    [(f"length:128:{PACKAGED}", None), (f"length:512:{PACKAGED}", None), (f"layer:6:cls:{PACKAGED}", None),
+     (PACKAGED, "passage: ")],
+)  # fmt: skip
+def test_what_a_check_finds_is_stamped_by_the_command_that_it_prints(
+    built_with, prefix, tmp_path, monkeypatch, capsys, shell
+):
+    here = tmp_path / "my work; here"
+    (here / "my store").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    repeat = "The quick brown fox jumps over the lazy dog while number {} watches and counts to {}. "
+    texts = ["".join(repeat.format(row, row * step) for step in range(2 + row % 2 * 23)) for row in range(10)]
+    documents = [Document(f"d{row}", text) for row, text in enumerate(texts)]
+    writer = create_store(Path("my store"), format="faiss", dim=384)
+    embedder = load_embedder(built_with, document_prefix=prefix, device="cpu")
+    writer.append(documents, embedder.embed_documents(documents))
+    writer.finish()
+    assert lead_migrate("check", "my store", "--model", PACKAGED, "--device", "cpu", "--json") == 1
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["found"]
+    assert (found["spec"], found["agreeing"]) == (built_with, 10)
+    assert found["options"] == ({} if prefix is None else {"document_prefix": prefix})
+    printed = captured.err.splitlines()[-1].removeprefix("next: ")
+    assert printed == "lead-migrate stamp 'my store' --as-found"
+    stamped = shell(printed)
+    assert stamped.returncode == 0, stamped.stderr
+    assert open_store("my store").info.manifest.model == embedder.identity
+    clean = shell(stamped.stderr.splitlines()[-1].removeprefix("next: python -m migrate ").join(["lead-migrate ", ""]))
+    assert clean.returncode == 0 and clean.stdout.startswith("compatible with "), clean.stdout + clean.stderr
+    assert lead_migrate("check", "my store", "--model", PACKAGED) == 1
+    words = next_line(capsys).split(" --model=")[1]
+    assert words.startswith(open_store("my store").info.manifest.model.spec)
+
+
+def test_a_store_that_is_compatible_is_stamped_as_found(store, capsys, monkeypatch):
+    monkeypatch.chdir(store.parent)
+    assert lead_migrate("check", "store", "--model", "tfidf:32") == 0
+    assert next_line(capsys) == "lead-migrate stamp store --as-found"
+    assert lead_migrate("stamp", "store", "--as-found", "--json") == 0
+    captured = capsys.readouterr()
+    said = json.loads(captured.out)
+    assert said["check"] is None and said["found"]["sampled"] == 32
+    assert captured.err == "next: lead-migrate check store --model=tfidf:32\n"
+    facts = json.loads((store / "lead-migrate.json").read_text())["details"]
+    assert facts["checked"] == {"basis": "sample", "sampled": 32, "agreeing": 32}
+    assert lead_migrate("check", "store", "--model", "tfidf:32") == 0
+    assert "next:" not in capsys.readouterr().err
+
+
+def test_a_finding_is_of_one_store_in_one_state(store, capsys):
+    def refused(folder, code, words):
+        assert lead_migrate("stamp", folder, "--as-found") == code
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1 and words in lines[0]
+        assert not (folder / "lead-migrate.json").exists()
+
+    refused(store, 2, "no check has found what it is of")
+    assert lead_migrate("check", store, "--model", "tfidf:32", "--quiet") == 0
+    assert capsys.readouterr().err == ""
+    shutil.copytree(store, store.with_name("other"))
+    refused(store.with_name("other"), 2, "no check has found what it is of")
+    docs, before = store / "docs.jsonl", (store / "docs.jsonl").read_bytes()
+    docs.write_bytes(before.replace(b"return", b"yields"))
+    refused(store, 4, "the store changed since it was found to be of tfidf:32")
+    assert lead_migrate("check", store, "--model", "openai:text-embedding-3-small") == 1  # which finds nothing
+    capsys.readouterr()
+    refused(store, 2, "no check has found what it is of")
+
+
+def test_as_found_takes_no_model_and_a_stamp_needs_one(store, capsys):
+    assert lead_migrate("stamp", store, "--as-found", "--model", "tfidf:32") == 2
+    assert "leave --model, --sample and --trust out" in capsys.readouterr().err
+    assert lead_migrate("stamp", store) == 2
+    assert "--as-found" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_kept_the_command_names_the_model(store, tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert lead_migrate("check", store, "--model", "tfidf:32", "--no-cache") == 0
+    assert next_line(capsys) == f"lead-migrate stamp {store} --model=tfidf:32 --no-cache"
+    assert lead_migrate("stamp", store, "--model=tfidf:32", "--no-cache") == 0
+
+
+def test_a_store_that_changed_since_its_stamp_is_stamped_anew(store, capsys):
+    assert lead_migrate("stamp", store, "--model", "tfidf:32") == 0
+    docs = store / "docs.jsonl"
+    docs.write_text(docs.read_text() + "\n")
+    assert lead_migrate("check", store, "--model", "tfidf:32") == 1
+    assert next_line(capsys) == f"lead-migrate stamp {store} --as-found --force"
+    assert lead_migrate("stamp", store, "--as-found", "--force") == 0
+    assert lead_migrate("check", store, "--model", "tfidf:32") == 0
+
+
+def test_other_lengths_of_vectors_may_be_stamped_on_trust(store, tmp_path, capsys):
+    old = open_store(store)
+    batch = next(old.scan())
+    scaled = tmp_path / "scaled"
+    scaled.mkdir()
+    writer = create_store(scaled, format="faiss", dim=32)
+    writer.append(list(old.documents()), batch.vectors * 3)
+    writer.finish()
+    for state in store.glob("embedder.*"):
+        shutil.copy(state, scaled)
+    assert lead_migrate("check", scaled, "--model", "tfidf:32") == 1
+    assert next_line(capsys) == f"lead-migrate stamp {scaled} --model=tfidf:32 --trust"
+    assert lead_migrate("stamp", scaled, "--model=tfidf:32", "--trust") == 0

@@ -196,4 +196,6 @@ def test_a_real_model_embeds_what_it_would_of_the_beginning():
     assert embedder.identity.spec == "prefix:6:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
     again = load_embedder(embedder.identity.spec, device="cpu")
     assert again.identity == embedder.identity
-    assert all(variant.embed([Document("d", LONG)]).shape == (1, 384) for variant in embedder.variants())
+    assert all(
+        variant.embedder.embed_documents([Document("d", LONG)]).shape == (1, 384) for variant in embedder.variants()
+    )

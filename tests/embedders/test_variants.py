@@ -18,7 +18,7 @@ def minilm():
 
 def test_variants_pool_the_same_tokens_and_cut_the_same_texts_otherwise(minilm):
     own = minilm.embed_documents(DOCUMENTS)
-    found = {variant.meaning: variant.embed(DOCUMENTS) for variant in minilm.variants()}
+    found = {variant.meaning: variant.embedder.embed_documents(DOCUMENTS) for variant in minilm.variants()}
     tokens = [
         rows.numpy()
         for rows in minilm.model.encode(

@@ -156,6 +156,11 @@ class RemoteParquetStore(ParquetStore):
         """The copy of what lies beside the files; None of a single file."""
         return self._beside
 
+    @property
+    def takes_manifest(self) -> bool:
+        """Of a single file, no."""
+        return self.files.is_folder
+
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Put it beside the files."""
         files = self.files
