@@ -143,7 +143,9 @@ def command(
         code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
     if not general.as_json:
         choice = finished.document["choice"] if finished is not None else choice_document(done.report)
-        if code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
+        if opened.successor("new") is not None and code == 0:
+            _advise_server(opened, store, output, quiet)
+        elif code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
             document = finished.document["verdict"] if finished is not None else None
             provisional = done.report.verdict.provisional if document is None else document["provisional"]
             advise_switch(store_word(store), output / STORE, provisional=provisional, quiet=quiet)
@@ -161,6 +163,14 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     if spec is None and (recorded is None or is_out_of_sight(recorded)):
         return None
     return load_model_of(store, spec, "--source-model", model.for_source())
+
+
+def _advise_server(old: Store, store: str, output: Path, quiet: bool) -> None:
+    """Say why the new store is no table or collection of the server yet, and print the command that makes it one."""
+    from migrate.pipeline import STITCH, STORE
+
+    advise(f"{output / STORE} is a folder, and {old.info.kind} lies on a server: write it there", quiet=quiet)
+    advise_next("translate", store_word(store), output / STITCH, "-o", str(old.successor("new")), quiet=quiet)
 
 
 def _advise_step(

@@ -366,10 +366,10 @@ class OwnFileDocuments(JsonlDocuments):
         for fields in choices:
             try:
                 super().__init__(path, labels, count, form=replace(form, fields=fields))
-            except RepeatedIdError as error:
+            except RepeatedIdError:
                 if fields is choices[-1]:
                     raise
-                notes = (f"{error}: documents are not told by {fields.id!r}", *notes)
+                notes = (f"several records of {path.name} have one {fields.id}, so that is no id of theirs", *notes)
             else:
                 break
         named = "keys" if fields.id == _KEY else fields.id or "numbers of records"
