@@ -85,7 +85,7 @@ def _show_several(stores: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         show_json({"schema_version": 1, "kind": "inspect", "stores": stores})
         return
-    rows = [("store", "format", "vectors", "dimension")]
+    rows: list[tuple[str, ...]] = [("store", "format", "vectors", "dimension")]
     rows += [tuple("-" if value is None else _text(value) for value in facts.values()) for facts in stores]
     store, kind, count, dim = (max(map(len, column)) for column in zip(*rows, strict=True))
     for row in rows:

@@ -176,7 +176,7 @@ class _Json(_OwnForm):
                 offset, done = offset + len(part), stop
         except UnicodeError as error:
             raise malformed(path, "JSON", f"text that is not UTF-8 ({error})", AGAIN) from error
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, MemoryError) as error:
             raise malformed(path, "a JSON list, or an object, of documents", f"other ({error})", AGAIN) from error
 
     def record(self, content: bytes) -> Any:
