@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,7 @@ def command(store: str, as_json: bool) -> None:
     """
     from migrate.locations import place_of
     from migrate.manifest import artefact_kind
+    from migrate.report.terminal import WIDTH
     from migrate.stores import open_store
     from migrate.stores.base import NO_TEXTS
     from migrate.stores.registry import names_kind, path_in
@@ -56,7 +58,8 @@ def command(store: str, as_json: bool) -> None:
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         for line in value if isinstance(value, list) else [value]:
-            show(f"{name.replace('_', ' '):{width}}  {_text(line)}")
+            row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
+            show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
     if opened.info.has_texts:
         advise_next("assess", store, "--target", "SPEC", quiet=False)
     else:
