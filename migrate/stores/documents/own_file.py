@@ -163,9 +163,9 @@ class _Json(_OwnForm):
     """The values of a list, or the entries of an object."""
 
     def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
-        content = read_whole(path)
-        offset = len(_BYTE_ORDER_MARK) if content.startswith(_BYTE_ORDER_MARK) else 0
         try:
+            content = read_whole(path)
+            offset = len(_BYTE_ORDER_MARK) if content.startswith(_BYTE_ORDER_MARK) else 0
             text = content.decode("utf-8-sig")
             del content
             done = 0
