@@ -268,7 +268,9 @@ def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_p
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     folder = place(tmp_path, few, "unused.txt", "")
     parquet.write_table(pyarrow.table({"headline": TEXTS, "link": IDS}), folder / "items.parquet")
-    assert not open_store(folder).info.has_texts
+    info = open_store(folder).info
+    assert not info.has_texts
+    assert f"found headline, link; say which it is, as in faiss:{folder}" in info.way_to_texts.replace("'", "")
     documents = open_store(f"faiss:{folder}#?text=headline&id=link").documents()
     assert [(d.id, d.text) for d in documents] == list(zip(IDS, TEXTS, strict=True))
     with pytest.raises(StoreError, match="'nope' for text"):

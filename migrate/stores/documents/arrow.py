@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
+from migrate.stores.base import NO_TEXTS
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
 from migrate.stores.documents.base import (
     DocumentSource,
@@ -27,6 +28,7 @@ from migrate.stores.documents.base import (
     label_values,
     match_rows,
     sidecar_files,
+    without_texts,
 )
 from migrate.stores.records import TEXT_NAMES
 from migrate.vectors import Document
@@ -262,7 +264,11 @@ def open_parquet(
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:3])
         raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
-    return ParquetDocuments(files[0], labels, count, asked)
+    source = ParquetDocuments(files[0], labels, count, asked)
+    if not source.has_texts:
+        example = next(iter(source.others), "COLUMN")
+        source.notes = (*source.notes, f"{NO_TEXTS}{without_texts(files[0], source.others, index, example)}")
+    return source
 
 
 def has_parquet(index: Path) -> bool:
@@ -300,6 +306,11 @@ class ParquetDocuments(ArrowDocuments):
         faiss_ids = self._integers(named.get(columns.label))
         self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The columns that are neither ids nor texts nor vectors."""
+        return self._columns.metadata
 
     def _integers(self, column: Any) -> NDArray[np.int64] | None:
         if column is None or column.null_count:

@@ -6,6 +6,7 @@ beside an index that are copied into a new store byte for byte.
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from migrate.errors import StoreError
 from migrate.files import copy_file, output_errors
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
-from migrate.stores.binary_reader import read_errors
+from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.faiss import fourcc
 from migrate.vectors import Document
 
@@ -170,6 +171,17 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
             and file.name not in (index.name, MANIFEST_NAME)
             and any(file.match(pattern) for pattern in patterns)
         )
+
+
+def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -> StoreError:
+    """The error of a file beside an index that has no field of texts by a known name, to be raised or noted."""
+    location = shlex.quote(f"faiss:{index}#?text={example}")
+    return malformed(
+        file,
+        "a field of texts, such as text or content",
+        ", ".join(names)[:200] or "no records",
+        f"say which it is, as in {location}",
+    )
 
 
 def is_faiss(file: Path) -> bool:

@@ -11,7 +11,6 @@ import csv
 import io
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -22,7 +21,7 @@ from migrate.errors import OutputError, StoreError
 from migrate.files import is_endless
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, sidecar_files
+from migrate.stores.documents.base import DocumentSource, Labels, sidecar_files, without_texts
 from migrate.stores.documents.json_file import AGAIN, read_whole
 from migrate.stores.documents.jsonl import Form, JsonlDocuments, Read, RepeatedIdError, lines_of
 from migrate.stores.records import TEXT_NAMES
@@ -329,11 +328,7 @@ def _choose_text(
         return usual[0], usual[0] == _TEXT and _TITLE in texts
     if len(others) == 1 and others[0] in texts:
         return others[0], False
-    example = shlex.quote(f"faiss:{index}#?text={texts[0] if texts else 'FIELD'}")
-    raise malformed(
-        path, f"a field of texts, such as {TEXT_NAMES[0]} or {TEXT_NAMES[1]}", ", ".join(names)[:200] or "no records",
-        f"say which it is, as in {example}",
-    )  # fmt: skip
+    raise without_texts(path, names, index, texts[0] if texts else "FIELD")
 
 
 class OwnFileDocuments(JsonlDocuments):
