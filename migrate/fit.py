@@ -340,8 +340,8 @@ def _check_prefix(store: Store, options: FitOptions, tokens: int | None) -> None
         raise UsageError("--prefix is for stitches that read first tokens, such as --stitch prefix+text; leave it out")
     if not store.info.has_texts:
         raise StoreError(
-            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; put a "
-            "docs.jsonl beside the index, or leave out --prefix"
+            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; "
+            f"{store.info.way_to_texts}, or leave out --prefix"
         )
 
 
@@ -393,7 +393,7 @@ def _check_texts(store: Store, specs: Sequence[str], views: Mapping[str, Embedde
     """Make sure that stitches that were asked for by name have what they read."""
     if store.info.has_texts:
         return
-    path, remedy = store.info.location, "put a docs.jsonl beside the index, or leave out"
+    path, remedy = store.info.location, f"{store.info.way_to_texts}, or leave out"
     for spec in _named(specs):
         if new_stitch(spec).reads_texts:
             raise StoreError(f"{path}: the {spec} stitch reads texts, found a store without; {remedy} --stitch {spec}")
@@ -551,8 +551,7 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
         return
     instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
     raise StoreError(
-        f"{store.info.location}: expected texts to embed again, found vectors only; put a docs.jsonl "
-        f'({{"id", "text"}} a line) beside the index{instead}'
+        f"{store.info.location}: expected texts to embed again, found vectors only; {store.info.way_to_texts}{instead}"
     )
 
 

@@ -248,8 +248,8 @@ def _check_prefixes(request: AuditRequest) -> None:
     store = request.translated
     if request.prefixes and not store.info.has_texts:
         raise StoreError(
-            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; put the "
-            "docs.jsonl beside the index, or leave out --prefix"
+            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; "
+            f"{store.info.way_to_texts}, or leave out --prefix"
         )
     for tokens in request.prefixes:
         PrefixEmbedder(request.embedder, tokens)

@@ -285,8 +285,8 @@ def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) 
         )
     if not translated.info.has_texts and embedder.needs_texts:
         raise StoreError(
-            f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; put the "
-            "docs.jsonl beside the index, or name a file of vectors with --target file:PATH"
+            f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; "
+            f"{translated.info.way_to_texts}, or name a file of vectors with --target file:PATH"
         )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from migrate.cli import options
-from migrate.cli.terminal import show, show_json
+from migrate.cli.next_step import advise_next
+from migrate.cli.terminal import advise, show, show_json
+from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.report.characters import printable
 
 if TYPE_CHECKING:
@@ -21,12 +24,15 @@ if TYPE_CHECKING:
 def command(store: str, as_json: bool) -> None:
     """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd.
 
+    Of a folder with several stores, or a database with several tables or collections, list them.
     Of STITCH, a folder or a URL that `fit` wrote to: what it maps and reads, how it was judged, the singular values and
     bias of each layer, and the loss curve of a network.
     """
     from migrate.locations import place_of
     from migrate.manifest import artefact_kind
+    from migrate.report.terminal import WIDTH
     from migrate.stores import open_store
+    from migrate.stores.base import NO_TEXTS
     from migrate.stores.registry import names_kind, path_in
 
     path = path_in(store)
@@ -35,14 +41,59 @@ def command(store: str, as_json: bool) -> None:
     if is_url or (path is not None and artefact_kind(path) == "stitch"):
         _show_stitch(place, as_json=as_json)
         return
-    facts = _facts(open_store(store))
+    try:
+        opened = open_store(store)
+    except (StoreError, UsageError):
+        is_one = path is None or (path != Path(store) and "#" in store)
+        several = [] if path is None or is_one else _stores_in(path)
+        if not several:
+            raise
+        _show_several(several, as_json=as_json)
+        return
+    facts = _facts(opened)
     if as_json:
         show_json({"schema_version": 1, "kind": "inspect", **facts})
         return
+    facts["notes"] = [note for note in facts["notes"] if not note.startswith(NO_TEXTS)]
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         for line in value if isinstance(value, list) else [value]:
-            show(f"{name.replace('_', ' '):{width}}  {_text(line)}")
+            row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
+            show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+    if opened.info.has_texts:
+        advise_next("assess", store, "--target", "SPEC", quiet=False)
+    else:
+        advise(f"to give it texts: {printable(opened.info.way_to_texts)}", quiet=False)
+
+
+def _stores_in(path: Path) -> list[dict[str, Any]]:
+    """What is at a path that is not one store; nothing where a file cannot be read, which is then to be told."""
+    from migrate.stores import open_store
+    from migrate.stores.registry import stores_in
+
+    found = []
+    for location in stores_in(path):
+        facts: dict[str, Any] = {"store": location, "format": "not read", "vectors": None, "dimension": None}
+        try:
+            info = open_store(location).info
+            facts |= {"format": info.kind, "vectors": info.count, "dimension": info.dim}
+        except LeadMigrateError:
+            if not Path(location).is_dir():
+                return []
+        found.append(facts)
+    return found
+
+
+def _show_several(stores: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        show_json({"schema_version": 1, "kind": "inspect", "stores": stores})
+        return
+    rows: list[tuple[str, ...]] = [("store", "format", "vectors", "dimension")]
+    rows += [tuple("-" if value is None else _text(value) for value in facts.values()) for facts in stores]
+    store, kind, count, dim = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for row in rows:
+        show(f"{row[0]:{store}}  {row[1]:{kind}}  {row[2]:>{count}}  {row[3]:>{dim}}")
+    advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"], quiet=False)
 
 
 def _show_stitch(folder: Path | str, *, as_json: bool) -> None:

@@ -84,7 +84,7 @@ def command(
     from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import PAGE, STORE, MigrationRequest, finished_run, plan_migration
+    from migrate.pipeline import PAGE, STITCH, STORE, MigrationRequest, finished_run, plan_migration
     from migrate.report.document import choice_document
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
@@ -143,7 +143,10 @@ def command(
         code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
     if not general.as_json:
         choice = finished.document["choice"] if finished is not None else choice_document(done.report)
-        if code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
+        server = _on_server(opened, output / STORE, quiet)
+        if code == 0 and server is not None:
+            advise_next("translate", store_word(store), output / STITCH, "-o", server, quiet=quiet)
+        elif code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
             document = finished.document["verdict"] if finished is not None else None
             provisional = done.report.verdict.provisional if document is None else document["provisional"]
             advise_switch(store_word(store), output / STORE, provisional=provisional, quiet=quiet)
@@ -161,6 +164,17 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     if spec is None and (recorded is None or is_out_of_sight(recorded)):
         return None
     return load_model_of(store, spec, "--source-model", model.for_source())
+
+
+def _on_server(old: Store, new: Path, quiet: bool) -> str | None:
+    """Where the new store could lie beside an old one on a server, and say that it lies in files; None for others."""
+    from migrate.stores import open_store
+
+    location = old.successor("new")
+    if location is not None:
+        kind = open_store(new).info.kind
+        advise(f"{old.info.kind} lies on a server: {new} is {kind} in files; `translate` writes there", quiet=quiet)
+    return location
 
 
 def _advise_step(

@@ -119,8 +119,7 @@ def assess_store(
     info = store.info
     if not info.has_texts:
         raise StoreError(
-            f"{info.location}: expected texts, which are what is embedded, found vectors only; put a docs.jsonl "
-            '({"id", "text"} a line) beside the index'
+            f"{info.location}: expected texts, which are what is embedded, found vectors only; {info.way_to_texts}"
         )
     lookup = cached if quality is None else quality.paid(cached)
     count = count_texts(store.documents(), target, lookup=lookup, total=info.count, progress=progress)

@@ -25,6 +25,11 @@ Metric = Literal["l2", "ip"]
 BATCH_SIZE = 16_384
 """Rows per batch. Fixed boundaries keep float32 products bit-identical from run to run."""
 
+NO_TEXTS = "no texts: "
+"""How a note begins that says why a store has no texts, and what to do."""
+
+WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the index'
+
 _SNAPSHOT_ROWS = 64
 _TEXTS, _BESIDE = "texts_sha256", "beside_sha256"
 
@@ -57,6 +62,12 @@ class StoreInfo:
     def name(self) -> str:
         """The last part of the location, for a person."""
         return PurePath(self.location).name or self.location
+
+    @property
+    def way_to_texts(self) -> str:
+        """How a store without texts gets some, as a clause: what its notes say of that, or a file to write."""
+        notes = (note.removeprefix(NO_TEXTS) for note in self.notes if note.startswith(NO_TEXTS))
+        return next(notes, WAY_TO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ Not every store does. What needs files asks here, with `as_files` or one of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from migrate.errors import OutputError, StoreError, UsageError
@@ -33,6 +34,8 @@ class FileStore(Store):
 
     index_path: Path
     stamps: tuple[FileStamp, ...] = ()
+    named_fields: Mapping[str, str] = MappingProxyType({})
+    """The fields of documents that its location names, which the manifest of a copy has to name."""
     mixes_vectors: bool = False
     """Whether texts, metadata and vectors share files, so that a hash of the files does not tell which has changed."""
 
@@ -210,7 +213,8 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
     """What the manifest of a complete store of the kind of `store` says of its files in `folder`."""
     files = as_files(store)
     if files is not None:
-        return hash_files(folder, files.index_path.name, files.document_files, sha256)
+        hashes = hash_files(folder, files.index_path.name, files.document_files, sha256)
+        return {**hashes, **StoreFacts(fields=dict(files.named_fields) or None).as_details()}
     if not (folder / FLAT_INDEX).is_file():
         return StoreFacts(index=store.opened_as).as_details()
     return hash_files(folder, FLAT_INDEX, (FLAT_DOCUMENTS,), sha256)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import cache_folder, canonical_json, require_room
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Metric, Resume, Snapshot, Store, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, NO_TEXTS, Metric, Resume, Snapshot, Store, StoreWriter
 from migrate.stores.binary_reader import read_errors, read_exactly
 from migrate.stores.id_index import IdIndex, id_changes, kept_index
 from migrate.stores.row_file import RowFile
@@ -113,7 +113,7 @@ class RecordStore(Store):
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """The documents of some rows, or of all."""
         if not self.info.has_texts:
-            raise StoreError(f"{self.info.location}: the store holds no texts; name their column, if it has one")
+            raise StoreError(f"{self.info.location}: the store holds no texts; {self.info.way_to_texts}")
         return self._documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
@@ -318,7 +318,7 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
     if len(columns) == 1:
         return columns[0], f"the texts are those of column {columns[0]}, the only one; say ?text=COLUMN for another"
     have = f"it could be {', '.join(columns)}" if columns else "no column holds texts"
-    return None, f"no texts: {have}; say ?text=COLUMN for one"
+    return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
 
 
 def import_client(module: str, extra: str) -> ModuleType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -19,6 +19,7 @@ from migrate.locations import Address, hide_secrets
 from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
+from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma.kind import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
@@ -61,6 +62,14 @@ class WritableKind(StoreKind, Protocol):
 
     def output(self, location: str) -> Output:
         """Where `location`, which comes after the colon, is; nothing is asked of a server yet."""
+
+
+@runtime_checkable
+class NamedKind(StoreKind, Protocol):
+    """A kind that may have several stores at one path, each with a name."""
+
+    def names(self, path: Path) -> Sequence[str]:
+        """The tables or collections at a path that it recognises."""
 
 
 _FAISS: Final = FaissKind()
@@ -126,6 +135,16 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
     if verify:
         verify_files(store)
     return store
+
+
+def stores_in(path: Path) -> list[str]:
+    """The locations of what may be several stores: tables or collections at a path, else files and folders in it."""
+    for kind in _BUILT_IN:
+        if isinstance(kind, NamedKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
+            return [f"{kind.name}:{path}#{name}" for name in names]
+    with read_errors(path):
+        inside = sorted(path.iterdir()) if path.is_dir() else []
+    return [str(one) for one in inside if not one.name.startswith(".") and _recognised(one)]
 
 
 def kind_names() -> list[str]:

@@ -351,7 +351,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
         (f"chroma:{tmp_path}/old#docs?x=1", 2, "tenant"),
         ("chroma+http://127.0.0.1:9#docs", 7, "127.0.0.1:9"),
     ):
-        assert run(["inspect", location]) == code, location
+        assert run(["assess", location, "--target", "tfidf:8"]) == code, location
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and words in lines[0], lines
     assert open_store(f"chroma:{tmp_path}/old#more").info.count == 0

@@ -1,5 +1,6 @@
 """Every kind of store passes the suite that other packages inherit."""
 
+import csv
 import json
 import sqlite3
 from contextlib import closing
@@ -56,6 +57,27 @@ class TestFaissLists(StoreTests):
         index.ntotal = len(rows)
         save(index, folder)
         write_docs(folder, documents, faiss_id=int)
+        return folder
+
+
+class TestOwnJson(StoreTests):
+    can_be_empty = False  # no record says which field is the text
+
+    def make_store(self, folder, documents, vectors, metric):
+        save(build("Flat", vectors, metric=metric), folder)
+        records = [{"_id": document.id, "body": document.text, **document.metadata} for document in documents]
+        (folder / "docs.json").write_text(json.dumps(records, ensure_ascii=False, indent=1), encoding="utf-8")
+        return folder
+
+
+class TestOwnTable(StoreTests):
+    can_be_empty = False
+
+    def make_store(self, folder, documents, vectors, metric):
+        save(build("Flat", vectors, metric=metric), folder)
+        with (folder / "docs.csv").open("w", encoding="utf-8", newline="") as file:
+            rows = ((document.id, document.text, json.dumps(dict(document.metadata))) for document in documents)
+            csv.writer(file).writerows([("id", "content", "metadata"), *rows])
         return folder
 
 

@@ -246,7 +246,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
         (f"lancedb:{tmp_path}/old#docs?id=vector", 4, "page"),
         ("lancedb:db://cloud#docs", 2, "folders"),
     ):
-        assert run(["inspect", location]) == code, location
+        assert run(["assess", location, "--target", "tfidf:8"]) == code, location
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and words in lines[0], lines
 

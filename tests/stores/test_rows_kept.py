@@ -3,6 +3,7 @@
 Each kind goes the whole way: `translate`, an audit against a right full re-embed, `sync`, `backfill`, `switch`.
 """
 
+import csv
 import json
 from functools import cache
 
@@ -54,6 +55,15 @@ class Faiss(tools.Folder):
         return str(folder)
 
 
+class OwnTable(Faiss):
+    """An index with a CSV of the user's own, whose rows are those that were added."""
+
+    def write_documents(self, folder, documents):
+        with (folder / "texts.csv").open("w", encoding="utf-8", newline="") as file:
+            rows = ((document.id, document.text, json.dumps(dict(document.metadata))) for document in documents)
+            csv.writer(file).writerows([("id", "body", "metadata"), *rows])
+
+
 class LangchainLists(tools.Langchain):
     """A folder of LangChain's around an index with lists."""
 
@@ -79,6 +89,7 @@ INDEXES = {
     "lists of scalars": Faiss("IVF8,SQ8"), "lists of products": Faiss("IVF8,PQ8x4"),
     "fast lists": Faiss("IVF4,PQ8x4fs"), "fast lists in an id map": Faiss("IDMap,IVF4,PQ8x4fs"),
     "lists after OPQ": Faiss("OPQ8,IVF8,PQ8x4"), "lists after PCA": Faiss("PCA16,IVF8,Flat"),
+    "lists with a table": OwnTable("IVF16,Flat", labels=False),
     "refined lists": Faiss("IVF8,SQ4,RFlat", labels=False), "id map of codes": Faiss("IDMap,IVF8_HNSW8,SQ8"),
 }
 # fmt: on
@@ -158,7 +169,7 @@ def check_rows(old, new, true):
         assert (np.sum(unit_rows(vectors) * truths, axis=1) > COSINE).all()
 
 
-QUICK = ["flat", "lists", "id map of lists", "fast lists in an id map"]
+QUICK = ["flat", "lists", "lists with a table", "id map of lists", "fast lists in an id map"]
 
 
 @pytest.mark.parametrize("name", QUICK)

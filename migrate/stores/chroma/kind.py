@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from migrate.errors import UsageError
@@ -29,6 +30,10 @@ class ChromaKind:
     def recognises(self, path: Path) -> bool:
         """Whether Chroma's database is in it."""
         return (path / DATABASE).is_file()
+
+    def names(self, path: Path) -> Sequence[str]:
+        """The collections of a folder."""
+        return Folder(str(path), path, {}).names()
 
     def open(self, location: str) -> Store:
         """Open `PATH#COLLECTION`; a folder with one collection needs no name."""

@@ -7,16 +7,18 @@ text and metadata. pyarrow is optional, and imported only when there is such a f
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
+from migrate.stores.base import NO_TEXTS
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
 from migrate.stores.documents.base import (
     DocumentSource,
@@ -26,11 +28,12 @@ from migrate.stores.documents.base import (
     label_values,
     match_rows,
     sidecar_files,
+    without_texts,
 )
+from migrate.stores.records import TEXT_NAMES
 from migrate.vectors import Document
 
 _ID_NAMES: Final = ("id", "_id", "doc_id")
-_TEXT_NAMES: Final = ("text", "content", "page_content", "document")
 _LABEL_NAME: Final = "faiss_id"
 _ROWS_IN_MEMORY: Final = 16_384
 ROWS_PER_BATCH: Final = 1024
@@ -88,8 +91,8 @@ class Columns:
         return [name for name in (self.id, self.text, *self.metadata) if name is not None]
 
 
-def find_columns(schema: Any, path: Path) -> Columns:
-    """Tell the columns apart by their names and types.
+def find_columns(schema: Any, path: Path, asked: Mapping[str, str] = MappingProxyType({})) -> Columns:
+    """Tell the columns apart by their names and types, unless `asked` names those of `id` and `text`.
 
     Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
     """
@@ -98,8 +101,11 @@ def find_columns(schema: Any, path: Path) -> Columns:
         raise malformed(path, "columns with different names", f"{names}"[:200], "name them differently")
     types = {name: str(schema.field(name).type) for name in names}
     strings = [name for name in names if types[name] in ("string", "large_string", "string_view")]
-    doc_id = next((name for name in _ID_NAMES if name in names), None)
-    text = next((name for name in _TEXT_NAMES if name in strings), None)
+    for option, among in (("id", names), ("text", strings)):
+        if option in asked and asked[option] not in among:
+            raise malformed(path, f"a column {asked[option]!r} for {option}", ", ".join(among), "name one of these")
+    doc_id = asked.get("id") or next((name for name in _ID_NAMES if name in names), None)
+    text = asked.get("text") or next((name for name in TEXT_NAMES if name in strings), None)
     remaining = [name for name in strings if name != doc_id]
     if text is None and len(remaining) == 1:
         text = remaining[0]
@@ -250,13 +256,19 @@ def check_count(path: Path, expected: int, count: int) -> None:
         )
 
 
-def open_parquet(index: Path, labels: Labels, count: int) -> ParquetDocuments:
+def open_parquet(
+    index: Path, labels: Labels, count: int, asked: Mapping[str, str] = MappingProxyType({})
+) -> ParquetDocuments:
     """The documents of the Parquet file beside an index; raises as `ParquetDocuments`, and where there are several."""
     files = sidecar_files(index, "*.parquet")
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:3])
         raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
-    return ParquetDocuments(files[0], labels, count)
+    source = ParquetDocuments(files[0], labels, count, asked)
+    if not source.has_texts:
+        example = next(iter(source.others), "COLUMN")
+        source.notes = (*source.notes, f"{NO_TEXTS}{without_texts(files[0], source.others, index, example)}")
+    return source
 
 
 def has_parquet(index: Path) -> bool:
@@ -275,16 +287,18 @@ class ParquetDocuments(ArrowDocuments):
         The label of each row.
     count
         How many rows the index has.
+    asked
+        The columns that are named for `id` and `text`.
     """
 
-    def __init__(self, file: Path, labels: Labels, count: int) -> None:
+    def __init__(self, file: Path, labels: Labels, count: int, asked: Mapping[str, str] = MappingProxyType({})) -> None:
         self.file = self._path = file
         self._pyarrow = import_pyarrow(self._path)
         with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
             self._identity = FileIdentity.of(opened.fileno())
             parquet = self._pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
-            self._columns = columns = find_columns(parquet.schema_arrow, self._path)
+            self._columns = columns = find_columns(parquet.schema_arrow, self._path, asked)
             names = [name for name in (columns.id, columns.label) if name is not None]
             table = parquet.read(columns=names)
         named = dict(zip(table.column_names, table.columns, strict=True))
@@ -292,6 +306,11 @@ class ParquetDocuments(ArrowDocuments):
         faiss_ids = self._integers(named.get(columns.label))
         self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The columns that are neither ids nor texts nor vectors."""
+        return self._columns.metadata
 
     def _integers(self, column: Any) -> NDArray[np.int64] | None:
         if column is None or column.null_count:

@@ -6,6 +6,7 @@ beside an index that are copied into a new store byte for byte.
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import copy_file, output_errors
 from migrate.manifest import MANIFEST_NAME
-from migrate.stores.binary_reader import read_errors
+from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
+from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.faiss import fourcc
 from migrate.vectors import Document
 
@@ -138,7 +140,7 @@ def match_rows(
         raise _mismatch(path, count, "faiss_id differs from the labels of the index")
     if np.array_equal(np.sort(expected), np.arange(count)):
         return labels, "matched by position"
-    raise _mismatch(path, count, "the labels of the index are neither their ids nor 0 to n-1")
+    raise _mismatch(path, count, "ids are not its labels, which are not 0 to n-1 either")
 
 
 def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -169,6 +171,17 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
             and file.name not in (index.name, MANIFEST_NAME)
             and any(file.match(pattern) for pattern in patterns)
         )
+
+
+def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -> StoreError:
+    """The error of a file beside an index that has no field of texts by a known name, to be raised or noted."""
+    location = shlex.quote(f"faiss:{index}#?text={example}")
+    return malformed(
+        file,
+        "a field of texts, such as text or content",
+        ", ".join(names)[:200] or "no records",
+        f"say which it is, as in {location}",
+    )
 
 
 def is_faiss(file: Path) -> bool:
@@ -226,16 +239,19 @@ class LabelsOnly(DocumentSource):
         The label of each row.
     path
         The index, named in errors.
+    why
+        Why a file beside the index is none of its documents; empty where there is no such file.
     """
 
     kind = "none: ids are the labels of the index"
     file = None
     has_texts = False
 
-    def __init__(self, labels: Labels, path: Path) -> None:
+    def __init__(self, labels: Labels, path: Path, why: str = "") -> None:
         self._labels = labels
         self._path = path
-        self.notes = ()
+        self._way = why or WAY_TO_TEXTS
+        self.notes = (f"{NO_TEXTS}{why}",) if why else ()
 
     def ids(self, rows: Rows) -> list[str]:
         """The labels as text."""
@@ -243,7 +259,7 @@ class LabelsOnly(DocumentSource):
 
     def documents(self, rows: Rows) -> Iterator[Document]:
         """There are none."""
-        raise StoreError(f"{self._path}: the store has vectors but no texts; put a docs.jsonl beside the index")
+        raise StoreError(f"{self._path}: the store has vectors but no texts; {self._way}")
 
     def write(self, folder: Path) -> None:
         """Nothing to write: the labels are in the index."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from migrate.stores.documents.arrow import has_parquet, open_parquet
@@ -12,6 +13,7 @@ from migrate.stores.documents.haystack import HaystackDocuments, is_haystack
 from migrate.stores.documents.huggingface import DatasetDocuments, has_dataset
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.own_file import find_own_file
 from migrate.stores.documents.txtai import is_txtai, open_txtai
 
 _Test = Callable[[Path], bool]
@@ -33,11 +35,12 @@ _KINDS: Final[tuple[tuple[_Test, _Opener], ...]] = (
     (is_haystack, HaystackDocuments),
     (_has_docs, _open_docs),
     (has_dataset, DatasetDocuments),
-    (has_parquet, open_parquet),
 )
 
 
-def find_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
+def find_documents(
+    index: Path, labels: Labels, count: int, asked: Mapping[str, str] = MappingProxyType({})
+) -> DocumentSource:
     """The documents of an index; labels alone where no file beside the index has any.
 
     Parameters
@@ -48,8 +51,13 @@ def find_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
         The label of each row.
     count
         How many rows the index has.
+    asked
+        The fields that hold `text` and `id` in a file of the user's own; where any is named, only such files are read.
     """
-    for test, opener in _KINDS:
+    for test, opener in () if asked else _KINDS:
         if test(index):
             return opener(index, labels, count)
-    return LabelsOnly(labels, index)
+    if has_parquet(index):
+        return open_parquet(index, labels, count, asked)
+    found, why = find_own_file(index, labels, count, asked)
+    return found or LabelsOnly(labels, index, why)

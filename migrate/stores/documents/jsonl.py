@@ -10,11 +10,12 @@ texts are read when they are needed.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -37,9 +38,54 @@ _WIDEST_GAP: Final = 1 << 12
 DOCS_NAME: Final = "docs.jsonl"
 
 
+class Read(NamedTuple):
+    """What is read of one document; `faiss_id` is the label that it names, if it does."""
+
+    document: Document
+    faiss_id: int | None
+    has_text: bool
+
+
+class Form(ABC):
+    """How documents stand in a file, one after another; of two equal ones a file is scanned once."""
+
+    @abstractmethod
+    def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
+        """Number, offset and bytes of each document of an open file."""
+
+    @abstractmethod
+    def parse(self, content: bytes, path: Path, number: int) -> Read:
+        """The document of some bytes that `cut` gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocsForm(Form):
+    """The lines of a docs.jsonl."""
+
+    def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
+        """Each line that is not blank."""
+        return lines_of(file, path)
+
+    def parse(self, content: bytes, path: Path, number: int) -> Read:
+        """The document of a line; without a text it is empty."""
+        fields = _parse_json(content, path, number)
+        doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
+        if not isinstance(doc_id, str):
+            raise bad_line(path, number, 'a text as "id"', shown_type(doc_id))
+        if text is not None and not isinstance(text, str):
+            raise bad_line(path, number, 'a text as "text"', shown_type(text))
+        if metadata is not None and not isinstance(metadata, dict):
+            raise bad_line(path, number, 'an object as "metadata"', shown_type(metadata))
+        label = label if type(label) is int else None
+        return Read(Document(doc_id, text or "", metadata or {}), label, text is not None)
+
+
+DOCS: Final = DocsForm()
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class DocsScan:
-    """The lines of a docs.jsonl.
+    """The documents of a file.
 
     `offsets`, `sizes` and `line_numbers` locate each document; `hashes` are of its id, and hold in this process only.
     `values` are the ids as integers where every id is one, `faiss_ids` the labels where every line names one.
@@ -77,19 +123,6 @@ class _Integers:
         return None if self._values is None else np.array(self._values, np.int64)
 
 
-def parse_line(line: bytes, path: Path, number: int) -> tuple[Document, dict[str, Any]]:
-    """The document of a line, and the line's JSON object; a line without a text gives an empty one."""
-    fields = _parse_json(line, path, number)
-    doc_id, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata")
-    if not isinstance(doc_id, str):
-        raise _bad_line(path, number, 'a text as "id"', _shown(doc_id))
-    if text is not None and not isinstance(text, str):
-        raise _bad_line(path, number, 'a text as "text"', _shown(text))
-    if metadata is not None and not isinstance(metadata, dict):
-        raise _bad_line(path, number, 'an object as "metadata"', _shown(metadata))
-    return Document(doc_id, text or "", metadata or {}), fields
-
-
 def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         fields = json.loads(line.decode())
@@ -97,27 +130,33 @@ def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
         if b"\\u" in line:
             json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeError as error:
-        raise _bad_line(path, number, "UTF-8", str(error)) from error
+        raise bad_line(path, number, "UTF-8", str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise _bad_line(path, number, "a JSON object", str(error)) from error
+        raise bad_line(path, number, "a JSON object", str(error)) from error
     if not isinstance(fields, dict):
-        raise _bad_line(path, number, "a JSON object", _shown(fields))
+        raise bad_line(path, number, "a JSON object", shown_type(fields))
     return fields
 
 
-def _bad_line(path: Path, number: int, expected: str, problem: str) -> StoreError:
+def bad_line(path: Path, number: int, expected: str, problem: str) -> StoreError:
+    """The error of a line, to be raised."""
     return StoreError(f"{path}, line {number}: expected {expected}, found {problem}; correct the line")
 
 
-def _shown(value: object) -> str:
+def shown_type(value: object) -> str:
+    """A value out of a file, with its type, for a message."""
     return "nothing" if value is None else f"{type(value).__name__} {repr(value)[:40]}"
 
 
-_scans: WeakValueDictionary[tuple[Path, FileIdentity], DocsScan] = WeakValueDictionary()
+_scans: WeakValueDictionary[tuple[Path, FileIdentity, Form], DocsScan] = WeakValueDictionary()
 
 
-def scan_docs(path: Path) -> DocsScan:
-    """Read a docs.jsonl once, checking every line; not again while a store of this process has it open."""
+class RepeatedIdError(StoreError):
+    """Two documents of a file have one id."""
+
+
+def scan_docs(path: Path, form: Form = DOCS) -> DocsScan:
+    """Read a file once, checking every document; not again while a store of this process has it open."""
     offsets, sizes, numbers, hashes = array("q"), array("q"), array("q"), array("q")
     values, faiss_ids = _Integers(), _Integers()
     with_text = 0
@@ -125,38 +164,37 @@ def scan_docs(path: Path) -> DocsScan:
         raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
         identity = FileIdentity.of(file.fileno())
-        if (known := _scans.get((path, identity))) is not None:
+        if (known := _scans.get((path, identity, form))) is not None:
             return known
-        for number, offset, line in _lines(file, path):
-            document, fields = parse_line(line, path, number)
+        for number, offset, line in form.cut(file, path):
+            document, faiss_id, has_text = form.parse(line, path, number)
             offsets.append(offset)
             sizes.append(len(line))
             numbers.append(number)
             hashes.append(hash(document.id))
             values.append(as_integer(document.id))
-            faiss_id = fields.get("faiss_id")
-            faiss_ids.append(faiss_id if type(faiss_id) is int else None)
-            with_text += fields.get("text") is not None
+            faiss_ids.append(faiss_id)
+            with_text += has_text
     offset_of, size_of, number_of, hash_of = (
         np.array(column, np.int64) for column in (offsets, sizes, numbers, hashes)
     )
     facts = (values.result(), faiss_ids.result(), with_text)
     scan = DocsScan(path, identity, offset_of, size_of, number_of, hash_of, *facts)
-    _refuse_duplicates(scan)
-    _scans[path, identity] = scan
+    _refuse_duplicates(scan, form)
+    _scans[path, identity, form] = scan
     return scan
 
 
-def _lines(file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and bytes of each line that is not blank."""
+def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
+    """Number, offset and bytes of each line that is not blank, or of every one; a byte order mark is left out."""
     offset = 0
     number = 0
     while line := file.readline(_LONGEST_LINE):
         number += 1
         if len(line) == _LONGEST_LINE:
-            raise _bad_line(path, number, f"a line of less than {_LONGEST_LINE} bytes", "a longer one")
+            raise bad_line(path, number, f"a line of less than {_LONGEST_LINE} bytes", "a longer one")
         mark = len(_BYTE_ORDER_MARK) if number == 1 and line.startswith(_BYTE_ORDER_MARK) else 0
-        if line[mark:].strip():
+        if blank or line[mark:].strip():
             yield number, offset + mark, line[mark:]
         offset += len(line)
 
@@ -172,7 +210,7 @@ def as_integer(doc_id: str) -> int | None:
     return value if str(value) == doc_id else None
 
 
-def _refuse_duplicates(scan: DocsScan) -> None:
+def _refuse_duplicates(scan: DocsScan, form: Form) -> None:
     """Equal hashes are only a suspicion: the lines are read again and their ids compared."""
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -181,33 +219,37 @@ def _refuse_duplicates(scan: DocsScan) -> None:
         for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
             file.seek(int(scan.offsets[index]))
             number = int(scan.line_numbers[index])
-            document, _ = parse_line(file.read(int(scan.sizes[index])), scan.path, number)
+            document = form.parse(file.read(int(scan.sizes[index])), scan.path, number).document
             first = line_of.setdefault(document.id, number)
             if first != number:
-                raise _bad_line(scan.path, number, "a new id", f"{document.id!r}, the id of line {first}")
+                found = f"{document.id[:80]!r}, the id of line {first}"
+                raise RepeatedIdError(str(bad_line(scan.path, number, "a new id", found)))
 
 
 class JsonlDocuments(DocumentSource):
-    """A docs.jsonl whose lines are matched to rows.
+    """A file of documents, one after another, that are matched to rows.
 
-    `match_rows` says how. Only offsets are kept; lines are read again when they are needed.
+    `match_rows` says how. Only offsets are kept; documents are read again when they are needed.
 
     Parameters
     ----------
     path
-        The docs.jsonl.
+        The file.
     labels
         The label of each row.
     count
         How many rows the index has.
     in_order
         Line i belongs to row i and ids are ignored, for vectors that have no labels.
+    form
+        What is in the file.
     """
 
-    def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
+    def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False, form: Form = DOCS) -> None:
         self.file = path
         self._path = path
-        self._scan = scan_docs(path)
+        self._form = form
+        self._scan = scan_docs(path, form)
         if self._scan.count != count:
             raise StoreError(
                 f"{path}: has {self._scan.count} documents for {count} vectors; write the file and the index "
@@ -218,7 +260,7 @@ class JsonlDocuments(DocumentSource):
             if in_order
             else match_rows(path, labels, count, self._scan.values, self._scan.faiss_ids)
         )
-        self.kind = f"{DOCS_NAME}, {matched}"
+        self.kind = f"{path.name}, {matched}"
         self.has_texts = self._scan.with_text > 0
         missing = count - self._scan.with_text
         self.notes = (f"{missing} of {count} documents in {path.name} have no text",) if missing else ()
@@ -256,7 +298,7 @@ class JsonlDocuments(DocumentSource):
             read_exactly(self._path, descriptor, memoryview(content), begin)
             for place in range(first, last):
                 line = bytes(content[starts[place] - begin : ends[place] - begin])
-                yield parse_line(line, self._path, numbers[place])[0]
+                yield self._form.parse(line, self._path, numbers[place]).document
 
 
 def _neighbours(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from migrate.errors import StoreError
+from migrate.locations import Address
 from migrate.stores.base import KindSupport
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents import llamaindex
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.store import FaissStore
 from migrate.stores.outputs import FolderOutput
+from migrate.stores.records import check_options
 from migrate.stores.sniff import HEAD_BYTES, describe_content
 
 _INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
 _OWN_SUFFIXES: Final = (".faiss", ".index")
+_OPTIONS: Final = ("text", "id")
 _LISTED: Final = 8
 
 
@@ -47,7 +50,7 @@ class FaissKind:
         return FaissOutput(Path(location))
 
     def open(self, location: str) -> FaissStore:
-        """Open a FAISS file, or a folder with exactly one.
+        """Open a FAISS file, or a folder with exactly one; `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
 
         `<name>.faiss` with `<name>.pkl` beside it is a LangChain store; for others, files beside the index hold the
         ids and texts, and without any the ids are the labels of the index.
@@ -63,7 +66,9 @@ class FaissKind:
         OutputError
             The operating system refused.
         """
-        path = Path(location)
+        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        check_options(f"{self.name}:{location}", address.options, _OPTIONS)
+        path = Path(address.place)
         kind = _file_kind(path)
         if stat.S_ISDIR(kind):
             index = _find_index(path)
@@ -73,7 +78,7 @@ class FaissKind:
             raise StoreError(f"{path}: this is a pipe, a socket or a device; give the file or folder of the store")
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()
-        return FaissStore(path, index, pickled if is_langchain else None)
+        return FaissStore(path, index, pickled if is_langchain else None, address.options)
 
 
 def _file_kind(path: Path) -> int:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.files import FileStamp, real_path, require_room
-from migrate.manifest import find_manifest
+from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
@@ -47,6 +48,8 @@ class FaissStore(FileStore):
         The FAISS file.
     pickled
         The LangChain pickle that belongs to it, if there is one.
+    fields
+        The fields of a file beside it that the location names as `text` and `id`; else those of the manifest.
 
     Raises
     ------
@@ -56,14 +59,23 @@ class FaissStore(FileStore):
         The operating system refused.
     """
 
-    def __init__(self, path: Path, index: Path, pickled: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        index: Path,
+        pickled: Path | None = None,
+        fields: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.index_path = index
         self._opening = Lock()
         self._file = open_file(index)
         self.layout: Layout = self._file.layout
         labels = self._labels = check_labels(self.layout.labels, index)
-        self.source = _find_documents(index, pickled, labels, self._file.count)
-        self.info = _describe(path, self._file, self.source, labels)
+        manifest, foreign = _manifest_of(index)
+        self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
+        self.source = _find_documents(index, pickled, labels, self._file.count, self.named_fields)
+        info = _describe(path, self._file, self.source, labels)
+        self.info = replace(info, manifest=manifest, notes=(*info.notes, *foreign))
         files = (index, self.source.file, *self.source.also_read)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
@@ -126,15 +138,17 @@ class FaissStore(FileStore):
         return writer
 
 
-def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:
-    if pickled is not None:
+def _find_documents(
+    index: Path, pickled: Path | None, labels: Labels, count: int, fields: Mapping[str, str]
+) -> DocumentSource:
+    if pickled is not None and not fields:
         return LangchainDocuments(pickled, labels, count)
-    return find_documents(index, labels, count)
+    return find_documents(index, labels, count, fields)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
     header = file.layout.header
-    info = StoreInfo(
+    return StoreInfo(
         location=str(path),
         kind=source.format,
         index_type=class_chain(file.layout),
@@ -146,7 +160,6 @@ def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Label
         notes=(*_remarks(file, labels), *source.notes, *_links_out(file.path.parent)),
         details=_details(file, source),
     )
-    return _with_manifest(info, file.path)
 
 
 def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]:
@@ -194,11 +207,9 @@ def _links_out(folder: Path) -> Iterator[str]:
         yield f"read and copied through links out of the folder: {names}"
 
 
-def _with_manifest(info: StoreInfo, index: Path) -> StoreInfo:
+def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
+    """The manifest of an index, and a note where the one in the folder is of another."""
     manifest = find_manifest(index.parent, "store")
-    if manifest is None:
-        return info
-    if manifest.store.index != index.name:
-        note = f"the manifest in the folder is not of {index.name}; it is ignored"
-        return replace(info, notes=(*info.notes, note))
-    return replace(info, manifest=manifest)
+    if manifest is None or manifest.store.index == index.name:
+        return manifest, ()
+    return None, (f"the manifest in the folder is not of {index.name}; it is ignored",)

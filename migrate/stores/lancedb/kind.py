@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from migrate.errors import UsageError
@@ -27,6 +28,10 @@ class LanceKind:
     def recognises(self, path: Path) -> bool:
         """Whether a table is in it."""
         return path.is_dir() and bool(tables_in(path))
+
+    def names(self, path: Path) -> Sequence[str]:
+        """The tables of a folder."""
+        return tables_in(path)
 
     def open(self, location: str) -> Store:
         """Open `PATH#TABLE`; where there is one table, it needs no name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from migrate.errors import UsageError
@@ -28,6 +29,10 @@ class QdrantKind:
     def recognises(self, path: Path) -> bool:
         """Whether the local mode has written there."""
         return is_local(path)
+
+    def names(self, path: Path) -> Sequence[str]:
+        """The collections of a folder."""
+        return place_of(str(path), Address(str(path))).names()
 
     def open(self, location: str) -> Store:
         """Open `URL#COLLECTION` or `PATH#COLLECTION`; where there is one collection, it needs no name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,10 @@ class SqliteVecKind:
             return len(_databases(path)) == 1
         except StoreError:
             return False
+
+    def names(self, path: Path) -> Sequence[str]:
+        """The tables of vectors of a database."""
+        return sorted(tables_in(_databases(path)[0]))
 
     def open(self, location: str) -> SqliteVecStore:
         """Open a table.

@@ -25,7 +25,7 @@ from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.files import atomic_file, cache_folder, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, NO_TEXTS, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.permute import cut, in_order
@@ -206,7 +206,7 @@ class SqliteVecStore(SearchableRecordStore):
                 table, column = usual[0]
                 return column, table, f"the texts are those of {table}.{column}, by its name; say ?text=TABLE.COLUMN"
             could = ", ".join(f"{name}.{text}" for name, texts in tables.items() for text in texts)
-            return None, None, f"no texts: it could be {could or 'no column'}; say ?text=TABLE.COLUMN for one"
+            return None, None, f"{NO_TEXTS}it could be {could or 'no column'}; say ?text=TABLE.COLUMN for one"
         chosen, reason = choose_text(location, columns, asked)
         return chosen, None, reason
 
