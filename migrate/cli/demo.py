@@ -16,18 +16,17 @@ from migrate.cli.terminal import advise, progress_bar, show, show_summary
 from migrate.cli.unread import with_unread
 
 _PAGE_HERE = "lead-migrate-demo.html"
-TARGET = "packaged:all-MiniLM-L6-v2"
 
 
 @options.command(
     "demo", "The whole path on a store that comes along, offline.", example="lead-migrate demo --from tfidf:256"
 )
+@option("--hard", is_flag=True, help="Move the other way, to the smaller model, where staying is the better deal.")
 @option(
     "--from",
     "source_spec",
     metavar="SPEC",
-    help="Embed the texts with another model first, and move from that.  "
-    "[default: from all-mpnet-base-v2, whose vectors come with the package]",
+    help="Embed the texts with another model first, and move from that to all-MiniLM-L6-v2.",
 )
 @option(
     "--output",
@@ -40,20 +39,27 @@ TARGET = "packaged:all-MiniLM-L6-v2"
 @pages.opens
 @options.general_options(options.seed, options.force, options.verbose, options.quiet)
 def command(
-    source_spec: str | None, output: Path | None, docs: int | None, size: int, opens: bool, general: GeneralOptions
+    hard: bool,
+    source_spec: str | None,
+    output: Path | None,
+    docs: int | None,
+    size: int,
+    opens: bool,
+    general: GeneralOptions,
 ) -> None:
-    """Move a store of Python's own documentation from all-mpnet-base-v2 to all-MiniLM-L6-v2, and judge the result.
+    """Move a store of Python's own documentation from all-MiniLM-L6-v2 to all-mpnet-base-v2, and judge the result.
 
-    Documents are docstrings of the standard library, queries their summary lines, taken out of the documents. The old
-    model is not needed: its vectors come with the package. Works without network and without key, once the extra
-    `demo` is installed. Ends with the verdict, whatever it is, and exit code 0: it is the demo that worked.
+    Documents are docstrings of the standard library, queries the summary lines of some, taken out of the documents.
+    Neither model is needed: the vectors of both come with the package. Works without network and without key. Ends with
+    the verdict, whatever it is, and exit code 0: it is the demo that worked.
 
-    The folder of -o has the store (`source`), its queries and judgements (`beir`), the old model's vectors of both
-    (`all-mpnet-base-v2.npz`), and what `run` leaves.
+    The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
+    (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
     """
+    from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import write_beir
-    from migrate.datasets.stdlib import FOLDER, VECTORS, VECTORS_MODEL, stdlib_beir
+    from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
     from migrate.pipeline import PAGE, MigrationRequest, migrate
@@ -62,24 +68,24 @@ def command(
     from migrate.stores import open_store
 
     seed, force, quiet = general.seed, general.force, general.quiet
+    old, new = (LARGE, SMALL) if hard or source_spec else (SMALL, LARGE)
     with _folder(output) as folder, progress_bar(quiet=quiet) as progress:
-        target = load_embedder(TARGET, cache=folder / "embeddings.sqlite")
-        corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=source_spec is None)
-        source = load_embedder(source_spec or f"file:{FOLDER / VECTORS}")
+        source = load_embedder(source_spec or f"file:{vectors_of(old)}")
+        corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=True)
         embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
         write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
-        if source_spec is None:
-            shutil.copyfile(FOLDER / VECTORS, folder / VECTORS)
+        for model in (old, new):
+            shutil.copyfile(vectors_of(model), folder / f"{model}.npz")
+        target = load_embedder(f"file:{folder / f'{new}.npz'}")
         store = open_store(folder / "source")
-        old = source_spec or VECTORS_MODEL
         advise(
-            f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with {old} "
-            f"({store.info.dim} dimensions)",
+            f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with "
+            f"{source_spec or old} ({store.info.dim} dimensions)",
             quiet=quiet,
         )
         advise(
-            f"2. the move to {TARGET.partition(':')[2]} ({target.identity.dim} dimensions): embed {size:,} of them "
-            "again, fit, translate all, audit",
+            f"2. the move to {new} ({target.identity.dim} dimensions): embed {size:,} of them again, fit, translate "
+            "all, audit",
             quiet=quiet,
         )
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
@@ -90,7 +96,7 @@ def command(
             folder,
             source_embedder=source,
             size=size,
-            pool=None,  # every document is judged, so that a pool would be the whole store
+            pool=PoolReference(),
             seed=seed,
             force=force,
         )

@@ -1,16 +1,16 @@
-"""The corpus of the demo: docstrings of the standard library, and an old model's vectors, which come with the package.
+"""The corpus of the demo: docstrings of the standard library, and two models' vectors, which come with the package.
 
 A document is a module, class or function: its qualified name and the body of its docstring. A query is the first line
 of the docstring, which was removed from the document; that document alone is relevant to it. The texts are those of
-one Python version, so that they are the same everywhere, and the vectors of a random part of them.
-`benchmarks/demo_store.py` has made both.
+one Python version, so that they are the same everywhere. The vectors are of most documents, and of some of the
+queries. `benchmarks/demo_store.py` has made all of it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,16 @@ import numpy as np
 from migrate.errors import UsageError
 from migrate.vectors import Document, Query
 
+_QUERY = "q:"
 FOLDER = Path(__file__).with_name("docstrings")
-TEXTS, VECTORS = "docstrings.jsonl", "all-mpnet-base-v2.npz"
-VECTORS_MODEL = "all-mpnet-base-v2"
-"""The model that `VECTORS` comes from."""
+TEXTS = "docstrings.jsonl"
+SMALL, LARGE = "all-MiniLM-L6-v2", "all-mpnet-base-v2"
+"""The models whose vectors come with the package."""
+
+
+def vectors_of(model: str) -> Path:
+    """Return the file with a model's vectors, as `file:` reads it."""
+    return FOLDER / f"{model}.npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Docstring:
 
 @dataclass(frozen=True, slots=True)
 class DemoSet:
-    """A BEIR set in memory: `documents[i]` answers `queries[i]`."""
+    """A BEIR set in memory: the query `q:ID` is answered by the document ID."""
 
     documents: tuple[Document, ...]
     queries: tuple[Query, ...]
@@ -43,8 +49,7 @@ class DemoSet:
     @property
     def qrels(self) -> Mapping[str, Mapping[str, int]]:
         """query_id -> doc_id -> 1."""
-        pairs = zip(self.queries, self.documents, strict=True)
-        return {query.id: {document.id: 1} for query, document in pairs}
+        return {query.id: {query.id.removeprefix(_QUERY): 1} for query in self.queries}
 
 
 def as_beir(docstrings: Iterable[Docstring]) -> DemoSet:
@@ -52,7 +57,7 @@ def as_beir(docstrings: Iterable[Docstring]) -> DemoSet:
     docstrings = list(docstrings)
     return DemoSet(
         documents=tuple(Document(each.name, f"{each.name}\n{each.body}") for each in docstrings),
-        queries=tuple(Query(f"q:{each.name}", each.summary) for each in docstrings),
+        queries=tuple(Query(f"{_QUERY}{each.name}", each.summary) for each in docstrings),
     )
 
 
@@ -66,7 +71,7 @@ def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: boo
     seed
         Draws the sample.
     with_vectors
-        Take only those that `VECTORS` has vectors of.
+        Take only those documents and queries that the package has vectors of.
 
     Raises
     ------
@@ -77,10 +82,12 @@ def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: boo
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     lines = (FOLDER / TEXTS).read_text(encoding="utf-8").splitlines()
     docstrings = [Docstring(**json.loads(line)) for line in lines]
+    asked = {f"{_QUERY}{docstring.name}" for docstring in docstrings}
     if with_vectors:
-        with np.load(FOLDER / VECTORS) as arrays:
-            embedded = set(arrays["doc_ids"].tolist())
+        with np.load(vectors_of(SMALL)) as arrays:
+            embedded, asked = (set(arrays[name].tolist()) for name in ("doc_ids", "query_ids"))
         docstrings = [docstring for docstring in docstrings if docstring.name in embedded]
     size = len(docstrings) if max_docs is None else min(max_docs, len(docstrings))
     drawn = np.random.default_rng(seed).choice(len(docstrings), size=size, replace=False)
-    return as_beir(docstrings[row] for row in sorted(drawn))
+    whole = as_beir(docstrings[row] for row in sorted(drawn))
+    return replace(whole, queries=tuple(query for query in whole.queries if query.id in asked))
