@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from migrate.cost import Tally, usd_of
 from migrate.search.rerank import rerank
-from migrate.search.runs import Run, search
+from migrate.search.runs import Run
 from migrate.stores.base import Store
-from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
-DEPTHS = (50, 200)
+DEPTHS = (20, 50, 200)
 """How many documents are embedded for a query by default."""
 
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
@@ -69,6 +69,8 @@ class Reranker:
         Where documents are retrieved, and where their true vectors are; of the same document ids.
     query_vectors
         A vector, (q, dim), by the target model for each of the query ids.
+    candidates
+        The first ids of `translated` for each query, best first, as many as the deepest arm reranks, or more.
     depths
         The arms' depths.
     keys
@@ -85,6 +87,7 @@ class Reranker:
         reference: Store,
         query_ids: Sequence[str],
         query_vectors: Vectors,
+        candidates: Sequence[Sequence[str]],
         *,
         depths: Sequence[int],
         keys: Mapping[str, str],
@@ -96,6 +99,7 @@ class Reranker:
         self.reference = reference
         self.query_ids = query_ids
         self.query_vectors = query_vectors
+        self.candidates = candidates
         self.depths = depths
         self.keys = keys
         self.kept = kept
@@ -141,21 +145,9 @@ class Reranker:
     @cached_property
     def _rows(self) -> list[NDArray[np.int64]]:
         """The rows in the reference of what each query retrieves from the translated store, best first."""
-        run = search(
-            self._checked(),
-            self.query_ids,
-            self.query_vectors,
-            metric=self.translated.info.metric,
-            depth=max(self.depths),
-        )
         row_of = {doc_id: row for row, doc_id in enumerate(_ids(self.reference))}
-        tops = (run.top(query_id, max(self.depths)) for query_id in self.query_ids)
+        tops = (own[: max(self.depths)] for own in self.candidates)
         return [np.array([row_of[doc_id] for doc_id in top], dtype=np.int64) for top in tops]
-
-    def _checked(self) -> Iterator[Batch]:
-        for batch in self.translated.scan():
-            check_vectors(batch.ids, batch.vectors, source=self.translated.info.location)
-            yield batch
 
     def cost(self, depth: int) -> Reranking:
         """What an arm embeds."""
