@@ -281,7 +281,7 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     try:
         if asked > first:
             state = pool.step(asked)
-        for depth in [*DEPTHS, reference.depth]:
+        for depth in sorted({*DEPTHS, reference.depth}):
             if max(first, asked) < depth <= reference.depth and state.may_grow:
                 state = pool.step(depth, state.matters)
     except SpendingError as error:
@@ -494,6 +494,8 @@ class _Pool:
         return replace(step, tokens=cost.tokens, usd=cost.usd)
 
     def _embed(self, rows: Rows) -> None:
+        if not len(rows):
+            return
         documents = list(known_documents(self.translated, rows))
         embedder = self.embedder.chosen_by(digests_of(self.retriever.inputs.query_set.queries))
         vectors = embedder.embed_documents(documents, progress=self.retriever.progress)
