@@ -6,7 +6,7 @@ matters for the next step is what it would cost from here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from migrate.audit.report import AuditReport
@@ -123,6 +123,10 @@ def _is_whole(report: AuditReport) -> bool:
 
 def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
     full, sample = report.arm(FULL), report.arm(TRANSLATED)
+    if (
+        arm.reranking is not None and report.pool is not None and report.is_kept
+    ):  # all of it is in the pool, and paid for
+        arm = replace(arm, tokens=sample.tokens, usd=sample.usd)
     proof = _NOTHING if report.pool is None else ArmCost(report.pool.tokens, report.pool.usd)
     left = _NOTHING
     if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit
