@@ -110,7 +110,6 @@ def audit_store(
     verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
     if query_set.chances is not None:
         verdict = replace(verdict, left_to_judge=query_set.ungraded)
-    paid = "; for these queries the pool has embedded them" if pool and inputs.embedder.keeps else ""
     return AuditReport(
         verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
         arms=tuple(results.values()),
@@ -127,7 +126,7 @@ def audit_store(
         notes=(
             *prepared.notes,
             *_drawn_notes(query_set, limited=limited),
-            *(result.reranking.sentence + paid for result in results.values() if result.reranking),
+            *(result.reranking.sentence for result in results.values() if result.reranking),
             *unused_fields(diagnostics.slices, options.slice_fields),
         ),
         caveats=(

@@ -123,10 +123,11 @@ def _is_whole(report: AuditReport) -> bool:
 
 def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
     full, sample = report.arm(FULL), report.arm(TRANSLATED)
-    if (
-        arm.reranking is not None and report.pool is not None and report.is_kept
-    ):  # all of it is in the pool, and paid for
-        arm = replace(arm, tokens=sample.tokens, usd=sample.usd)
+    reranking, n = arm.reranking, report.verdict.n_queries
+    if reranking is not None and report.pool is not None and report.is_kept:  # the pool has paid for these queries
+        further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
+        whole = (_sum(sample.tokens, further.tokens, full.tokens), _sum(sample.usd, further.usd, full.usd))
+        arm = replace(arm, tokens=whole[0], usd=whole[1])
     proof = _NOTHING if report.pool is None else ArmCost(report.pool.tokens, report.pool.usd)
     left = _NOTHING
     if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit

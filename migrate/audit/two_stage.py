@@ -33,7 +33,8 @@ class Reranking:
     """What a two-stage arm embeds, in tokens of the target model.
 
     `depth` documents for a first query, then `documents_per_query` on average over the queries of the audit, as the
-    cache has the others; it ends with `cached_share` of the store. Money is None where no price is known.
+    cache has the others; it ends with `cached_share` of the store. A further query embeds `tokens_further`: what each
+    had that no other one had (Good 1953). Money is None where no price is known.
     """
 
     depth: int
@@ -43,6 +44,8 @@ class Reranking:
     tokens_per_query: float
     usd_per_query: float | None
     cached_share: float
+    tokens_further: float
+    usd_further: float | None
 
     @property
     def sentence(self) -> str:
@@ -151,9 +154,10 @@ class Reranker:
 
     def cost(self, depth: int) -> Reranking:
         """What an arm embeds."""
-        embedded = np.unique(np.concatenate([rows[:depth] for rows in self._rows]))
+        embedded, times = np.unique(np.concatenate([rows[:depth] for rows in self._rows]), return_counts=True)
         tokens = self.tally.cost(self.reference.documents(embedded)).tokens
         first, each = tokens / len(embedded) * depth, tokens / len(self.query_ids)
+        further = each * float((times == 1).mean())
         return Reranking(
             depth,
             first,
@@ -162,6 +166,8 @@ class Reranker:
             each,
             usd_of(each, self.tally.price),
             len(embedded) / self.translated.info.count,
+            further,
+            usd_of(further, self.tally.price),
         )
 
 
