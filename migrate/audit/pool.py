@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.arms import family_of, select_arms
 from migrate.audit.inputs import AuditOptions, PoolReference, PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.outside import (
@@ -282,12 +280,12 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
         if asked > first:
             state = pool.step(asked)
         for depth in sorted({*DEPTHS, reference.depth}):
-            if max(first, asked) < depth <= reference.depth and state.may_grow:
+            if max(first, asked) < depth <= reference.depth and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
     except SpendingError as error:
         stopped = str(error)
     pool.prove_answers()
-    return state.grown(pool, stopped or state.enough)
+    return state.grown(pool, stopped)
 
 
 def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
@@ -324,29 +322,6 @@ class _State:
         return self.verdict.outcome is not Outcome.INCONCLUSIVE or self.floor is None or not self._may_change
 
     @property
-    def may_grow(self) -> bool:
-        """Whether a deeper pool is worth its price."""
-        return not self.is_settled and bool(self.matters.any()) and self.enough is None
-
-    @cached_property
-    def enough(self) -> str | None:
-        """Why no deeper pool is needed though the verdict is open: another arm is SAFE; None where none is."""
-        inputs = self.retriever.inputs
-        is_open = not self.is_settled and self.verdict.retention.estimate < self.verdict.margin
-        if not is_open or inputs.doubts:
-            return None
-        arms = [arm for arm in select_arms(inputs)[0] if arm.is_alternative]
-        scores = {arm.name: self.retriever.deciding_scores(arm.retrieve(self.retriever).run) for arm in arms}
-        bounds = family_of(self.retriever, scores, self.floor)
-        safe = next((name for name, found in bounds.items() if found.lower >= self.verdict.margin), None)
-        if safe is None:
-            return None
-        return (
-            f"`{safe}` is SAFE already, and the translated store alone is likely not to be; `--two-stage none` settles "
-            "that"
-        )
-
-    @property
     def _may_change(self) -> bool:
         """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
         inputs = self.retriever.inputs
@@ -371,10 +346,9 @@ class _State:
         """The result, after the last step."""
         remedy = None
         if self.verdict.outcome is Outcome.INCONCLUSIVE and self._may_change:
-            deeper = "`--two-stage none`" if self.enough else "`--pool-depth`, `--max-cost`"
             remedy = (
-                f"a deeper pool may settle it ({deeper}), a full re-embed does as far as the queries allow "
-                "(`--reference build`)"
+                "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the "
+                "queries allow (`--reference build`)"
             )
         return GrownPool(self.retriever, pool.summary(stopped), self.outside, self.floor, remedy)
 

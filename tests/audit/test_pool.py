@@ -660,16 +660,6 @@ def test_a_cap_leaves_out_two_stages_with_a_line(far):
     assert "of which the pool has 20: raise `--max-cost`" in report.caveats[-1]
 
 
-def test_where_two_stages_are_safe_a_deeper_pool_is_not_bought(far):
-    report = audit(far, PoolReference(), two_stage=None, margin=0.56)
-    assert report.verdict.outcome is Outcome.INCONCLUSIVE and report.ways_out == ("two-stage 20",)
-    assert [step.depth for step in report.pool.steps] == [20]
-    assert report.pool.stopped.startswith("`two-stage 20` is SAFE already")
-    assert "a deeper pool may settle it (`--two-stage none`)" in report.verdict.sentence
-    alone = audit(far, PoolReference(), two_stage=(), margin=0.56)
-    assert len(alone.pool.steps) > 1 and alone.pool.stopped is None
-
-
 def test_a_pool_that_comes_to_be_the_whole_store_has_all_arms(tmp_path):
     manifest = Manifest("store", model=topics.TARGET.identity, details={"index": "index.faiss"})
     store = make_store(tmp_path / "few", vectors=noisy(1.0), manifest=manifest)
