@@ -448,8 +448,8 @@ def main() -> int:
             print(f"{migration.name}: {shown}", flush=True)
     head = ["migration", "embedded", "share", "depth", "usd", "full", "full audit", "pool", "verdict", "in the pool"]
     print(f"\n{table([head, *(found.row for found in results)])}\n")
-    shown = ["embedded", "share", "two-stage {}", "in the pool"]
-    head = ["migration", *(name.format(depth) for depth in STAGES for name in shown)]
+    columns = ["embedded", "share", "two-stage {}", "in the pool"]
+    head = ["migration", *(column.format(depth) for depth in STAGES for column in columns)]
     print(f"{table([head, *(found.stages_row for found in results)])}\n")
     print("\n".join(found.check for found in results))
     failures = [words for found in results for words in found.wrong]

@@ -435,7 +435,7 @@ class _Pool:
         retriever, first = self.retriever, not self.steps
         query_set = retriever.inputs.query_set
         wanted = judged_documents(query_set) if first else set()
-        reranked = set()
+        reranked: set[str] = set()
         for query, query_id in enumerate(query_set.query_ids):
             reranked.update(retriever.candidates[query][: depths[query]])  # ranked alike, but for ties
             if matters[query]:
