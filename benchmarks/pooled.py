@@ -22,7 +22,7 @@ is lower by 0.002, or where the pool says SAFE or NOT SAFE and the full audit do
 
 Printed otherwise: documents embedded by the pool and their share, dollars of both at `--price` a million tokens,
 retention with its bounds and the verdict, of the full audit and of the pool. Then, of two stages, the lower bound of
-retention and whether that is SAFE, of the full audit and of the pool; those of `two-stage 50` are of a pool that was
+retention, of each arm alone, and whether that is SAFE, of the full audit and of the pool; those of `two-stage 50` are of a pool that was
 asked for them, with what it embeds. Last, query by query, that the full re-embed scores at least as much in the pool as
 in truth, and that two stages score the same. Exits with 1 where they do not, where the pool says SAFE or NOT SAFE and
 the full audit does not, or where the made-up collection needs more than 5 % of its documents. FILE gets the figures as
@@ -50,7 +50,7 @@ from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Bounds, Outcome, Verdict, family_bounds
+from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
@@ -337,10 +337,9 @@ class Figures:
         assert asked.pool is not None
         true, within = (report.arm(FULL).scores[NDCG] for report in (full, pooled))
         names = [f"two-stage {depth}" for depth in STAGES]
-        as_asked = family_bounds({stage: full.arm(stage).scores[NDCG] for stage in names}, true)
         stages = {
-            names[0]: (full.family[names[0]], pooled.family[names[0]]),
-            names[1]: (as_asked[names[1]], asked.family[names[1]]),
+            stage: (full.comparisons[stage].retention, report.comparisons[stage].retention)
+            for stage, report in zip(names, (pooled, asked), strict=True)
         }
         unlike = [
             arm.name
