@@ -22,11 +22,11 @@ is lower by 0.002, or where the pool says SAFE or NOT SAFE and the full audit do
 
 Printed otherwise: documents embedded by the pool and their share, dollars of both at `--price` a million tokens,
 retention with its bounds and the verdict, of the full audit and of the pool. Then, of two stages, the lower bound of
-retention, of each arm alone, and whether that is SAFE, of the full audit and of the pool; those of `two-stage 50` are of a pool that was
-asked for them, with what it embeds. Last, query by query, that the full re-embed scores at least as much in the pool as
-in truth, and that two stages score the same. Exits with 1 where they do not, where the pool says SAFE or NOT SAFE and
-the full audit does not, or where the made-up collection needs more than 5 % of its documents. FILE gets the figures as
-JSON.
+retention, of each arm alone, and whether that is SAFE, of the full audit and of the pool; those of `two-stage 50` are
+of a pool that was asked for them, with what it embeds. Last, query by query, that the full re-embed scores at least as
+much in the pool as in truth. Exits with 1 where it does not, where two stages score otherwise in the pool, where the
+pool says SAFE or NOT SAFE and the full audit does not, or where the made-up collection needs more than 5 % of its
+documents. FILE gets the figures as JSON.
 """
 
 from __future__ import annotations
