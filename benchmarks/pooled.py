@@ -21,10 +21,12 @@ verdict of both audits, and what agreement is in the pool, which is to be at lea
 is lower by 0.002, or where the pool says SAFE or NOT SAFE and the full audit does not.
 
 Printed otherwise: documents embedded by the pool and their share, dollars of both at `--price` a million tokens,
-retention with its bounds and the verdict, of the full audit and of the pool; then, query by query, that the full
-re-embed scores at least as much in the pool as in truth. Exits with 1 where it does not, where the pool says SAFE or
-NOT SAFE and the full audit does not, or where the made-up collection needs more than 3 % of its documents. FILE gets
-the figures as JSON.
+retention with its bounds and the verdict, of the full audit and of the pool. Then, of two stages, the lower bound of
+retention, of each arm alone, and whether that is SAFE, of the full audit and of the pool; those of `two-stage 50` are
+of a pool that was asked for them, with what it embeds. Last, query by query, that the full re-embed scores at least as
+much in the pool as in truth. Exits with 1 where it does not, where two stages score otherwise in the pool, where the
+pool says SAFE or NOT SAFE and the full audit does not, or where the made-up collection needs more than 5 % of its
+documents. FILE gets the figures as JSON.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Outcome, Verdict
+from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
@@ -69,7 +71,8 @@ SPACES = ("tfidf:256", "wordpieces", "layer3-cls", "layer4-mean", "layer5-mean",
 TARGET = "minilm"
 LARGE = "made-up"
 LARGE_SPACES = ("layer5-mean", "minilm")
-MOST_SHARE = 0.03
+MOST_SHARE = 0.05
+STAGES = (20, 50)
 TRUE_SHARES = (0.8, 0.95)
 SPOILT = ("noise of 0.15", "noise of 0.3", "128 directions", "2% lost", "10% lost", "one bit")
 TOO_LOW = 0.002
@@ -140,22 +143,25 @@ class MadeUp:
         return unit_rows(np.stack([rows[document.id] for document in self.real]).astype(np.float32))
 
 
-def audit_both(migration: Migration, folder: Path, price: float) -> tuple[AuditReport, AuditReport, list[float]]:
-    """The audit by a full re-embed, the one by a pool, and the seconds of each."""
+def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[AuditReport], list[float]]:
+    """The audit by a full re-embed, the one by a pool, that by a pool asked for two stages, and the seconds of each."""
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
     fitted = fit_stitch(store, target, stitch="ridge", size=PAIRS)
     translate_store(store, fitted, folder / "new")
     reembed_store(store, target, folder / "reference")
-    options = AuditOptions(price_usd_per_mtok=price)
     reports, seconds = [], []
-    for reference in (open_store(folder / "reference"), PoolReference()):
+    for reference, stages in (
+        (open_store(folder / "reference"), None),
+        (PoolReference(), None),
+        (PoolReference(), STAGES),
+    ):
         started = time.perf_counter()
         inputs = AuditInputs(open_store(folder / "new"), reference, migration.query_set, target, store, source)
-        reports.append(audit_store(inputs, options))
+        reports.append(audit_store(inputs, AuditOptions(two_stage=stages, price_usd_per_mtok=price)))
         seconds.append(time.perf_counter() - started)
-    return reports[0], reports[1], seconds
+    return reports, seconds
 
 
 def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
@@ -309,7 +315,10 @@ def print_unjudged(migrations: Iterable[Migration], price: float, aside: str) ->
 
 @dataclass(frozen=True)
 class Figures:
-    """What is printed of a pair of audits; `within` and `true` are the full re-embed's scores, query by query."""
+    """What is printed of the audits; `within` and `true` are the full re-embed's scores, query by query.
+
+    `stages` are retention of two stages by the full audit and in the pool, `unlike` those of another score.
+    """
 
     name: str
     pool: PoolSummary
@@ -317,13 +326,38 @@ class Figures:
     pooled: Verdict
     true: Scores
     within: Scores
+    asked: PoolSummary
+    stages: dict[str, tuple[Bounds, Bounds]]
+    unlike: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, full: AuditReport, pooled: AuditReport) -> Figures:
-        """Those of two audits."""
+    def of(cls, name: str, full: AuditReport, pooled: AuditReport, asked: AuditReport) -> Figures:
+        """Those of three audits."""
         assert pooled.pool is not None
+        assert asked.pool is not None
         true, within = (report.arm(FULL).scores[NDCG] for report in (full, pooled))
-        return cls(name, pooled.pool, full.verdict, pooled.verdict, true, within)
+        names = [f"two-stage {depth}" for depth in STAGES]
+        stages = {
+            stage: (full.comparisons[stage].retention, report.comparisons[stage].retention)
+            for stage, report in zip(names, (pooled, asked), strict=True)
+        }
+        unlike = [
+            arm.name
+            for report in (pooled, asked)
+            for arm in report.arms
+            if arm.name.startswith("two-stage") and (arm.scores[NDCG] != full.arm(arm.name).scores[NDCG]).any()
+        ]
+        return cls(name, pooled.pool, full.verdict, pooled.verdict, true, within, asked.pool, stages, tuple(unlike))
+
+    @property
+    def stages_row(self) -> list[str]:
+        """A line of the table of two stages."""
+        cells = [[f"{part.lower:.3f} {self._safe(part)}" for part in pair] for pair in self.stages.values()]
+        pools = [[f"{pool.documents:,}", f"{pool.share:.1%}"] for pool in (self.pool, self.asked)]
+        return [self.name, *pools[0], *cells[0], *pools[1], *cells[1]]
+
+    def _safe(self, bounds: Bounds) -> str:
+        return "SAFE" if bounds.lower >= self.full.margin else "-"
 
     @property
     def below(self) -> int:
@@ -354,6 +388,12 @@ class Figures:
         said = [f"{self.below} queries score less in the pool than in truth"] if self.below else []
         if self.pooled.outcome not in (Outcome.INCONCLUSIVE, self.full.outcome):
             said.append(f"{self.pooled.outcome} in the pool, {self.full.outcome} in full")
+        said += [f"{name} scores otherwise in the pool" for name in self.unlike]
+        said += [
+            f"{name} is SAFE in the pool, and not in full"
+            for name, (full, pooled) in self.stages.items()
+            if pooled.lower >= self.full.margin > full.lower
+        ]
         if self.name.startswith(LARGE) and self.pool.share > MOST_SHARE:
             said.append(f"{self.pool.share:.1%} of the documents were embedded")
         return [f"{self.name}: {words}" for words in said]
@@ -362,6 +402,7 @@ class Figures:
     def document(self) -> dict[str, object]:
         """For JSON."""
         facts = {"pool": self.pool, "full": self.full, "in_pool": self.pooled, "below": self.below}
+        facts |= {"asked": self.asked, "stages": self.stages}
         return {"migration": self.name, **{name: as_plain(fact) for name, fact in facts.items()}}
 
 
@@ -398,11 +439,17 @@ def main() -> int:
             large = name == LARGE and made_up is not None
             migration = made_up.migration(space) if large and made_up else of_set(arguments.data, name, space)
             with tempfile.TemporaryDirectory(dir=aside) as folder:
-                full, pooled, seconds = audit_both(migration, Path(folder), arguments.price)
-            results.append(Figures.of(migration.name, full, pooled))
-            print(f"{migration.name}: full {seconds[0]:.0f} s, pool {seconds[1]:.0f} s", flush=True)
+                reports, seconds = audit_all(migration, Path(folder), arguments.price)
+            results.append(Figures.of(migration.name, *reports))
+            shown = ", ".join(
+                f"{name} {taken:.0f} s" for name, taken in zip(("full", "pool", "asked"), seconds, strict=True)
+            )
+            print(f"{migration.name}: {shown}", flush=True)
     head = ["migration", "embedded", "share", "depth", "usd", "full", "full audit", "pool", "verdict", "in the pool"]
     print(f"\n{table([head, *(found.row for found in results)])}\n")
+    columns = ["embedded", "share", "two-stage {}", "in the pool"]
+    head = ["migration", *(column.format(depth) for depth in STAGES for column in columns)]
+    print(f"{table([head, *(found.stages_row for found in results)])}\n")
     print("\n".join(found.check for found in results))
     failures = [words for found in results for words in found.wrong]
     print("\n".join(failures) or f"nothing is wrong; {time.perf_counter() - started:.0f} s")

@@ -14,7 +14,6 @@ from migrate.audit.inputs import AuditOptions, PoolReference
 from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import QuerySet, by_field, load_query_set
 from migrate.audit.report import AuditReport
-from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN, Outcome, Verdict
 from migrate.check import Compatibility, check_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
@@ -283,7 +282,7 @@ def audit(
         save_reference=None if save_reference is None else Path(save_reference),
         source=old,
         source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
-        options=AuditOptions(two_stage=DEPTHS, margin=margin, seed=seed),
+        options=AuditOptions(two_stage=None, margin=margin, seed=seed),
     )
     return plan_audit(request).run_within(max_cost_usd, progress=progress)
 

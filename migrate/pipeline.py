@@ -14,7 +14,6 @@ from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
-from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
 from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
 from migrate.cost.meter import SpendingCap
@@ -227,7 +226,8 @@ class MigrationPlan(SpendingPlan[Migration]):
             yield from first_of(request.store.documents(), request.embedder.profile.counter, request.prefix)
         if not request.builds_reference:
             arms = 1 if request.source_embedder is None else 2
-            yield from expected_documents(request.store, self.questions, arms, seed=request.seed)
+            options = AuditOptions(two_stage=None, seed=request.seed)
+            yield from expected_documents(request.store, self.questions, arms, options)
         elif REFERENCE not in done:
             yield from documents_left(request.store, folder / REFERENCE, restart=restart)
 
@@ -279,7 +279,7 @@ class MigrationPlan(SpendingPlan[Migration]):
             source_embedder=request.source_embedder,
         )
         options = AuditOptions(
-            two_stage=DEPTHS,
+            two_stage=None,
             price_usd_per_mtok=request.price_usd_per_mtok,
             margin=request.margin,
             margin_from=request.margin_from,

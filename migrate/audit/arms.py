@@ -7,10 +7,11 @@ it into `ARMS`: `audit_store` walks that list, and the reports show whatever is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from migrate.audit.inputs import PreparedAudit
+from migrate.audit.measures import Scores
 from migrate.audit.results import (
     AGREEMENT,
     BM25,
@@ -31,14 +32,14 @@ from migrate.audit.results import (
     prefix_name,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
-from migrate.audit.two_stage import WITHOUT_TWO_STAGE, can_rerank
+from migrate.audit.two_stage import DEPTHS, WITHOUT_TWO_STAGE, can_rerank
+from migrate.audit.verdict import Bounds, Floor, family_bounds
 from migrate.cost import usd_of
 from migrate.embedders.prefix import unit_of
 from migrate.vectors import Batch
 
 _NOT_IN_POOL = "needs the full re-embed, of which a pool has a part: `--reference build`"
 _OUT_OF_POOL = "needs true vectors of whatever it ranks, which the pool does not have: `--reference build`"
-_BEYOND_POOL = "needs true vectors of all that it reranks, which the pool does not have: `--reference build`"
 _NO_TEXTS = "needs texts, and the translated store has none"
 
 
@@ -71,6 +72,12 @@ class Arm(ABC):
     def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:  # noqa: ARG003
         """The arms of this class that the inputs allow: a single one, unless the class has a parameter."""
         return (cls(),)
+
+    @classmethod
+    def left_out(cls, inputs: PreparedAudit) -> Mapping[str, str]:
+        """The arms of this class that are not among `variants`, by name, and what each needs."""
+        reason = cls.skip_reason(inputs)
+        return {} if reason is None else {cls.name: reason}
 
     @abstractmethod
     def retrieve(self, retriever: Retriever) -> TimedRun:
@@ -255,17 +262,33 @@ class TwoStageArm(Arm):
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
         """Depths, and a reference with the same ids and texts."""
-        if not inputs.options.two_stage:
+        if inputs.options.two_stage is not None and not inputs.options.two_stage:
             return "left out by --two-stage none"
         if inputs.in_pool:
-            return None if inputs.rerank_depths and inputs.stores[FULL].info.has_texts else _BEYOND_POOL
-        usable = inputs.rerank_depths and can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
+            return None if inputs.stores[FULL].info.has_texts else _NO_TEXTS
+        usable = can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
         return None if usable else WITHOUT_TWO_STAGE
 
     @classmethod
     def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
         """An arm for each depth."""
         return [cls(depth) for depth in inputs.rerank_depths]
+
+    @classmethod
+    def left_out(cls, inputs: PreparedAudit) -> Mapping[str, str]:
+        """All of them, or the depths that the pool does not reach, or that would be the whole store."""
+        reasons = dict(super().left_out(inputs))
+        if reasons:
+            return reasons
+        count, has = inputs.stores[TRANSLATED].info.count, inputs.rerank_depths
+        depths = DEPTHS if inputs.options.two_stage is None else inputs.options.two_stage
+        for depth in sorted(set(depths).difference(has)):
+            name = f"{TWO_STAGE} {depth}"
+            if depth >= count:
+                reasons[name] = f"would embed the whole store, of {count:,} documents"
+            else:
+                reasons[name] = f"needs {_beyond(depth, inputs)}"
+        return reasons
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Rerank by the true vectors, which the reference has."""
@@ -369,8 +392,25 @@ def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
     reasons = {kind: kind.skip_reason(inputs) for kind in ARMS}
     arms = [arm for kind in ARMS if reasons[kind] is None for arm in kind.variants(inputs)]
     standards = {kind.standard for kind, reason in reasons.items() if reason is not None}
-    skipped = {kind.name: reason for kind, reason in reasons.items() if reason is not None}
-    return arms, {name: reason for name, reason in skipped.items() if name not in standards}
+    left_out = {name: reason for kind in ARMS for name, reason in kind.left_out(inputs).items()}
+    return arms, {name: reason for name, reason in left_out.items() if name not in standards}
+
+
+def family_of(retriever: Retriever, scores: Mapping[str, Scores], floor: Floor | None) -> dict[str, Bounds]:
+    """Retention of the arms that could serve instead, by their deciding `scores`; bounds hold for all of them at once.
+
+    Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown.
+    """
+    inputs = retriever.inputs
+    return family_bounds(
+        scores,
+        retriever.deciding_scores(retriever.search(FULL).run),
+        seed=inputs.options.seed,
+        resamples=inputs.options.resamples,
+        weighting=inputs.query_set.weighting(),
+        floor=floor,
+        others=len(inputs.asked_depths) - len(inputs.rerank_depths),
+    )
 
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
@@ -383,6 +423,17 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     cost, weighting = arm.cost(retriever), query_set.weighting()
     weights = None if weighting is None or query_set.chances is None else weighting.values
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
+
+
+def _beyond(depth: int, inputs: PreparedAudit) -> str:
+    """What a two-stage arm of that depth needs of a pool, and what gives it."""
+    if inputs.options.two_stage is None:
+        remedy = f"`--two-stage {depth}`"
+    elif inputs.most_depth is not None and depth > inputs.most_depth:
+        remedy = f"`--pool-depth {depth}`"
+    else:
+        remedy = "raise `--max-cost`"
+    return f"the first {depth} documents of every query, of which the pool has {inputs.pool_depth}: {remedy}"
 
 
 def _words_needed(inputs: PreparedAudit, left_out: str) -> str | None:

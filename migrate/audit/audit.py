@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from migrate.audit.arms import Arm, measure_arm, select_arms
+from migrate.audit.arms import family_of, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.held_out import (
@@ -25,10 +25,10 @@ from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
+from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, TWO_STAGE, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
-from migrate.audit.verdict import Bounds, Outcome, family_bounds, margin_remarks
+from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.choosers import choosers_in, choosers_of
@@ -129,9 +129,13 @@ def audit_store(
             *(result.reranking.sentence for result in results.values() if result.reranking),
             *unused_fields(diagnostics.slices, options.slice_fields),
         ),
-        caveats=(*margin_remarks(options.margin, options.margin_from), *prepared.caveats),
+        caveats=(
+            *margin_remarks(options.margin, options.margin_from),
+            *_missing_arms(prepared, skipped),
+            *prepared.caveats,
+        ),
         manifest=_manifest(prepared),
-        family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
+        family=family_of(retriever, {arm.name: deciding[arm.name] for arm in arms if arm.is_alternative}, floor),
         skipped_arms=skipped,
         held_out=held_out,
         diagnostics=diagnostics,
@@ -202,19 +206,12 @@ def _sample_doubts(prepared: PreparedAudit, held_out: HeldOut | None, *, are_cho
     )
 
 
-def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evaluation) -> dict[str, Bounds]:
-    """Bounds of the arms that could serve instead of the translated store, which hold for all of them at once."""
-    scores = {arm.name: results[arm.name].scores[evaluation.measure] for arm in arms}
-    full = results[FULL].scores[evaluation.measure]
-    weighting = evaluation.query_set.weighting()
-    return family_bounds(
-        scores,
-        full,
-        seed=evaluation.seed,
-        resamples=evaluation.resamples,
-        weighting=weighting,
-        floor=evaluation.floor,
-    )
+def _missing_arms(prepared: PreparedAudit, skipped: Mapping[str, str]) -> tuple[str, ...]:
+    """That two-stage arms are left out, where they were asked for."""
+    if not prepared.options.two_stage:
+        return ()
+    found = [f"{name} {reason}" for name, reason in skipped.items() if name.startswith(TWO_STAGE)]
+    return (f"left out: {'; '.join(found)}",) if found else ()
 
 
 def _is_limited(query_set: QuerySet, translated: Run, full: Run) -> bool:

@@ -23,6 +23,7 @@ from migrate.audit.reference import (
     refuse_same_source,
 )
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, prefix_name
+from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.check.again import prove_model
 from migrate.cost import Tally, tally_of, usd_of
@@ -296,7 +297,8 @@ class AuditOptions:
         Whether to have arms that rank by words too, where there are texts. Judged queries are ranked by BM25 in any
         case, to see whether the full re-embed is worse.
     two_stage
-        How many documents each two-stage arm reranks.
+        How many documents each two-stage arm reranks: a pool goes as deep for every query. None for the usual depths
+        (`migrate.audit.two_stage.DEPTHS`), as far as a pool goes by itself.
     slice_fields
         Metadata fields to group queries by.
     price_usd_per_mtok
@@ -314,7 +316,7 @@ class AuditOptions:
     """
 
     bm25: bool = True
-    two_stage: Sequence[int] = ()
+    two_stage: Sequence[int] | None = ()
     slice_fields: Sequence[str] = ()
     price_usd_per_mtok: float | None = None
     parent_field: str = PARENT_FIELD
@@ -338,7 +340,7 @@ class PreparedAudit:
 
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
     then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
-    for every query.
+    for every query, of `most_depth` that it may have.
     """
 
     query_set: QuerySet
@@ -355,6 +357,7 @@ class PreparedAudit:
     caveats: tuple[str, ...] = ()
     in_pool: bool = False
     pool_depth: int | None = None
+    most_depth: int | None = None
     prefixes: tuple[int, ...] = ()
     counter: TokenCounter | None = None
 
@@ -364,11 +367,15 @@ class PreparedAudit:
         return len(set(self.keys[TRANSLATED].values()))
 
     @property
+    def asked_depths(self) -> list[int]:
+        """The depths of two-stage arms, without those that would embed the whole store."""
+        depths = DEPTHS if self.options.two_stage is None else self.options.two_stage
+        return [depth for depth in sorted(set(depths)) if depth < self.stores[TRANSLATED].info.count]
+
+    @property
     def rerank_depths(self) -> list[int]:
-        """The depths of two-stage arms, without those that would embed the whole store or go beyond the pool."""
-        most = self.stores[TRANSLATED].info.count - 1
-        most = most if self.pool_depth is None else min(most, self.pool_depth)
-        return [depth for depth in sorted(set(self.options.two_stage)) if depth <= most]
+        """Those of `asked_depths` that do not go beyond the pool."""
+        return [depth for depth in self.asked_depths if self.pool_depth is None or depth <= self.pool_depth]
 
     @property
     def true_share(self) -> float:
@@ -494,6 +501,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         caveats,
         prefixes=tuple(inputs.prefixes),
         counter=embedder.loaded_profile().counter if inputs.prefixes else None,
+        most_depth=inputs.reference.depth if isinstance(inputs.reference, PoolReference) else None,
     )
 
 

@@ -6,7 +6,7 @@ matters for the next step is what it would cost from here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from migrate.audit.report import AuditReport
@@ -123,6 +123,11 @@ def _is_whole(report: AuditReport) -> bool:
 
 def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
     full, sample = report.arm(FULL), report.arm(TRANSLATED)
+    reranking, n = arm.reranking, report.verdict.n_queries
+    if reranking is not None and report.pool is not None and report.is_kept:  # the pool has paid for these queries
+        further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
+        whole = (_sum(sample.tokens, further.tokens, full.tokens), _sum(sample.usd, further.usd, full.usd))
+        arm = replace(arm, tokens=whole[0], usd=whole[1])
     proof = _NOTHING if report.pool is None else ArmCost(report.pool.tokens, report.pool.usd)
     left = _NOTHING
     if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit

@@ -147,7 +147,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         if isinstance(request.reference, PoolReference):
             others = (request.source_embedder, request.bridge)
             arms = 1 + sum(other is not None for other in others) + len(request.prefixes)
-            return expected_documents(request.translated, self.query_set, arms, seed=request.options.seed)
+            return expected_documents(request.translated, self.query_set, arms, request.options)
         if request.reference is not None:
             return spot_documents(request.reference)
         if request.save_reference is None:

@@ -1,9 +1,10 @@
 """An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
 
-The pool has the translated store's first documents for every query, half as many of each other arm, and all judged
-ones. Among them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no
-lower than it is among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the
-proof). For NOT SAFE, `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
+The pool has the translated store's first documents for every query, some of each other arm, and all judged ones. Among
+them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no lower than it is
+among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the proof), two-stage
+arms too that rerank no deeper than the pool goes. For NOT SAFE, `migrate.audit.outside` says what documents outside the
+pool may take from the full re-embed.
 
 Without judgements it is the other way round: among the pool agreement@10 is no lower than it is among all, so that what
 is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside_unjudged` says what documents outside may take.
@@ -19,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.inputs import PoolReference, PreparedAudit
+from migrate.audit.inputs import AuditOptions, PoolReference, PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.outside import (
     CUT,
@@ -53,7 +54,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Batch, Document, Vectors
 
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
-"""How many documents of the translated store the pool has for a query, step by step; half as many of other arms."""
+"""How many documents of the translated store the pool has for a query, step by step."""
 
 _FEWEST: Final = 2
 _FEWEST_UNJUDGED: Final = 2 * CUT
@@ -217,9 +218,21 @@ class GrownPool:
     remedy: str | None
 
 
-def first_depth(query_set: QuerySet) -> int:
-    """How many of the translated store's first documents a pool has at least for each query."""
-    return DEPTHS[0] if query_set.qrels is not None else _FEWEST_UNJUDGED
+def first_depth(query_set: QuerySet, options: AuditOptions) -> int:
+    """How many of the translated store's first documents a pool has at least for each query: more for two stages."""
+    judged = query_set.qrels is not None
+    return DEPTHS[0] if judged and options.two_stage is not None and not options.two_stage else _FEWEST_UNJUDGED
+
+
+def _others_depth(query_set: QuerySet) -> int:
+    """How many of any other arm's first documents it has at least: without judgements, all that its score is of."""
+    return CUT // 2 if query_set.qrels is not None else CUT
+
+
+def _asked_depth(inputs: PreparedAudit, reference: PoolReference) -> int:
+    """How deep it goes for every query, because two-stage arms were asked for; 0 where none was."""
+    depths = [] if inputs.options.two_stage is None else inputs.asked_depths
+    return max((depth for depth in depths if depth <= reference.depth), default=0)
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
@@ -227,14 +240,15 @@ def judged_documents(query_set: QuerySet) -> set[str]:
     return {doc_id for query_id in query_set.query_ids for doc_id in (query_set.qrels or {}).get(query_id, {})}
 
 
-def expected_documents(translated: Store, query_set: QuerySet, arms: int, *, seed: int = 0) -> Iterator[Document]:
-    """About what the first step of a pool embeds, for an estimate of its cost: as many documents, drawn at random.
+def expected_documents(translated: Store, query_set: QuerySet, arms: int, options: AuditOptions) -> Iterator[Document]:
+    """About what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
     `arms` is of how many arms the pool has the first documents; as many as it can be, as arms have some in common.
     """
-    near = (arms + 2) * first_depth(query_set) // 2 * len(query_set.queries)
+    depth = max(first_depth(query_set, options), *(options.two_stage or ()), 0)
+    near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
     count = min(len(judged_documents(query_set)) + near + _DRAWN, translated.info.count)
-    rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
+    rows = np.sort(np.random.default_rng(options.seed).permutation(translated.info.count)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
 
@@ -258,18 +272,18 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
         A document could not be embedded.
     """
     _check(retriever.inputs, embedder, reference)
-    pool = _Pool(retriever, embedder, reference)
-    least = first_depth(retriever.inputs.query_set)
-    first, *others = [*(depth for depth in DEPTHS if least <= depth < reference.depth), reference.depth]
-    state, stopped = pool.step(first, np.ones(len(retriever.inputs.query_set.queries), dtype=bool)), None
-    for depth in others:
-        if state.is_settled or not state.matters.any():
-            break
-        try:
-            state = pool.step(depth, state.matters)
-        except SpendingError as error:
-            stopped = str(error)
-            break
+    pool, inputs = _Pool(retriever, embedder, reference), retriever.inputs
+    first = min(first_depth(inputs.query_set, inputs.options), reference.depth)
+    asked, stopped = _asked_depth(inputs, reference), None
+    state = pool.step(first)
+    try:
+        if asked > first:
+            state = pool.step(asked)
+        for depth in sorted({*DEPTHS, reference.depth}):
+            if max(first, asked) < depth <= reference.depth and not state.is_settled and state.matters.any():
+                state = pool.step(depth, state.matters)
+    except SpendingError as error:
+        stopped = str(error)
     pool.prove_answers()
     return state.grown(pool, stopped)
 
@@ -373,17 +387,19 @@ class _Pool:
             runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
         return runs
 
-    def step(self, depth: int, matters: NDArray[np.bool_]) -> _State:
-        """Deepen the pool for the queries that matter, (q,), embed what that needs, and judge.
+    def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> _State:
+        """Deepen the pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
         Raises
         ------
         SpendingError
             It costs more than is left of what may be spent; the pool is as it was.
         """
+        others = _others_depth(self.retriever.inputs.query_set) if matters is None else depth // 2
+        matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
         depths = np.where(matters, min(depth, len(self.ids)), self.depths)
         pooled = self.pooled.copy()
-        pooled[self._wanted(depths, first=not self.steps)] = True
+        pooled[self._wanted(depths, matters, others)] = True
         surroundings = None
         sampled = np.zeros_like(pooled)
         if not pooled.all():
@@ -411,18 +427,26 @@ class _Pool:
         self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
         return self._judged(surroundings)
 
-    def _wanted(self, depths: Rows, *, first: bool) -> Rows:
-        """The rows of the documents that each query's arms have among their first ones, and of the judged ones."""
-        query_set = self.retriever.inputs.query_set
-        wanted = set()
-        if first:
-            wanted = judged_documents(query_set)
-        for query_id, depth in zip(query_set.query_ids, depths.tolist(), strict=True):
-            for run in self.others:
-                wanted.update(run.top(query_id, min(depth // 2, DEPTH)))
+    def _wanted(self, depths: Rows, matters: NDArray[np.bool_], others: int) -> Rows:
+        """The rows of the translated store's first documents for each query, of other arms' first, and of judged ones.
+
+        Other arms are asked for the queries that matter alone.
+        """
+        retriever, first = self.retriever, not self.steps
+        query_set = retriever.inputs.query_set
+        wanted = judged_documents(query_set) if first else set()
+        reranked: set[str] = set()
+        for query, query_id in enumerate(query_set.query_ids):
+            reranked.update(retriever.candidates[query][: depths[query]])  # ranked alike, but for ties
+            if matters[query]:
+                wanted.update(*(run.top(query_id, min(others, DEPTH)) for run in self.others))
             if first and not self.is_judged:
                 wanted.update(self.arm_run.top(query_id, CUT))  # all chunks of them
-        rows = [row for row, document in enumerate(self.document_of) if document in wanted]
+        rows = [
+            row
+            for row, (doc_id, document) in enumerate(zip(self.ids, self.document_of, strict=True))
+            if document in wanted or doc_id in reranked
+        ]
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
         true = self._true_rows() if first else np.empty(0, dtype=np.int64)
         return np.unique(np.concatenate([np.array(rows, dtype=np.int64), true, *near]))
@@ -444,6 +468,8 @@ class _Pool:
         return replace(step, tokens=cost.tokens, usd=cost.usd)
 
     def _embed(self, rows: Rows) -> None:
+        if not len(rows):
+            return
         documents = list(known_documents(self.translated, rows))
         embedder = self.embedder.chosen_by(digests_of(self.retriever.inputs.query_set.queries))
         vectors = embedder.embed_documents(documents, progress=self.retriever.progress)

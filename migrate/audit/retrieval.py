@@ -81,8 +81,7 @@ class Retriever:
         """A retriever of inputs that differ in the full re-embed alone: it keeps all other rankings."""
         other = replace(self, inputs=inputs)
         other._runs.update({name: run for name, run in self._runs.items() if name != FULL})
-        if "_bm25" in vars(self):
-            vars(other)["_bm25"] = self._bm25
+        vars(other).update({name: vars(self)[name] for name in ("_bm25", "candidates") if name in vars(self)})
         return other
 
     def bm25(self) -> TimedRun:
@@ -108,6 +107,17 @@ class Retriever:
         return self._timed(lambda: self.reranker.run(depth))
 
     @cached_property
+    def candidates(self) -> Sequence[Sequence[str]]:
+        """The translated store's first ids for each query, best first, as many as the deepest two-stage arm reranks."""
+        inputs, depth = self.inputs, max(self.inputs.asked_depths, default=0)
+        if not depth:
+            return [()] * len(inputs.query_set.queries)
+        store, vectors, ids = inputs.stores[TRANSLATED], inputs.vectors[TRANSLATED], inputs.query_set.query_ids
+        batches = self._checked(store, inputs.keys[TRANSLATED])
+        run = search(batches, ids, vectors, metric=store.info.metric, depth=depth)
+        return [run.top(query_id, depth) for query_id in ids]
+
+    @cached_property
     def reranker(self) -> Reranker:
         """What the two-stage arms share: one search of the translated store, as deep as the deepest of them needs."""
         return Reranker(
@@ -115,6 +125,7 @@ class Retriever:
             self.inputs.stores[FULL],
             self.inputs.query_set.query_ids,
             self.inputs.vectors[FULL],
+            self.candidates,
             depths=self.inputs.rerank_depths,
             keys=self.inputs.keys[FULL],
             kept=self.depth,

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from migrate.cost import Tally, usd_of
 from migrate.search.rerank import rerank
-from migrate.search.runs import Run, search
+from migrate.search.runs import Run
 from migrate.stores.base import Store
-from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
-DEPTHS = (50, 200)
+DEPTHS = (20, 50, 200)
 """How many documents are embedded for a query by default."""
 
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
@@ -33,7 +33,8 @@ class Reranking:
     """What a two-stage arm embeds, in tokens of the target model.
 
     `depth` documents for a first query, then `documents_per_query` on average over the queries of the audit, as the
-    cache has the others; it ends with `cached_share` of the store. Money is None where no price is known.
+    cache has the others; it ends with `cached_share` of the store. A further query embeds `tokens_further`: what each
+    had that no other one had (Good 1953). Money is None where no price is known.
     """
 
     depth: int
@@ -43,6 +44,8 @@ class Reranking:
     tokens_per_query: float
     usd_per_query: float | None
     cached_share: float
+    tokens_further: float
+    usd_further: float | None
 
     @property
     def sentence(self) -> str:
@@ -69,6 +72,8 @@ class Reranker:
         Where documents are retrieved, and where their true vectors are; of the same document ids.
     query_vectors
         A vector, (q, dim), by the target model for each of the query ids.
+    candidates
+        The first ids of `translated` for each query, best first, as many as the deepest arm reranks, or more.
     depths
         The arms' depths.
     keys
@@ -85,6 +90,7 @@ class Reranker:
         reference: Store,
         query_ids: Sequence[str],
         query_vectors: Vectors,
+        candidates: Sequence[Sequence[str]],
         *,
         depths: Sequence[int],
         keys: Mapping[str, str],
@@ -96,6 +102,7 @@ class Reranker:
         self.reference = reference
         self.query_ids = query_ids
         self.query_vectors = query_vectors
+        self.candidates = candidates
         self.depths = depths
         self.keys = keys
         self.kept = kept
@@ -141,27 +148,16 @@ class Reranker:
     @cached_property
     def _rows(self) -> list[NDArray[np.int64]]:
         """The rows in the reference of what each query retrieves from the translated store, best first."""
-        run = search(
-            self._checked(),
-            self.query_ids,
-            self.query_vectors,
-            metric=self.translated.info.metric,
-            depth=max(self.depths),
-        )
         row_of = {doc_id: row for row, doc_id in enumerate(_ids(self.reference))}
-        tops = (run.top(query_id, max(self.depths)) for query_id in self.query_ids)
+        tops = (own[: max(self.depths)] for own in self.candidates)
         return [np.array([row_of[doc_id] for doc_id in top], dtype=np.int64) for top in tops]
-
-    def _checked(self) -> Iterator[Batch]:
-        for batch in self.translated.scan():
-            check_vectors(batch.ids, batch.vectors, source=self.translated.info.location)
-            yield batch
 
     def cost(self, depth: int) -> Reranking:
         """What an arm embeds."""
-        embedded = np.unique(np.concatenate([rows[:depth] for rows in self._rows]))
+        embedded, times = np.unique(np.concatenate([rows[:depth] for rows in self._rows]), return_counts=True)
         tokens = self.tally.cost(self.reference.documents(embedded)).tokens
         first, each = tokens / len(embedded) * depth, tokens / len(self.query_ids)
+        further = each * float((times == 1).mean())
         return Reranking(
             depth,
             first,
@@ -170,6 +166,8 @@ class Reranker:
             each,
             usd_of(each, self.tally.price),
             len(embedded) / self.translated.info.count,
+            further,
+            usd_of(further, self.tally.price),
         )
 
 

@@ -223,14 +223,16 @@ def family_bounds(
     confidence: float = CONFIDENCE,
     weighting: Weighting | None = None,
     floor: Floor | None = None,
+    others: int = 0,
 ) -> dict[str, Bounds]:
-    """Retention of several arms, with bounds that hold for all of them at once.
+    """Retention of several arms, with bounds that hold for all of them at once, and for `others` that were planned.
 
     Of k arms that are all at the margin, the best of the k looks better than it is. Each bound here is one of
     confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth, and
-    so for the upper ones. How alike the arms are is not used.
+    so for the upper ones. How alike the arms are is not used. Arms that may or may not be looked at, by what the first
+    of them show, count among the k.
     """
-    each = 1 - (1 - confidence) / max(len(arms), 1)
+    each = 1 - (1 - confidence) / max(len(arms) + others, 1)
     if floor is None:
         bounds = _retentions(list(arms.values()), full, seed, resamples, each, weighting or _EVEN)
         return dict(zip(arms, bounds, strict=True))

@@ -59,8 +59,8 @@ def open_source(
     return opened, load_model_of(opened, source_model, "--source-model", model.for_source())
 
 
-def read_depths(text: str) -> tuple[int, ...]:
-    """The depths of the two-stage arms; none for `none`.
+def read_depths(text: str | None) -> tuple[int, ...] | None:
+    """The depths of the two-stage arms; none for `none`, and None, the usual ones, where nothing is said.
 
     Raises
     ------
@@ -69,6 +69,8 @@ def read_depths(text: str) -> tuple[int, ...]:
     """
     from migrate.errors import UsageError
 
+    if text is None:
+        return None
     if text.strip().lower() == "none":
         return ()
     parts = [part.strip() for part in text.split(",")]
@@ -189,8 +191,8 @@ _ARM_OPTIONS = (
     option(
         "--two-stage",
         metavar="N,N|none",
-        default="50,200",
-        help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again.",
+        help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again. "
+        "A pool goes as deep.  [default: 20, 50 and 200, as far as a pool goes by itself]",
     ),
     option(
         "--prefix",
@@ -351,7 +353,7 @@ class FrontierOptions:
 class ArmOptions:
     """Which arms there are, and how they are judged."""
 
-    two_stage: str
+    two_stage: str | None
     prefix: str | None
     no_bm25: bool
     parent_field: str

@@ -23,7 +23,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
-from migrate.audit.verdict import Floor, Outcome, Remainder, retention_bounds
+from migrate.audit.verdict import Floor, Outcome, Remainder, family_bounds, retention_bounds
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
@@ -33,6 +33,7 @@ from migrate.manifest import Manifest
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
+from migrate.report.summary import audit_summary
 from migrate.search.runs import Run, search
 from migrate.stores import open_store
 from migrate.vectors import Batch, Document, Query, no_progress
@@ -522,13 +523,149 @@ def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
     assert STAY in {arm.name for arm in pooled.arms}
 
 
-def test_two_stages_run_as_deep_as_the_pool_goes(far, reference):
-    full = audit(far, reference, QUERY_SET, two_stage=(10, 200))
-    pooled = audit(far, PoolReference(depth=10), QUERY_SET, two_stage=(10, 200))
-    assert (full.arm("two-stage 10").scores["nDCG@10"] == pooled.arm("two-stage 10").scores["nDCG@10"]).all()
-    assert "two-stage 200" not in {arm.name for arm in pooled.arms}
-    none = audit(far, PoolReference(depth=10), QUERY_SET, two_stage=(200,))
-    assert "--reference build" in none.skipped_arms["two-stage"]
+# Two stages
+
+
+def reranked(store, depth):
+    """Each query's first `depth` documents of a store in the order of the true vectors, by brute force."""
+    queries = TARGET.embed_queries(QUERIES).astype(float)
+    found = store.get(np.arange(COUNT)).vectors.astype(float)
+    firsts = np.argsort(-(queries @ found.T), axis=1)[:, :depth]
+    true = VECTORS.astype(float)
+    return [first[np.argsort(-true[first] @ query)] for first, query in zip(firsts, queries, strict=True)]
+
+
+@pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=["judged", "unjudged"])
+def test_two_stages_are_exact_in_a_pool(query_set, far):
+    report = audit(far, PoolReference(), query_set, two_stage=(7, 20, 40), bm25=False)
+    assert report.pool.documents < COUNT
+    for depth in (7, 20, 40):
+        ranking = {
+            query.id: tuple(DOCUMENTS[row].id for row in best)
+            for query, best in zip(QUERIES, reranked(far, depth), strict=True)
+        }
+        scores = report.arm(f"two-stage {depth}").scores
+        if query_set.qrels is None:
+            assert scores["agreement@10"].mean() > report.arm(TRANSLATED).mean("agreement@10")
+        else:
+            by_hand = ndcg(Run(ranking), QRELS, [query.id for query in QUERIES], 10)
+            assert scores["nDCG@10"].tolist() == by_hand.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_stage_arm_keeps_more_in_a_pool_than_in_truth(seed):
+    """Whatever else is in the pool: all judged documents are, and the candidates of the arm."""
+    rng = np.random.default_rng(seed)
+    count, n_queries = int(rng.integers(40, 200)), 25
+    ids, names = [f"d{number:03}" for number in rng.permutation(count)], [f"q{n}" for n in range(n_queries)]
+    true = rng.integers(-2, 3, size=(count, 4)).astype(np.float32)  # with many ties
+    translated = true + rng.normal(scale=rng.uniform(0.1, 2), size=true.shape).astype(np.float32)
+    queries = rng.normal(size=(n_queries, 4)).astype(np.float32)
+    qrels = {
+        name: {doc: int(rng.integers(0, 4)) for doc in rng.permutation(ids)[: rng.integers(1, 8)]} for name in names
+    }
+    judged = {doc for docs in qrels.values() for doc in docs}
+    depths = (1, 5, 12, 30)
+
+    def scores(run):
+        return ndcg(run, qrels, names, 10)
+
+    def ranked(vectors, rows, asked=names):
+        places = [names.index(name) for name in asked]
+        return search([Batch([ids[row] for row in rows], vectors[rows])], asked, queries[places], metric="ip")
+
+    everything = ranked(translated, np.arange(count))
+    row_of = {doc: row for row, doc in enumerate(ids)}
+    firsts = {n: [np.array([row_of[doc] for doc in everything.top(name, n)]) for name in names] for n in depths}
+
+    def reranks(rows_of):
+        found = {name: ranked(true, rows, [name]) for name, rows in zip(names, rows_of, strict=True)}
+        return scores(Run({name: run.rankings[name] for name, run in found.items()}))
+
+    arms = {n: reranks(firsts[n]) for n in depths}
+    full = scores(ranked(true, np.arange(count)))
+    for reached in (0, *range(1, len(depths) + 1)):
+        near = {row for n in depths[:reached] for rows in firsts[n] for row in rows.tolist()}
+        pool = [row for row, doc in enumerate(ids) if doc in judged or row in near or rng.random() < 0.1]
+        within = scores(ranked(true, np.array(pool)))
+        some = {str(n): arms[n] for n in depths[:reached]}
+        ours = family_bounds(some, within, resamples=300, others=len(depths) - reached)
+        theirs = family_bounds({str(n): arms[n] for n in depths}, full, resamples=300)
+        for name, found in ours.items():
+            assert found.estimate <= theirs[name].estimate + 1e-12 and found.lower <= theirs[name].lower + 1e-12
+
+
+@pytest.mark.parametrize("scale", [0.4, 1.0])
+def test_two_stages_are_safe_in_a_pool_only_where_they_are_by_a_full_re_embed(scale, reference, tmp_path):
+    store = moved(tmp_path / "store", scale)
+    full, pooled = (audit(store, by, two_stage=None) for by in (reference, PoolReference(depth=20)))
+    assert list(pooled.family) == ["two-stage 20"] and list(full.family) == [f"two-stage {n}" for n in (20, 50, 200)]
+    assert (full.arm("two-stage 20").scores["nDCG@10"] == pooled.arm("two-stage 20").scores["nDCG@10"]).all()
+    ours, theirs = (report.family["two-stage 20"] for report in (pooled, full))
+    assert ours.lower <= theirs.lower, "it counts that further arms might have been looked at"
+    assert ours.lower < pooled.comparisons["two-stage 20"].retention.lower
+
+
+def test_documents_that_tie_are_those_of_the_pool(tmp_path):
+    """Many rows of one vector, whose ids are not in the order of the rows."""
+    documents = [Document(f"e{COUNT - row:04}", doc.text) for row, doc in enumerate(DOCUMENTS)]
+    translated = np.repeat(VECTORS[::100], 100, axis=0)
+    qrels = {query.id: {documents[row].id: 1} for row, query in enumerate(QUERIES)}
+    by_id = {document.id: VECTORS[row] for row, document in enumerate(documents)}
+
+    class Renamed(ManyTopics):
+        def embed(self, texts, role, *, progress=None):
+            return super().embed(texts, role) if role == "query" else np.array([by_id[text.id] for text in texts])
+
+    store = make_store(tmp_path / "store", documents=documents, vectors=translated, manifest=MANIFEST)
+    full = make_store(tmp_path / "full", documents=documents, vectors=VECTORS)
+    reports = [
+        audit(store, by, QuerySet(QUERIES, qrels, "ties"), embedder=Renamed(), two_stage=(20, 30), bm25=False)
+        for by in (full, PoolReference(depth=30))
+    ]
+    one, other = (report.arm("two-stage 20").scores["nDCG@10"] for report in reports)
+    assert not reports[1].pool.is_exact and (one == other).all()
+
+
+def test_the_pool_goes_as_deep_as_is_asked_for_every_query(far):
+    asked = audit(far, PoolReference(), two_stage=(50,), margin=0.3)
+    assert [(step.depth, step.queries) for step in asked.pool.steps] == [(20, len(QUERIES)), (50, len(QUERIES))]
+    assert "two-stage 50" in asked.family and "left out" not in " ".join(asked.caveats)
+    usual = audit(far, PoolReference(), two_stage=None, margin=0.3)
+    assert [step.depth for step in usual.pool.steps] == [20]
+    assert list(usual.family) == ["two-stage 20"] and "left out" not in " ".join(usual.caveats)
+    need = "needs the first 50 documents of every query, of which the pool has 20: `--two-stage 50`"
+    assert usual.skipped_arms["two-stage 50"] == need
+    none = audit(far, PoolReference(), two_stage=(), margin=0.3)
+    assert none.pool.steps[0].depth == 10 and none.pool.documents < usual.pool.documents
+
+
+def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
+    report = audit(far, PoolReference(depth=10), two_stage=(10, 50))
+    assert list(report.family) == ["two-stage 10"]
+    need = "needs the first 50 documents of every query, of which the pool has 10: `--pool-depth 50`"
+    line = f"left out: two-stage 50 {need}"
+    assert line in report.caveats
+    assert f"caveat: {line}" in audit_summary(report).replace("\n  ", " ")
+    report = audit(far, PoolReference(), two_stage=(COUNT,))
+    assert report.caveats == (f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents",)
+
+
+def test_a_cap_leaves_out_two_stages_with_a_line(far):
+    embedder, _ = capped(10.0)
+    audit(far, PoolReference(), embedder=embedder, two_stage=None, margin=0.3)
+    embedder, _ = capped(embedder.usd * 1.1)
+    report = audit(far, PoolReference(), embedder=embedder, two_stage=(20, 100), margin=0.3)
+    assert list(report.family) == ["two-stage 20"] and "raise --max-cost" in report.pool.stopped
+    assert "of which the pool has 20: raise `--max-cost`" in report.caveats[-1]
+
+
+def test_a_pool_that_comes_to_be_the_whole_store_has_all_arms(tmp_path):
+    manifest = Manifest("store", model=topics.TARGET.identity, details={"index": "index.faiss"})
+    store = make_store(tmp_path / "few", vectors=noisy(1.0), manifest=manifest)
+    report = topics.audit(store, PoolReference(), two_stage=(20, 149, 150))
+    assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
+    assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
 
 
 # Money and time

@@ -71,6 +71,9 @@ def test_a_document_is_paid_for_once(translated, reference):
     assert found.usd_first == pytest.approx(found.tokens_first * 1e-5)
     assert found.cached_share == pytest.approx(len(embedded) / N_DOCUMENTS)
     assert found.documents_per_query < 7
+    rows, times = np.unique(np.concatenate(brute(7)), return_counts=True)
+    assert found.tokens_further == pytest.approx(tokens / N_QUERIES * (times == 1).sum() / len(rows))
+    assert 0 < found.tokens_further < found.tokens_per_query and found.usd_further < found.usd_per_query
 
 
 def test_the_cost_stands_in_the_report(translated, reference):

@@ -74,7 +74,7 @@ def test_the_whole_path_by_hand(beir, vectors_file, tmp_path, capsys):
     assert text.strip().split("\n\n")[-1].split("\n")[-1].strip() and outcome in text
     names = [arm["name"] for arm in document["arms"]]
     hybrid = ["hybrid", "hybrid, full", "BM25"]
-    assert names == ["full re-embed", "translated", "stay", *hybrid, "mean", "random", "two-stage 50"]
+    assert names == ["full re-embed", "translated", "stay", *hybrid, "mean", "random", "two-stage 20", "two-stage 50"]
     assert max(len(line) for line in text.split("\n")) <= 100
 
 

@@ -61,7 +61,7 @@ def test_audit_has_the_arm(prepared, source_folder, beir, capsys):
     names = [arm["name"] for arm in arms]
     assert names == [
         "full re-embed", "translated", "stay", "bridge", "hybrid", "hybrid, full", "BM25", "mean", "random",
-        "two-stage 50",
+        "two-stage 20", "two-stage 50",
     ]  # fmt: skip
     assert lead_migrate("audit", "new", *options) in (0, 1, 3)
     assert any(line.startswith("bridge ") for line in capsys.readouterr().out.split("\n"))

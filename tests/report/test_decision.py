@@ -10,6 +10,7 @@ from migrate.audit.options import options_of
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
+from migrate.audit.two_stage import Reranking
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest
 from migrate.report.decision import advice, decision, decision_chart, decision_rows
@@ -63,6 +64,16 @@ def test_what_is_paid_is_not_counted_again():
     }
     lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
     assert lost == {STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 90.0}, "without a cache the sample alone is kept"
+
+
+def test_what_a_pool_has_embedded_for_two_stages_is_paid():
+    costs = Reranking(50, 0.0, 0.0, 5.0, 2_000.0, 0.02, 0.2, 1_000.0, 0.01)
+    arms = [replace(one, reranking=costs) if one.name == TWO_STAGE else one for one in report().arms]
+    made = report(two_stage=SURE, pool=POOL, is_kept=True, arms=tuple(arms))
+    found = {option.name: (option.usd_left, option.usd) for option in options_of(made)}
+    assert found[TWO_STAGE] == pytest.approx((300 * 0.01, 10 + 300 * 0.01 + 2))
+    lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
+    assert lost[TWO_STAGE] == 5.0, "without a cache it is embedded again"
 
 
 def test_another_arm_is_named_with_what_it_still_costs():
