@@ -35,7 +35,7 @@ _PAGE_HERE = "lead-migrate-demo.html"
     help="Folder to keep everything in.  [default: only the page is kept, in the current folder]",
 )
 @option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
-@option("--sample", "size", type=click.IntRange(min=2), default=250, help="Documents to embed again and learn from.")
+@option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
 @pages.opens
 @options.general_options(options.seed, options.force, options.verbose, options.quiet)
 def command(
