@@ -28,10 +28,17 @@ _TYPED = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
 def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but: str = "", quiet: bool) -> None:
-    """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`."""
+    """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`.
+
+    Options that it does not have are left out.
+    """
     context = click.get_current_context()
-    program = context.find_root().info_name or PROGRAM
-    texts = map(_text, [command, *words, *_typed(context, {*_MODEL, *also} - {but})])
+    root = context.find_root()
+    program = root.info_name or PROGRAM
+    names = {*_MODEL, *also} - {but}
+    if isinstance(root.command, click.Group) and (found := root.command.get_command(root, command)) is not None:
+        names &= {str(param.name) for param in found.params}
+    texts = map(_text, [command, *words, *_typed(context, names)])
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
     if any(secrets_of(str(word)) for word in words):
         advise(
