@@ -14,7 +14,7 @@ from migrate.cli.next_step import advise_next, model_words, path_beside, store_w
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
-from migrate.cli.same import ends_as_same
+from migrate.cli.same import stop_if_same
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
@@ -144,8 +144,7 @@ def command(
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
         named = replace(model, rate=None, no_cache=True).load(target, asks_again=False)
-        if ends_as_same("assess", opened, named, as_json=general.as_json):
-            return
+        stop_if_same("assess", opened, named, as_json=general.as_json)
         fitted = None if quality.stitch is None else load_stitch(quality.stitch)
         known = None if fitted is None else stitch_quality(fitted, opened, facts.spec, source=str(quality.stitch))
         assessment = assess_store(

@@ -10,7 +10,7 @@ import click
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
-from migrate.cli.same import ends_as_same
+from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import ReembedOptions, policy, run_translation, save_stitch
@@ -100,8 +100,7 @@ def _embed_all(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid, loaded = spending.open(quiet=quiet), model.load(str(part.target), seed=general.seed, asks_again=False)
-        if ends_as_same("reembed", opened, loaded, as_json=general.as_json):
-            return
+        stop_if_same("reembed", opened, loaded, as_json=general.as_json)
         embedder = elsewhere(loaded, runner)
         plan = plan_reembed(
             opened,
@@ -113,8 +112,7 @@ def _embed_all(
         )
         warn_of_store(opened, embedder, seed=general.seed, quiet=quiet)
         paid.agree(plan, progress=progress)
-        if ends_as_same("reembed", opened, plan.embedder, by_vectors=True, as_json=general.as_json):
-            return
+        stop_if_same("reembed", opened, plan.embedder, by_vectors=True, as_json=general.as_json)
         done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
     if general.as_json:

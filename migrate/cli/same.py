@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -11,13 +13,19 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
 
-def ends_as_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: bool = False, as_json: bool) -> bool:
-    """Whether there is nothing to migrate, which is said: by the manifest, or by some texts that are embedded."""
+def stop_if_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: bool = False, as_json: bool) -> None:
+    """Say that there is nothing to migrate, and end with 0, where the manifest or some texts that are embedded show it.
+
+    Raises
+    ------
+    click.exceptions.Exit
+        So it is.
+    """
     from migrate.check.same import is_embedded_by, is_recorded_of
     from migrate.stores.all_true import is_all_true
 
     if not (is_embedded_by(store, embedder) if by_vectors else is_recorded_of(store, embedder)):
-        return False
+        return
     spec, location = embedder.quick_identity().spec, store.info.location
     sentence = f"{location} is of {spec} already: nothing to migrate"
     if is_all_true(store):
@@ -27,4 +35,4 @@ def ends_as_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: boo
         show_json({"schema_version": 1, "kind": kind, **same})
     else:
         show(sentence)
-    return True
+    raise click.exceptions.Exit

@@ -59,6 +59,9 @@ class Embedding:
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Embedding {self.path}: {self.count:,} vectors of dimension {self.dim:,}>"
+
 
 def batches_of(count: int, start: int = 0) -> Iterator[Shard]:
     """The shards of `count` documents from row `start` on: those of `Batches`."""

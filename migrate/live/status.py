@@ -88,7 +88,7 @@ def _full_reembed(location: str, store: Store) -> LiveStatus:
 
 
 def status_of(location: str) -> LiveStatus:
-    """How a live store is doing; raises as `open_state`, but for one that was embedded in full, of which all is known."""
+    """How a live store is doing; raises as `open_state`, but of one that was embedded in full needs no state."""
     store = open_store(location)
     if is_all_true(store) and not state_path(store).exists():
         return _full_reembed(location, store)

@@ -132,7 +132,7 @@ class Budget:
 
     def _used_up(self, paid: str) -> UsageError:
         return UsageError(
-            f"a budget of {self}: expected a budget beyond what the stitch was fitted on, found {paid} paid for already "
+            f"a budget of {self}: expected more than what the stitch was fitted on, found {paid} paid for already "
             "(they count); give a larger budget, or leave it out"
         )
 
