@@ -59,6 +59,7 @@ def is_embedded_by(store: Store, embedder: Embedder) -> bool:
     if embedder.quick_identity().dim != store.info.dim:
         return False
     try:
+        embedder.fit(store.documents())
         sample, stored = draw(store, _SAMPLE, seed=0)
         return all(
             agree(stored[rows], _embedded(embedder, sample, rows), tolerance).all()
