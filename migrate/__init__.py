@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         AuditReport,
         Compatibility,
         Embedder,
+        Embedding,
         FittedStitch,
         LeadMigrateError,
         Outcome,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         load_embedder,
         load_stitch,
         open_store,
+        reembed,
         sync,
         translate,
     )
@@ -46,6 +48,7 @@ __all__ = [
     "AuditReport",
     "Compatibility",
     "Embedder",
+    "Embedding",
     "FittedStitch",
     "LeadMigrateError",
     "Outcome",
@@ -62,6 +65,7 @@ __all__ = [
     "load_embedder",
     "load_stitch",
     "open_store",
+    "reembed",
     "sync",
     "translate",
 ]

@@ -26,12 +26,13 @@ from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
+from migrate.embed import Embedding, plan_reembed
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
-from migrate.reembed import Budget, plan_translate
+from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.runners import Runner
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
@@ -42,6 +43,7 @@ from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
+from migrate.stores.registry import output_of
 from migrate.sync import Synced, plan_sync
 from migrate.translate import Translation
 from migrate.vectors import Progress, no_progress
@@ -51,6 +53,7 @@ __all__ = [
     "AuditReport",
     "Compatibility",
     "Embedder",
+    "Embedding",
     "FittedStitch",
     "LeadMigrateError",
     "Outcome",
@@ -67,6 +70,7 @@ __all__ = [
     "load_embedder",
     "load_stitch",
     "open_store",
+    "reembed",
     "sync",
     "translate",
 ]
@@ -191,6 +195,75 @@ def translate(
     does = _runner(runner)
     plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
     return plan.run_within(max_cost_usd, progress=progress)
+
+
+def reembed(
+    store: StoreLike,
+    target: ModelLike,
+    output: str | Path,
+    *,
+    share: str | None = None,
+    stitch: FittedStitch | str | Path | None = None,
+    runner: RunnerLike = LOCAL,
+    force: bool = False,
+    restart: bool = False,
+    seed: int = 0,
+    max_cost_usd: float | None = MAX_COST_USD,
+    progress: Progress = no_progress,
+) -> Embedding | Translation:
+    """Embed a whole store with the target model into a new one of the same kind; or a share of it, as a translation.
+
+    Parameters
+    ----------
+    store
+        A store, or its path. It may be a translated one.
+    target
+        The model to move to, or its spec.
+    output
+        A new folder, or `KIND:...` for a store of another kind. It appears when it is complete; the same call continues
+        one that broke off.
+    share
+        How much to embed, the sample of `stitch` included: a share such as "30%", a number of documents, "$20", or
+        "300000tok". By default all.
+    stitch
+        With a `share`, the stitch that translates the rest, fitted again on all that is embedded; or its path. It was
+        fitted on this store.
+    runner
+        Who does the work, as in `translate`.
+    force
+        Replace an output that is there.
+    restart
+        Discard what an unfinished run has left.
+    seed
+        Of the documents that are drawn at random.
+    max_cost_usd
+        As in `fit`.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.embed.reembed_store`, or `migrate.reembed.plan_refit` and `translate`; and a SpendingError beyond
+        `max_cost_usd`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.reembed("my-store", "tfidf:24", "new-store")
+    <Embedding new-store: 150 vectors of dimension 24>
+    """
+    opened, embedder, does = _store(store, verify=True), _model(target), _runner(runner)
+    if (share is None) != (stitch is None):
+        raise UsageError("share and stitch belong together: how much to embed, and what translates the rest")
+    if share is None or stitch is None:
+        plan = plan_reembed(opened, elsewhere(embedder, does), output, force=force, restart=restart)
+        return plan.run_within(max_cost_usd, progress=progress)
+    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
+    part, folder = Reembedding(Budget.parse(share), seed=seed), output_of(output).beside("stitch")
+    refit = plan_refit(opened, fitted, embedder, part, folder, force=force)
+    translation = plan_translate(opened, fitted, output, refit=refit, runner=does, force=force, restart=restart)
+    return translation.run_within(max_cost_usd, progress=progress)
 
 
 def audit(

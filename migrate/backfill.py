@@ -24,6 +24,7 @@ from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.choosers import RECORDED, choosers_of
+from migrate.stores.all_true import TRUE, note_content, with_content
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, stored_confidence
 from migrate.stores.file_store import verify_files
@@ -31,10 +32,8 @@ from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.stores.row_values import place_row_values
 from migrate.stores.sources import SourceFile, stored_sources
-from migrate.translate import batch_rows, options_of, place_of
+from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
-
-_TRUE = "true vectors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +104,18 @@ def backfill_store(
     new = replace(
         manifest,
         model=embedder.identity if is_full else manifest.model,
-        counts={**manifest.counts, _TRUE: n_true},
-        details={**manifest.details, **facts.as_details()},
+        counts={**manifest.counts, TRUE: n_true},
+        details={**with_content(manifest, None).details, **facts.as_details()},
         created=creation_date(),
     )
 
     place = output_of(output)
     job = _FillJob(store, embedder, place, before, new, is_cached, confidence)
-    write_store(place_of(place), job, force=force, restart=restart, progress=progress)
+    write_store(place.work_place, job, force=force, restart=restart, progress=progress)
+    if is_full:
+        note_content(place.location)
     return Backfill(
-        place.where, store.info.count, n_true, manifest.counts.get(_TRUE, 0), len({*facts.chosen_by} - {UNKNOWN_QUERY})
+        place.where, store.info.count, n_true, manifest.counts.get(TRUE, 0), len({*facts.chosen_by} - {UNKNOWN_QUERY})
     )
 
 
@@ -183,7 +184,7 @@ class _FillJob(StoreJob):
     def configuration(self) -> Configuration:
         digest = hashlib.sha256(np.packbits(self.is_cached).tobytes()).hexdigest()
         options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
-        return Configuration("backfill", self.store.snapshot().as_json(), {**options, **options_of(self.output)})
+        return Configuration("backfill", self.store.snapshot().as_json(), {**options, **self.output.work_options})
 
     def shards(self) -> Iterator[Shard]:
         return shards_of(self.total, self.rows)

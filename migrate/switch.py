@@ -14,6 +14,7 @@ from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
 from migrate.reading import MalformedError, expect, read_table
 from migrate.stores import open_store
+from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store, content_of, is_content
 from migrate.stores.registry import exchange_left, path_in
 from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable, moved
@@ -42,7 +43,9 @@ class Switch:
     model, old_model
         What queries are to be embedded with now, and were; None where the stores do not say.
     proven
-        Whether a report says that the new store is SAFE.
+        Whether the new store is known to be SAFE: by a report, or as every vector in it is a true one.
+    all_true
+        Whether it is for the latter.
     already
         Whether an earlier call had begun it.
     """
@@ -53,12 +56,14 @@ class Switch:
     model: str | None
     old_model: str | None
     proven: bool
+    all_true: bool = False
     already: bool = False
 
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switch:
         """What a record says."""
-        return cls(**{name: record.get(name) for name in cls.__slots__ if name != "already"}, already=already)  # type: ignore[arg-type]
+        said = {name: record.get(name) for name in cls.__slots__ if name not in ("already", "all_true")}
+        return cls(**said, all_true=bool(record.get("all_true")), already=already)  # type: ignore[arg-type]
 
 
 def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bool = False) -> Switch:
@@ -71,7 +76,8 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     old, new
         Locations of stores of one kind, with the same ids.
     report
-        The JSON report of an audit that found the new one SAFE; without, the one that `run` has left beside it.
+        The JSON report of an audit that found the new one SAFE; without, the one that `run` has left beside it. A store
+        of nothing but true vectors needs none.
     unproven
         Do without.
 
@@ -80,8 +86,8 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     UsageError
         The kind cannot, or not these two; or something else was switched here and is not forgotten yet.
     InputError
-        There is no report, or it is not SAFE, or provisional, or not of these stores; or these have not the same ids,
-        or, of a proven one, texts and metadata.
+        There is no report where one is needed, or it is not SAFE, or provisional, or not of these stores; or these have
+        not the same ids, or, of a proven one, texts and metadata.
     StoreError
         Somebody wrote to one of them meanwhile.
     OutputError, RemoteError
@@ -112,14 +118,19 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
             f"{old}: expected the old store, found the one that was made from {new}; is the order right? the old store "
             "comes first"
         )
-    proven = False if unproven else _prove(old_store, new_store, contents, report)
+    all_true = report is None and not unproven and _is_full_reembed(old_store, new_store, contents)
+    if not unproven:
+        if not all_true:
+            _check_report(old_store, new_store, contents, report)
+        _refuse_other_documents(old_store, new_store)
     record = {
         "old": old,
         "new": new,
         "aside": exchange.aside(new),
         "model": _model(new_store),
         "old_model": _model(old_store),
-        "proven": proven,
+        "proven": not unproven,
+        "all_true": all_true,
     }
     exchange.check = partial(_refuse_changed, old_store, new_store)
     exchange.switch(record)
@@ -221,9 +232,17 @@ def _model(store: Store) -> str | None:
     return None if manifest is None or manifest.model is None else manifest.model.spec
 
 
-def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None) -> bool:
+def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bool:
+    """Whether every vector of the new store is its model's own, so that no audit could find anything better."""
+    is_from = old.info.has_texts or _is_made_from(new, contents[0])  # texts are compared in any case
+    return is_from and is_all_true(new) and is_as_made(new, contents[1])
+
+
+def _check_report(
+    old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None
+) -> None:
     """Make sure that a report says SAFE of exactly these two stores."""
-    report = _read_report(new.info.location, path)
+    report = _read_report(new, path)
     where = report["path"]
     outcomes = {report["verdict"]["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
     if outcomes != {_SAFE}:
@@ -249,6 +268,10 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
             f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "
             f"since; {_AUDIT_AGAIN}"
         )
+
+
+def _refuse_other_documents(old: Store, new: Store) -> None:
+    """Make sure that the texts and metadata of the stores are the same, and the old vectors where they matter."""
     counts = find_changes(old, new, all_true=False, progress=no_progress).counts
     if counts.changed or counts.metadata:
         raise InputError(
@@ -256,7 +279,6 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
             f"{counts.changed:,} with another text or vector and {counts.metadata or 0:,} with other metadata; bring "
             "the new one up to date with sync, then audit it again"
         )
-    return True
 
 
 def _refuse_changed(*stores: Store) -> None:
@@ -276,13 +298,17 @@ def _is_made_from(store: Store, source: Mapping[str, Any]) -> bool:
     return rows is not None and rows == source["rows_sha256"]
 
 
-def _read_report(new: str, path: Path | None) -> dict[str, Any]:
+def _read_report(new: Store, path: Path | None) -> dict[str, Any]:
     if path is None:
-        place = path_in(new)
+        location = new.info.location
+        place = path_in(location)
         left = None if place is None else place.absolute().with_name(REPORT)
         if left is None or not left.is_file():
-            raise InputError(f"{new}: expected the report of an audit, found none; name it with --report FILE, or "
-                             f"{_AUDIT_AGAIN}")  # fmt: skip
+            why = ", as it is not what it was when all of it was embedded," if is_all_true(new) else ","
+            raise InputError(
+                f"{location}: expected the report of an audit{why} found none; name it with --report FILE, or "
+                f"{_AUDIT_AGAIN}"
+            )
         path = left
     try:
         report = read_table(path)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.checkpoint.folder import LOCAL, Configuration, Place, StoreJob, Work, rows_left, write_store
+from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
 from migrate.errors import LeadMigrateError, StitchError, StoreError
 from migrate.files import canonical_json, write_bytes
@@ -37,7 +37,7 @@ from migrate.stores.confidence import (
     read_confidence,
 )
 from migrate.stores.file_store import state_of, verify_files
-from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.registry import output_of, path_in
 from migrate.stores.row_values import place_row_values
 from migrate.stores.sources import Checksums, SourceFile, check_all_vectors, vector_checksums
@@ -101,16 +101,6 @@ def documents_left(store: Store, output: Path | str, *, restart: bool = False) -
     return store.documents(None if restart else rows_left(output_of(output).path, COMMAND, store.info.count))
 
 
-def place_of(output: Output) -> Path | Place:
-    """An output, as the work folder of it is asked for."""
-    return output if isinstance(output, ServerOutput) else output.path
-
-
-def options_of(output: Output) -> dict[str, str]:
-    """What a run that is continued must have in common with the one that was begun, beside the path of the folder."""
-    return {} if type(output) is FolderOutput else {"output": f"{type(output).__name__} {output.location}"}
-
-
 def translate_store(
     store: Store,
     fitted: FittedStitch,
@@ -157,7 +147,7 @@ def translate_store(
     fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
     place = output_of(output)
     job = _TranslateJob(store, before, fitted, fallback, place, patch=same_store)
-    facts = write_store(place_of(place), job, runner=runner, force=force, restart=restart, progress=progress)
+    facts = write_store(place.work_place, job, runner=runner, force=force, restart=restart, progress=progress)
     wall_s = time.perf_counter() - started
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:
@@ -221,7 +211,7 @@ class _TranslateJob(StoreJob):
         return batch_rows(max(self.store.info.dim, self.fitted.dim))
 
     def configuration(self) -> Configuration:
-        return Configuration(COMMAND, self.store.snapshot().as_json(), {**self._options(), **options_of(self.output)})
+        return Configuration(COMMAND, self.store.snapshot().as_json(), {**self._options(), **self.output.work_options})
 
     def _options(self) -> dict[str, Any]:
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}

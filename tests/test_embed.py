@@ -51,7 +51,7 @@ def test_progress_counts_all_documents(corpus, source_folder, tmp_path):
     source, embedder = open_store(source_folder), load_embedder(SPEC)
     embedder.fit(source.documents())
     reembed_store(source, embedder, tmp_path / "full", progress=lambda *p: seen.append(p))
-    assert seen[-1] == ("embed the reference", 150, 150)
+    assert seen[-1] == ("embed every document", 150, 150)
 
 
 def test_an_empty_corpus_leaves_nothing(tmp_path):

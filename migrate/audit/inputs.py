@@ -37,6 +37,7 @@ from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
 from migrate.selection.choosers import Choosers
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
+from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.file_store import verify_files
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 _ECHOES = 0.1
 _SENTENCE = 5
 _READ = 2_000
-_TRUE = "true vectors"
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
@@ -180,10 +180,11 @@ def _outside(translated: Store) -> tuple[str, ...]:
 
 def _true_vectors(translated: Store) -> tuple[str, ...]:
     manifest = translated.info.manifest
-    n_true = manifest.counts.get(_TRUE, 0) if manifest else 0
+    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
     if not n_true:
         return ()
-    origin = "" if manifest and manifest.store.filled_in else ": the sample the stitch was fitted on"
+    known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
+    origin = "" if known else ": the sample the stitch was fitted on"
     return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
@@ -381,7 +382,7 @@ class PreparedAudit:
     def true_share(self) -> float:
         """The share, 0-1, of the translated store's documents that have true vectors."""
         info = self.stores[TRANSLATED].info
-        return (info.manifest.counts.get(_TRUE, 0) if info.manifest else 0) / info.count
+        return (info.manifest.counts.get(TRUE, 0) if info.manifest else 0) / info.count
 
     @property
     def bridge_share(self) -> float:

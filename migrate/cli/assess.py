@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from migrate.cli.next_step import advise_next, model_words, path_beside, store_w
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
+from migrate.cli.same import stop_if_same
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
@@ -142,6 +143,8 @@ def command(
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
+        named = replace(model, rate=None, no_cache=True).load(target, asks_again=False)
+        stop_if_same("assess", opened, named, as_json=general.as_json)
         fitted = None if quality.stitch is None else load_stitch(quality.stitch)
         known = None if fitted is None else stitch_quality(fitted, opened, facts.spec, source=str(quality.stitch))
         assessment = assess_store(
@@ -195,11 +198,13 @@ def _advise_plan(place: _Place, stitch: Path | str, quality: StitchQuality, best
         words: list[str | Path] = [place.word, *place.model, *first, "-o", path_beside(place.store, "stitch")]
         advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)
         return
-    words = [place.word, stitch, "-o", place.store.successor("new") or path_beside(place.store, "new")]
-    if best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE):
-        policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
-        words += ["--reembed", str(best.known.documents), *policy, *place.model]
-    advise_next("translate", *words, also=("query_log", "price"), quiet=quiet)
+    output = ["-o", place.store.successor("new") or path_beside(place.store, "new")]
+    if not (best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE)):
+        advise_next("translate", place.word, stitch, *output, quiet=quiet)
+        return
+    policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
+    part = ["--share", str(best.known.documents), "--stitch", stitch, *policy]
+    advise_next("reembed", place.word, *place.model, *part, *output, also=("query_log", "price"), quiet=quiet)
 
 
 def _check_keep(keep: float | None, budget: Budget | None, quality: QualityOptions) -> None:
@@ -240,6 +245,4 @@ def _rate(speed: RateOptions, target: Target, store: Store, model: ModelOptions,
 
 def _uncached(model: ModelOptions) -> ModelOptions:
     """The options without the cache: what is in it would be no measure of the model."""
-    from dataclasses import replace
-
     return replace(model, no_cache=True)

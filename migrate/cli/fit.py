@@ -12,6 +12,7 @@ import click
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, free_path, model_words, name_of, store_word
 from migrate.cli.options import GeneralOptions, LearningOptions, ModelOptions, option
+from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_plan, warn_of_store
@@ -96,6 +97,7 @@ def command(
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
         embedder, old = model.load(target, seed=general.seed), None
+        stop_if_same("fit", opened, embedder, as_json=general.as_json)
         if learning.source_model:
             old = model.for_source().load(learning.source_model, state=folder_of(opened))
         chosen = FitOptions(
@@ -119,6 +121,7 @@ def command(
         for view in plan.views.values():
             warn_of_store(opened, view, seed=general.seed, quiet=quiet)
         paid.agree(plan, progress=progress)
+        stop_if_same("fit", opened, plan.models[0].embedder, by_vectors=True, as_json=general.as_json)
         fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)
         fitted.save(output, force=general.force)
     paid.finish()

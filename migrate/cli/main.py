@@ -29,6 +29,7 @@ COMMANDS = (
     "embed",
     "fit",
     "translate",
+    "reembed",
     "backfill",
     "sync",
     "audit",

@@ -38,11 +38,15 @@ def advise_next(
 ) -> None:
     """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`.
 
-    A command that `names_model` not has none of those of models.
+    Options that it does not have are left out, and those of models where it `names_model` not.
     """
     context = click.get_current_context()
-    program = context.find_root().info_name or PROGRAM
-    texts = map(_text, [command, *words, *_typed(context, {*(_MODEL if names_model else ()), *also} - {but})])
+    root = context.find_root()
+    program = root.info_name or PROGRAM
+    names = {*(_MODEL if names_model else ()), *also} - {but}
+    if isinstance(root.command, click.Group) and (found := root.command.get_command(root, command)) is not None:
+        names &= {str(param.name) for param in found.params}
+    texts = map(_text, [command, *words, *_typed(context, names)])
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
     if any(secrets_of(str(word)) for word in words):
         advise(

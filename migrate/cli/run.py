@@ -23,6 +23,7 @@ from migrate.cli.options import (
 )
 from migrate.cli.pages import open_page
 from migrate.cli.pages import opens as open_option
+from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_plan, with_unread
@@ -96,11 +97,13 @@ def command(
     ci.refuse(*read, force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
+        embedder = model.load(target, seed=general.seed)
+        stop_if_same("run", opened, embedder, as_json=general.as_json)
         old = _source_model(opened, learning.source_model, model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         questions = judged.load(opened, parent_field=PARENT_FIELD, seed=general.seed, progress=progress)
-        paid, embedder = spending.open(quiet=quiet), model.load(target, seed=general.seed)
+        paid = spending.open(quiet=quiet)
         request = MigrationRequest(
             opened,
             embedder,
@@ -133,6 +136,7 @@ def command(
                 warn_of_plan(plan.fit, quiet=quiet)
             judged.offer_hold_out(plan.questions, opened, embedder, by_pool=reference == POOL, quiet=quiet)
             paid.agree(plan, progress=progress)
+            stop_if_same("run", opened, plan.models[0].embedder, by_vectors=True, as_json=general.as_json)
             done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
         paid.finish()

@@ -106,6 +106,7 @@ class Spending:
         if all(model.meter is None for model in plan.models if model.role == TARGET):
             advise("to embed: the target model costs no money", quiet=self.quiet)
         self.agree_on(plan.models, progress=progress)
+        plan.cap.cap_usd = self.cap_usd
 
     def agree_on(self, models: Iterable[PlannedModel], *, progress: Progress) -> None:
         """As `agree`, for some models of a plan; those that cost no money are passed over."""

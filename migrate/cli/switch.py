@@ -27,10 +27,12 @@ from migrate.cli.terminal import show, show_json
     metavar="FILE",
     help="JSON report of the audit that found NEW safe.  [default: the report.json that `run` left beside NEW]",
 )
-@option("--unproven", is_flag=True, help="Switch without a report that says SAFE of these two stores.")
+@option("--unproven", is_flag=True, help="Switch without a proof that NEW is SAFE.")
 @options.as_json
 def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bool) -> None:
     """Let the store NEW answer where OLD did; OLD steps aside, and is kept until `rollback` or `forget`.
+
+    A full re-embed (`reembed`) needs no report, as every vector in it is the model's own.
 
     Both names change in one step, where the system or the database can do that. A switch that was killed is finished
     by the same command, or undone by `rollback`.

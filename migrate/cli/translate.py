@@ -35,20 +35,24 @@ if TYPE_CHECKING:
     from migrate.translate import Translation
     from migrate.vectors import Progress
 
+policy = option(
+    "--policy",
+    type=click.Choice(["query-log", "confidence", "random"]),
+    help="Which documents are embedded first.  [default: query-log where there is one, else confidence, or random "
+    "where that is not to be used]",
+)
+save_stitch = option(
+    "--save-stitch", type=options.PATH, help="Folder for the stitch fitted again.  [default: OUTPUT.stitch]"
+)
 _OPTIONS = (
     option(
         "--reembed",
         metavar="10%|5000|$20|300000tok",
         help="Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
     ),
-    option(
-        "--policy",
-        type=click.Choice(["query-log", "confidence", "random"]),
-        help="Which documents --reembed takes first.  [default: query-log where there is one, else confidence, or "
-        "random where that is not to be used]",
-    ),
+    policy,
     options.query_log,
-    option("--save-stitch", type=options.PATH, help="Folder for the stitch fitted again.  [default: OUTPUT.stitch]"),
+    save_stitch,
     option("--target", metavar="SPEC", help="Model to re-embed with.  [default: the stitch's own]"),
     options.price,
 )
@@ -65,8 +69,8 @@ class ReembedOptions:
     target: str | None
     price: float | None
 
-    def check_alone(self) -> None:
-        """Make sure that nothing but `--reembed` itself is missing.
+    def check_alone(self, flag: str = "--reembed") -> None:
+        """Make sure that nothing but the option for the budget itself is missing.
 
         Raises
         ------
@@ -78,7 +82,7 @@ class ReembedOptions:
         dependent = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
         for name, value in dependent.items():
             if value is not None:
-                raise UsageError(f"--{name.replace('_', '-')} goes with --reembed; add --reembed 10%, or leave it out")
+                raise UsageError(f"--{name.replace('_', '-')} goes with {flag}; add {flag} 10%, or leave it out")
 
     def folder(self, output: Output) -> Path:
         """Where the stitch goes that is fitted again."""
@@ -222,6 +226,22 @@ def command(
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
+    run_translation(store, stitch, output, reembedding, spending, model, running, general, any_store=any_store)
+
+
+def run_translation(
+    store: str,
+    stitch: Path | str,
+    output: str,
+    reembedding: ReembedOptions,
+    spending: SpendingOptions,
+    model: ModelOptions,
+    running: RunnerOptions,
+    general: GeneralOptions,
+    *,
+    any_store: bool = False,
+) -> None:
+    """What `translate` does, and `reembed` with a share; `output` is a folder, or `KIND:LOCATION`."""
     from dataclasses import asdict
 
     from migrate.errors import UsageError

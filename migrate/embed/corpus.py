@@ -42,16 +42,25 @@ AGAIN = 3 * ASKED_AGAIN
 """Texts that are embedded again at most: before the first batch, after it, and before the last one is written."""
 
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
+NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """What embedding a corpus did; `skipped` are the ids of documents without text."""
+    """What embedding documents did; `skipped` are the ids of those without text.
 
-    path: Path
+    `path` is the folder of the new store, or the location of one that lies in none. `remarks` says what of an index
+    could not be kept as it was.
+    """
+
+    path: Path | str
     count: int
     dim: int
     skipped: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Embedding {self.path}: {self.count:,} vectors of dimension {self.dim:,}>"
 
 
 def batches_of(count: int, start: int = 0) -> Iterator[Shard]:
@@ -238,21 +247,23 @@ def finish_embedding(
     work: Work,
     embedder: Embedder,
     made_by: str,
-    hashes: Mapping[str, Any],
+    facts: Mapping[str, Any],
     inputs: Mapping[str, str] = NO_INPUTS,
+    counts: Mapping[str, int] = NO_COUNTS,
 ) -> dict[str, Any]:
-    """Write the state of the model and the manifest; `hashes` are of the files, as `hash_files` gives them."""
+    """Write the state of the model and the manifest; `facts` are of the store, such as `hash_files` gives."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
-    details = {**StoreFacts(made_by=made_by).as_details(), **hashes}
-    counts = {"documents": work.rows}
-    Manifest("store", model=identity, inputs=dict(inputs), counts=counts, details=details).write(work.content)
+    details = {**StoreFacts(made_by=made_by).as_details(), **facts}
+    counted = {"documents": work.rows, **counts}
+    Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=details).write(work.content)
     return {"count": work.rows, "dim": identity.dim}
 
 
-def as_embedding(output: Path, facts: Mapping[str, Any]) -> Embedding:
+def as_embedding(output: Path | str, facts: Mapping[str, Any]) -> Embedding:
     """The facts that `finish_embedding` gave, as a result."""
-    return Embedding(output, facts["count"], facts["dim"], tuple(facts.get("skipped", ())))
+    skipped, remarks = (tuple(facts.get(name, ())) for name in ("skipped", "remarks"))
+    return Embedding(output, facts["count"], facts["dim"], skipped, remarks)
 
 
 @dataclass(frozen=True, slots=True)

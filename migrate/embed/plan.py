@@ -16,6 +16,7 @@ from migrate.embed.reference import documents_left as store_left
 from migrate.embed.reference import is_reembedded, reembed_store
 from migrate.embedders.base import Embedder
 from migrate.stores.base import Store
+from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress
 
 
@@ -62,7 +63,7 @@ def plan_embed(
 def plan_reembed(
     store: Store,
     embedder: Embedder,
-    output: Path,
+    output: Path | str,
     *,
     price_usd_per_mtok: float | None = None,
     force: bool = False,
@@ -75,12 +76,14 @@ def plan_reembed(
     is shared with other plans.
     """
     cap = cap or SpendingCap()
+    if store.info.has_texts:
+        embedder.fit(store.documents())
     metered = cap.meter(embedder, price_usd_per_mtok)
     is_done = not force and not restart and is_reembedded(store, embedder, output)
 
     def embed(progress: Progress) -> Embedding:
         if is_done:
-            return Embedding(output, store.info.count, embedder.identity.dim)
+            return Embedding(output_of(output).where, store.info.count, embedder.identity.dim)
         return reembed_store(store, metered, output, force=force, restart=restart, progress=progress)
 
     return EmbedPlan(

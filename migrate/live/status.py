@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from migrate.audit.verdict import Outcome
 from migrate.errors import UsageError
 from migrate.live.generation import generation_of
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
 from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
 from migrate.live.worker import MONITOR, is_running, translation_of
+from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
 from migrate.stores.registry import open_store
 
@@ -36,6 +38,18 @@ class LiveStatus:
     worker: WorkerFacts
     counters: Mapping[Counter, float]
     history: tuple[tuple[float, Mapping[str, Any]], ...]
+
+    @property
+    def is_all_true(self) -> bool:
+        """Whether every vector is the model's own: the store is a full re-embed, whatever is asked of it."""
+        return 0 < self.count == self.true
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict in a word."""
+        if self.is_all_true:
+            return Outcome.SAFE
+        return Outcome.INCONCLUSIVE if self.verdict is None else self.verdict.outcome
 
     @property
     def share(self) -> float | None:
@@ -66,9 +80,18 @@ def _state_of(store: Store) -> LiveState:
     return LiveState(path)
 
 
+def _full_reembed(location: str, store: Store) -> LiveStatus:
+    """How a store of nothing but true vectors is doing that nobody has served yet."""
+    counters = dict.fromkeys(get_args(Counter), 0.0)
+    count = store.info.count
+    return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
+
+
 def status_of(location: str) -> LiveStatus:
-    """How a live store is doing; raises as `open_state`."""
+    """How a live store is doing; raises as `open_state`, but of one that was embedded in full needs no state."""
     store = open_store(location)
+    if is_all_true(store) and not state_path(store).exists():
+        return _full_reembed(location, store)
     with _state_of(store) as state:
         kept = state.noted(MONITOR)
         is_same = kept is None or kept["translation"] == translation_of(store, state)

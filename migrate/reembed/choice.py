@@ -111,7 +111,7 @@ class Budget:
         spent = usd_of(paid.tokens, tally.price)
         if spent is None or not tally.price:
             raise UsageError(
-                f"--reembed {self}: expected a model with a price, found one without; give a share such as 10%, a "
+                f"a budget of {self}: expected a model with a price, found one without; give a share such as 10%, a "
                 "number of documents, or --price"
             )
         if spent >= self.amount:
@@ -132,7 +132,7 @@ class Budget:
 
     def _used_up(self, paid: str) -> UsageError:
         return UsageError(
-            f"--reembed {self}: expected a budget beyond what the stitch was fitted on, found {paid} paid for already "
+            f"a budget of {self}: expected more than what the stitch was fitted on, found {paid} paid for already "
             "(they count); give a larger budget, or leave it out"
         )
 

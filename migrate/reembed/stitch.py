@@ -222,6 +222,7 @@ def plan_refit(
     policy = choose_policy(request.policy, fitted, has_log=bool(request.log))
     verify_files(store)
     require_texts(store)
+    embedder.fit(store.documents())
     _check_same(store, fitted, embedder)
     facts = _facts(store, fitted, embedder, request, policy)
     earlier = None if force else _earlier(folder, facts)

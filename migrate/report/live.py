@@ -52,6 +52,8 @@ def status_text(status: LiveStatus) -> str:
 
 def verdict_sentence(status: LiveStatus) -> str:
     """The verdict with its bounds, or what is missing for one."""
+    if status.is_all_true:
+        return f"{status.outcome}: every vector is the model's own, as in a full re-embed; no query need be scored"
     verdict = status.verdict
     if verdict is None or not verdict.n_queries:
         needed = f", {status.needed:,} more are needed to begin with" if status.needed else ""
@@ -115,6 +117,7 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
             "schema_version": 1,
             "kind": "live status",
             "path": status.location,
+            "outcome": str(status.outcome),
             "verdict": None if status.verdict is None else status.verdict.as_json(),
             "count": status.count,
             "true": status.true,
@@ -145,8 +148,7 @@ def metrics_text(status: LiveStatus) -> str:
     add("queued_documents", "gauge", "Documents that were asked for and are not true.", ("", float(status.queued)))
     add("worker_running", "gauge", "1 while a worker runs.", ("", float(status.is_running)))
     verdict = status.verdict
-    said = "INCONCLUSIVE" if verdict is None else str(verdict.outcome)
-    outcomes = [(f',outcome="{name}"', float(name == said)) for name in ("SAFE", "NOT SAFE", "INCONCLUSIVE")]
+    outcomes = [(f',outcome="{name}"', float(name == status.outcome)) for name in ("SAFE", "NOT SAFE", "INCONCLUSIVE")]
     add("verdict", "gauge", "1 for the verdict of now.", *outcomes)
     if verdict is not None and verdict.n_queries:
         add("scored_queries", "gauge", "Sampled queries of this epoch.", ("", float(verdict.n_queries)))
@@ -170,7 +172,7 @@ def status_page(status: LiveStatus) -> str:
     counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
     return render_page(
         "live.html",
-        outcome="INCONCLUSIVE" if status.verdict is None else str(status.verdict.outcome),
+        outcome=str(status.outcome),
         verdict=verdict_sentence(status).partition(": ")[2],
         sentences=sentences,
         location=status.location,

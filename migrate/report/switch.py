@@ -9,6 +9,8 @@ from typing import Any, Final
 from migrate.switch import Switch
 
 _UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
+_REPORTED: Final = "SAFE, as the report says of these two stores"
+_TRUE: Final = "SAFE by construction: every vector of the new store is its model's own"
 _STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
 
 
@@ -19,7 +21,7 @@ def switched_text(done: Switch) -> str:
         _queries(done.model, done.old_model),
         f"the old store is kept: {done.aside}",
     ]
-    lines += ["SAFE, as the report says of these two stores" if done.proven else _UNPROVEN]
+    lines += [_TRUE if done.all_true else _REPORTED if done.proven else _UNPROVEN]
     lines += [f"to {what}: {shlex.join(['lead-migrate', command, done.old])}" for what, command in _STEPS]
     return "\n".join(lines)
 

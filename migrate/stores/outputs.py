@@ -31,6 +31,16 @@ class Output(ABC):
         """What a person is told: the path of a folder, else the location."""
         return self.location
 
+    @property
+    def work_place(self) -> Path | ServerOutput:
+        """The output, as the work folder of it is asked for."""
+        return self if isinstance(self, ServerOutput) else self.path
+
+    @property
+    def work_options(self) -> dict[str, str]:
+        """What a run that is continued has in common with the one that was begun, beside the path of the folder."""
+        return {} if type(self) is FolderOutput else {"output": f"{type(self).__name__} {self.location}"}
+
     def beside(self, ending: str) -> Path:
         """A path for what belongs to the store and is no part of it: beside a folder, else in the current folder."""
         return self.path.with_name(f"{self.path.name}.{ending}")

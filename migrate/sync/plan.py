@@ -27,6 +27,7 @@ from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
+from migrate.stores.all_true import note_content, with_content
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile
 from migrate.stores.documents.base import LazyIds
@@ -37,7 +38,7 @@ from migrate.stores.row_values import place_row_values
 from migrate.stores.sources import SourceFile, check_all_vectors
 from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids
 from migrate.sync.place import place_over, refuse_switched
-from migrate.translate import batch_rows, options_of, place_of
+from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
 
 COMMAND: Final = "sync"
@@ -130,7 +131,7 @@ class SyncPlan(SpendingPlan[Synced]):
     def execute(self, progress: Progress) -> Synced:
         """Embed what is new, and write the store anew, unless it is up to date."""
         started, plan = time.perf_counter(), self
-        if not self.restart and settle(place_of(self.output), COMMAND, force=True):
+        if not self.restart and settle(self.output.work_place, COMMAND, force=True):
             plan = self._again(progress)
         written = plan is not self
         if not plan.is_current:
@@ -138,7 +139,9 @@ class SyncPlan(SpendingPlan[Synced]):
             if plan.counts.to_embed:
                 prove_model(plan.new, plan.embedder, all_true=plan._all_true)
             job = _SyncJob(plan, progress)
-            facts = write_store(place_of(plan.output), job, force=True, restart=plan.restart, progress=progress)
+            facts = write_store(plan.output.work_place, job, force=True, restart=plan.restart, progress=progress)
+            if facts["true"] == job.total:
+                note_content(plan.output.location)
             return plan._done(facts["true"], started, written, tuple(facts["remarks"]))
         n_true = (plan.changes.confidence == 1).sum()
         return replace(plan._done(int(n_true), started, written), counts=self.counts)
@@ -327,7 +330,7 @@ class _SyncJob(StoreJob):
         options = {"model": plan.embedder.cache_scope("document"), "rows": rows, "rows per batch": self._rows}
         now = plan.old.snapshot(), plan.new.snapshot()
         source = {"old": now[0].as_json(), "new": now[1].as_json()}
-        return Configuration(COMMAND, source, {**options, **options_of(plan.output)})
+        return Configuration(COMMAND, source, {**options, **plan.output.work_options})
 
     @property
     def _rows(self) -> int:
@@ -366,6 +369,7 @@ class _SyncJob(StoreJob):
             inputs = source_hashes(plan.old)
         else:
             inputs = {**was.inputs, "source rows": plan.before[0].rows_sha256}
+        was = with_content(was, None)
         return replace(
             was,
             model=plan.embedder.identity if n_true == self.total else was.model,

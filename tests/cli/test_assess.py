@@ -288,7 +288,7 @@ def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(source_folder, 
     assert mixed["documents"] < bought["documents"]
     assert any(answer.startswith("the most to expect of 9,500 tokens: ") for answer in found["answers"])
     assert lead_migrate("assess", *command) == 0
-    assert re.search(r"^next: .* translate .*st -o ", capsys.readouterr().err, re.MULTILINE)
+    assert re.search(r"^next: .* reembed .* --stitch .*st -o ", capsys.readouterr().err, re.MULTILINE)
 
 
 def test_the_cheapest_plan_for_a_quality_is_found_and_typed(source_folder, fitted_folder, capsys):
@@ -302,7 +302,7 @@ def test_the_cheapest_plan_for_a_quality_is_found_and_typed(source_folder, fitte
         if plan["name"] == "for 0.9":
             assert plan["known"]["estimate"] == pytest.approx(0.9, abs=0.02), "and no more than that"
     lead_migrate("assess", *command, "--keep", 0.9)
-    assert re.search(r"^next: .* (translate|fit) ", capsys.readouterr().err, re.MULTILINE)
+    assert re.search(r"^next: .* (translate|reembed|fit) ", capsys.readouterr().err, re.MULTILINE)
     code, line = complaint(capsys, "assess", *command[:3], "--keep", 0.9)
     assert code == 2 and "found neither --stitch nor --report" in line
     code, line = complaint(capsys, "assess", *command, "--keep", 0.8, "--budget", "$5")

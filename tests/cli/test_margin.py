@@ -92,7 +92,7 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(migrated, p
 
 def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(beir, source_folder, project, capsys):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
-    arguments = ["run", source_folder, "--target", "tfidf:32", "--beir", beir, "--sample", 60, "--stitch", "ridge"]
+    arguments = ["run", source_folder, "--target", "tfidf:24", "--beir", beir, "--sample", 60, "--stitch", "ridge"]
     command = [*map(str, arguments), "-o", "out", "-q", "--json"]
     for _ in range(2):
         run(command)

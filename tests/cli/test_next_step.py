@@ -139,7 +139,7 @@ def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder
 
 def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
     """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
-    embed = ["embed", short_beir, "--model", PACKAGED, "--no-chunks", "-o", "store"]
+    embed = ["embed", short_beir, "--model", PACKAGED, "--document-prefix", "title: ", "--no-chunks", "-o", "store"]
     assert printed.of(*embed) == []
     (translate,) = printed.of("fit", "store", "--target", PACKAGED, "--stitch", "procrustes", "--sample", "40",
                               "-o", "stitch")  # fmt: skip

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from migrate.errors import LeadMigrateError
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import state_path
 from migrate.live.status import status_of
-from migrate.report.live import metrics_text, status_page, status_text
+from migrate.report.live import metrics_text, status_page, status_text, verdict_sentence
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -66,7 +67,7 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     assert "complete: all 150 vectors are the model's own, to the bit" in " ".join(capsys.readouterr().out.split())
     assert lead_migrate("live", "status", translated) == 0
     said = capsys.readouterr().out
-    assert said.startswith("INCONCLUSIVE: no sampled query was scored yet"), "the verdict comes first"
+    assert said.startswith("SAFE: every vector is the model's own"), "the verdict comes first"
     assert "150 of 150 vectors are true ones (100.0%)" in said
     assert lead_migrate("live", "stop", translated) == 0
     assert "no worker is running" in capsys.readouterr().out
@@ -170,7 +171,8 @@ def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_pat
     assert status.true == 150
     assert status.verdict.n_queries > 20
     assert status.verdict.mean > 0.9
-    assert "agreement@10" in status_text(status)
+    assert status_text(status).startswith("SAFE: every vector is the model's own")
+    assert "agreement@10" in verdict_sentence(replace(status, count=151)), "before the last one was"
     assert 'lead_migrate_live_agreement{store="' in metrics_text(status)
     assert "quality over time" in status_page(status)
 

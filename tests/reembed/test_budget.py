@@ -69,7 +69,7 @@ def test_dollars_buy_as_many_documents_as_their_tokens_allow():
 
 
 def test_dollars_need_a_price():
-    with pytest.raises(UsageError, match=r"--reembed \$5: expected a model with a price"):
+    with pytest.raises(UsageError, match=r"a budget of \$5: expected a model with a price"):
         Budget.parse("$5").choose(RANKED, PAID, 100, tally(None))
 
 

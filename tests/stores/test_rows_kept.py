@@ -18,7 +18,7 @@ from sync_tools import Hashed, some_records, translate_in_parts
 import migrate
 from migrate.audit.query_set import QuerySet
 from migrate.backfill import backfill_store
-from migrate.embed import reembed_store
+from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError
 from migrate.fit import fit_stitch
@@ -258,3 +258,35 @@ def test_a_translation_that_was_killed_ends_the_same(name, point, kind_of, tmp_p
     translate_in_child(*given, str(tmp_path / "new"), str(tmp_path / "state"), point)
     translate_in_child(*given, str(tmp_path / "new"), str(tmp_path / "state"))
     assert digest(tmp_path / "new") == digest(tmp_path / "calm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_a_store_that_is_embedded_in_full_takes_the_place_of_the_old_one(name, kind_of, tmp_path, monkeypatch):
+    kind, records, embedder = kind_of(name), some_records(COUNT), Hashed(dim=DIM)
+    old, location = kind.make(tmp_path / "old", records), kind.new(tmp_path / "new")
+    reembed_store(open_store(old), embedder, location)
+    new = open_store(location)
+    documents = {document.id: document for document in new.documents()}
+    assert documents == {document.id: document for document in open_store(old).documents()}
+    assert new.info.kind == open_store(old).info.kind and new.info.manifest.model == embedder.identity
+    assert (stored_confidence(new) == 1).all()
+    found = read_all(new.scan())
+    true = np.array([truth(documents[doc_id].text) for doc_id in found.ids])
+    assert np.array_equal(found.vectors, true) if new.info.exact else (unit_rows(found.vectors) * true).sum(1).min() > 0
+    assert is_reembedded(open_store(old), embedder, location)
+    assert plan_sync(open_store(old), new, embedder).is_current
+    if not isinstance(open_store(old), Switchable) or name == "QdrantServer":  # which switches aliases alone
+        return
+    assert switch_store(old, location).all_true
+    assert list(read_all(open_store(old).scan()).ids) == list(found.ids)
+    roll_back(old)
+
+    monkeypatch.setattr(tools, "DIM", DIM)
+    first = min(records)
+    now = {doc_id: (documents[doc_id], truth(documents[doc_id].text)) for doc_id in records}
+    place = f"sqlite-vec:{location}/my.db#items" if name == "SqliteVec" else location
+    kind.change(place, now, {**now, first: (documents[first], -truth(documents[first].text))})
+    is_database = name in ("Chroma", "Qdrant", "Lance", "SqliteVec", "Pgvector")
+    with pytest.raises(InputError, match="it is not what it was" if is_database else None):
+        switch_store(old, location)

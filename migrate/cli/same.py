@@ -1,0 +1,38 @@
+"""What a command says that was asked to move a store to the model that it is of already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from migrate.cli.terminal import show, show_json
+
+if TYPE_CHECKING:
+    from migrate.embedders.base import Embedder
+    from migrate.stores.base import Store
+
+
+def stop_if_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: bool = False, as_json: bool) -> None:
+    """Say that there is nothing to migrate, and end with 0, where the manifest or some texts that are embedded show it.
+
+    Raises
+    ------
+    click.exceptions.Exit
+        So it is.
+    """
+    from migrate.check.same import is_embedded_by, is_recorded_of
+    from migrate.stores.all_true import is_all_true
+
+    if not (is_embedded_by(store, embedder) if by_vectors else is_recorded_of(store, embedder)):
+        return
+    spec, location = embedder.quick_identity().spec, store.info.location
+    sentence = f"{location} is of {spec} already: nothing to migrate"
+    if is_all_true(store):
+        sentence += "; `switch` lets it answer under the name of the store that it was made from"
+    if as_json:
+        same = {"store": location, "model": spec, "nothing_to_migrate": sentence}
+        show_json({"schema_version": 1, "kind": kind, **same})
+    else:
+        show(sentence)
+    raise click.exceptions.Exit

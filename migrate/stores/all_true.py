@@ -1,0 +1,50 @@
+"""Stores made from another of which every vector is a true one: which those are, and whether one is as it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from migrate.errors import UsageError
+from migrate.manifest import Manifest, StoreFacts
+from migrate.stores.base import Store, content_of
+from migrate.stores.file_store import index_is_verified
+from migrate.stores.registry import open_store
+
+TRUE: Final = "true vectors"
+"""Under this name a manifest counts them."""
+
+
+def is_all_true(store: Store) -> bool:
+    """Whether every vector is one that the store's model gave to its text, as the command says that made the store."""
+    manifest = store.info.manifest
+    return (
+        manifest is not None
+        and manifest.model is not None
+        and "source rows" in manifest.inputs
+        and 0 < store.info.count == manifest.counts.get(TRUE)
+    )
+
+
+def note_content(location: str) -> None:
+    """Let the manifest of a new store say what it holds, where no hash of its files does: in a database."""
+    store = open_store(location)
+    manifest = store.info.manifest
+    if manifest is None or not is_all_true(store) or index_is_verified(store):
+        return
+    with suppress(UsageError):  # there is no place for a manifest: `switch` will ask for a report
+        store.keep_manifest(with_content(manifest, content_of(store)))
+
+
+def with_content(manifest: Manifest, content: Mapping[str, Any] | None) -> Manifest:
+    """The manifest with what its store holds, or, of one that is written anew, without."""
+    known = {key: value for key, value in manifest.details.items() if key != "content"}
+    return replace(manifest, details={**known, **StoreFacts(content=content).as_details()})
+
+
+def is_as_made(store: Store, content: Mapping[str, Any]) -> bool:
+    """Whether a store, which holds `content`, is what it was when its manifest was written: to the last vector."""
+    manifest = store.info.manifest
+    return manifest is not None and (manifest.store.content == content or index_is_verified(store))
