@@ -141,8 +141,8 @@ class StoreFacts(_Facts):
     target embedded for the stitch to lean on. `source_state` is of all that the source had but its vectors
     (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than the source was asked for
     (`kind`, or the options of a table), `synced` has the date and the counts of the last `sync`. `fields` are those of
-    a file beside the index that were named as `text` and `id`. `content` is what a store of nothing but true vectors holds
-    (`migrate.stores.base.content_of`), where no hash of a file says it.
+    a file beside the index that were named as `text` and `id`. `content` is what a store of nothing but true vectors
+    holds (`migrate.stores.base.content_of`), where no hash of a file says it.
     """
 
     made_by: str | None = _fact("made by", _TEXT)
