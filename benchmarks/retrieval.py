@@ -8,7 +8,8 @@ and `queries`; the target space is `minilm` (all-MiniLM-L6-v2). A further source
 Printed first: nDCG@10 of the full re-embed, by the audit's own code and by ir_measures, query by query. Then, for each
 source space and stitch: retention of nDCG@10 and overlap@10 on the held-out collection, which is the collection
 without the documents that the stitch was fitted on, in the index and in the judgements; mean over seeds. At last,
-for the stitches that read texts, how well the confidence ranks the true errors of the held-out documents.
+for the stitches that read texts, how well the confidence ranks the true errors of the held-out documents; and, where
+`auto` is among the stitches, what it took, and what that keeps less than the best of the others does, seed by seed.
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
 target were behind an API. `vectors` is `auto` among the stitches that read no texts; `staying`, if it is asked for,
@@ -21,6 +22,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,7 +37,7 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
 from migrate.search.runs import Run, search
-from migrate.stitch.base import Pairing
+from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
@@ -150,7 +152,7 @@ class HeldOut:
     def pairing(self) -> Pairing:
         """The pairs of the sample."""
         fit = self.rows[0]
-        return Pairing(self.source.documents[fit], self.target.documents[fit], self.texts.take(fit))
+        return Pairing(self.source.documents[fit], self.target.documents[fit], self.texts.take(fit)).in_own_order()
 
     @cached_property
     def qrels(self) -> Qrels:
@@ -169,11 +171,11 @@ class HeldOut:
         rest = self.rows[1]
         return run_over(self.collection, rest, self.target.documents[rest], self.target.queries)
 
-    def select(self, spec: str) -> Selection:
+    def select(self, spec: str, tuned: Mapping[str, Stitch] | None = None) -> Selection:
         """The stitch of a spec, tuned; of `auto` and `vectors` the one that selection takes."""
         pairs = self.pairing
         if spec == AUTO:
-            return select_stitch(pairs, seed=self.seed)
+            return select_stitch(pairs, seed=self.seed, tuned=tuned)
         if spec == VECTORS:
             return select_stitch(Pairing(pairs.source, pairs.target), seed=self.seed)
         if spec not in KINDS or not KINDS[spec].reads_texts:
@@ -209,7 +211,7 @@ class HeldOut:
 
 def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, Result]]:
     """Every stitch on one held-out collection, or staying; one that was chosen before is not fitted again."""
-    known: dict[str, Result] = {}
+    known, tuned = dict[str, Result](), dict[str, Stitch]()
     for spec in stitches:
         if spec == STAYING:
             yield spec, held_out.stay()
@@ -217,8 +219,9 @@ def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, R
         if spec == "identity" and spec not in applicable(held_out.pairing):
             yield spec, NOT_APPLICABLE
             continue
-        selection = held_out.select(spec) if spec not in known else None
+        selection = held_out.select(spec, tuned) if spec not in known else None
         name = selection.chosen if selection is not None else spec
+        tuned |= {} if selection is None or spec == VECTORS else selection.tuned
         if selection is not None and (name not in known or np.isnan(known[name].rank)):
             known[name] = held_out.judge(selection)
         yield spec, known[name]
@@ -331,9 +334,23 @@ def print_cells(cells: Cells, stitches: Sequence[str]) -> None:
         rows = [[f"{name} {space}", *(f"{row[i]:.3f}" for i in shown)] for (name, space), row in values.items()]
         print(f"\n{measure}, held-out collection\n")
         print(table([["set and source", *(stitches[i] for i in shown)], *rows, ["mean", *(f"{m:.3f}" for m in means)]]))
-    chosen = {cell: [one.chosen for one in found[AUTO]] for cell, found in cells.items() if AUTO in found}
-    for (name, space), specs in chosen.items():
-        print(f"auto, {name} {space}: {', '.join(specs)}")
+    if AUTO in stitches:
+        print_choices(cells)
+
+
+def print_choices(cells: Cells) -> None:
+    """What `auto` took, and how much less retention that is than of the best other stitch: the mean, and the worst."""
+    rows, every = [], []
+    for (name, space), found in cells.items():
+        others = [[one.retention for one in several] for spec, several in found.items() if spec not in (AUTO, STAYING)]
+        lost = np.nanmax([*others, [one.retention for one in found[AUTO]]], axis=0)
+        lost -= [one.retention for one in found[AUTO]]
+        taken = Counter(one.chosen for one in found[AUTO])
+        words = ", ".join(f"{spec} {count}" for spec, count in taken.most_common())
+        rows.append([f"{name} {space}", words, f"{lost.mean():.3f}", f"{lost.max():.3f}"])
+        every.extend(lost)
+    rows.append(["all", "", f"{np.mean(every):.3f}", f"{np.max(every):.3f}"])
+    print(f"\nwhat auto took\n\n{table([['set and source', 'taken', 'lost, mean', 'worst'], *rows])}")
 
 
 if __name__ == "__main__":

@@ -484,7 +484,7 @@ def fit_pairs(
     store, further models are used only where they help beyond the error of what is measured, and where no more than
     `MOST_VIEWED` documents would have to be embedded with them.
     """
-    pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
+    pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts)).in_own_order()
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
@@ -532,9 +532,11 @@ def fit_query_pairs(
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
-    with threads_for(len(pairs.source)):
-        selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
-        fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
+    new_to_old = Pairing(pairs.target, pairs.source).in_own_order()
+    new, old = new_to_old.source, new_to_old.target
+    with threads_for(len(new)):
+        selection = select_query_stitch(new, old, specs=specs, seed=seed, progress=progress)
+        fitted = new_stitch(selection.chosen).fit(new, old)
     none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
     return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
 

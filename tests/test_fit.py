@@ -11,8 +11,9 @@ from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError, VectorError
-from migrate.fit import FitOptions, fit_reader, fit_stitch, plan_fit
-from migrate.selection import QueryLog
+from migrate.fit import FitOptions, fit_pairs, fit_query_pairs, fit_reader, fit_stitch, plan_fit
+from migrate.manifest import Manifest
+from migrate.selection import Pairs, QueryLog
 from migrate.stitch.base import Pairing
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
@@ -54,6 +55,28 @@ def test_the_whole_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
     first, second = digest(tmp_path / "a"), digest(tmp_path / "b")
     timed = "lead-migrate.json"  # it tells how long the candidates took
     assert {k: v for k, v in first.items() if k != timed} == {k: v for k, v in second.items() if k != timed}
+
+
+@pytest.mark.parametrize("direction", ["document", "query"])
+def test_the_order_of_the_rows_changes_nothing_that_is_fitted(direction):
+    rng = np.random.default_rng(3)
+    old = rng.normal(size=(120, 10)).astype(np.float32)
+    new = (old @ rng.normal(size=(10, 8)) + 2 * rng.normal(size=(120, 8))).astype(np.float32)
+    ids, rows = np.array([f"d{row}" for row in range(120)]), rng.permutation(120)
+    fitted = [
+        {"document": fit_pairs, "query": fit_query_pairs}[direction](
+            Pairs(tuple(ids[order].tolist()), old[order], new[order]),
+            (),
+            manifest=Manifest("stitch"),
+            state={},
+            seed=1,
+        )
+        for order in (np.arange(120), rows)
+    ]
+    first, second = ({one.stitch: one.scores for one in each.selection.candidates} for each in fitted)
+    assert first == second
+    assert fitted[0].selection.chosen == fitted[1].selection.chosen
+    np.testing.assert_array_equal(*(one.stitch.transform(new if direction == "query" else old) for one in fitted))
 
 
 def test_a_stitch_that_is_asked_for_is_taken(store):
@@ -112,7 +135,7 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_fo
     whole = read_all(bare.scan())
     old = dict(zip(whole.ids, whole.vectors, strict=True))
     x = np.array([old[doc_id] for doc_id in found.sample.ids])
-    pairs = Pairing(x, found.sample.vectors)
+    pairs = Pairing(x, found.sample.vectors).in_own_order()
     expected = pairs.fit(tune(found.stitch.spec, pairs)[0]).transform(x)
     np.testing.assert_allclose(found.stitch.transform(x), expected, atol=1e-5)
 
@@ -361,7 +384,7 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
         embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
         store = open_store(tmp_path / name)
         fits = [
-            fit_stitch(store, minilm, size=110, stitch=["ridge+text", *own], **given)
+            fit_stitch(store, minilm, size=110, stitch=["ridge+text", *own], seed=1, **given)
             for own, given in ((["prefix", "prefix+text"], {"prefix": 12}), ([], {}))
         ]
         worth[name] = fits[0].selection.prefix

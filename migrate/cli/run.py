@@ -87,7 +87,8 @@ def command(
     from migrate.files import refuse_overlap
     from migrate.pipeline import PAGE, STITCH, STORE, MigrationRequest, finished_run, plan_migration
     from migrate.report.document import choice_document
-    from migrate.report.terminal import candidates_table
+    from migrate.report.fit import choice_sentence
+    from migrate.report.terminal import candidates_table, wrap
     from migrate.stores import open_store
 
     quiet, force = general.quiet, general.force
@@ -140,6 +141,7 @@ def command(
             done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
         paid.finish()
+        advise(wrap(choice_sentence(done.stitch.selection)), quiet=quiet)
         if general.verbose and not general.as_json:
             show(candidates_table(done.stitch.selection) + "\n")
             if learning.query_log is not None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.prefix import PrefixWorth
+from migrate.stitch.registry import find_kind
 from migrate.stitch.select import MORE, LearningCurve, Selection, TriedViews
 from migrate.stores.confidence import unreliable
 
@@ -51,14 +53,35 @@ WITHOUT_TEXTS = WorthOfTexts(
 """As that benchmark prints it; in docs/benchmarks.md under What to expect."""
 
 
+def choice_sentence(selection: Selection) -> str:
+    """Which stitch was taken, and why; one that was the only candidate has its held-out overlap@10 alone."""
+    tried = {row.stitch: row.scores for row in selection.candidates if not row.is_control}
+    best, choice = selection.best.scores, selection.choice
+    sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {_Z * best.overlap_error:.3f}"
+    if choice is None or len(tried) < 2:
+        return sentence
+    sentence += f", best of {len(tried)} in {choice.best_in} of {choice.splits} splits"
+    rivals = [f"{spec} {tried[spec].overlap_at_10:.3f}{_but(selection, spec)}" for spec in choice.rivals]
+    return f"{sentence}; not clearly better: {', '.join(rivals)}" if rivals else sentence
+
+
+def _but(selection: Selection, rival: str) -> str:
+    """Why a rival with more overlap was not taken, in brackets."""
+    one, chosen = find_kind(rival) or Stitch, find_kind(selection.chosen) or Stitch
+    if chosen.reads_texts and not one.reads_texts:
+        return " (reads no texts)"
+    return " (costs more to use)" if one.cost > chosen.cost else ""
+
+
 def fit_sentences(selection: Selection) -> list[str]:
     """What to expect of the chosen stitch, what texts and old vectors are worth, and what more pairs would buy."""
     best = selection.best.scores
     low, high = best.overlap_at_10 - _Z * best.overlap_error, best.overlap_at_10 + _Z * best.overlap_error
     sentences = [
+        choice_sentence(selection),
         f"expect: of the 10 nearest neighbours that a full re-embed would find among the sample's documents, "
         f"{selection.chosen} finds {best.overlap_at_10:.1%} (95 % bounds {max(low, 0):.1%} to {min(high, 1):.1%}); "
-        "what that means for queries is for the audit to say"
+        "what that means for queries is for the audit to say",
     ]
     sentences += _worth(selection)
     sentences += [] if selection.tried is None else [_tried(selection.tried)]

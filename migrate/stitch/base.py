@@ -206,6 +206,11 @@ class Pairing:
         """The pairs in these rows."""
         return Pairing(self.source[rows], self.target[rows], None if self.texts is None else self.texts.take(rows))
 
+    def in_own_order(self) -> Pairing:
+        """The pairs in an order that their vectors make, so that what is drawn from them is drawn in any order."""
+        keys = [old.tobytes() + new.tobytes() for old, new in zip(self.source, self.target, strict=True)]
+        return self.take(np.array(sorted(range(len(self)), key=keys.__getitem__), dtype=np.int64))
+
     def without_views(self, names: Iterable[str]) -> Pairing:
         """The pairs, whose texts are not seen in these views."""
         return Pairing(self.source, self.target, None if self.texts is None else self.texts.without(set(names)))

@@ -43,7 +43,7 @@ from migrate.stitch.select import Selection
 from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 
-_SELECTION = ("chosen", "candidates", "confidence", "curve", "prefix", "tried", "partial")
+_SELECTION = ("chosen", "candidates", "confidence", "curve", "prefix", "tried", "partial", "choice")
 _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 Fact = TypeVar("Fact")
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")

@@ -1,6 +1,7 @@
 """Choosing the sample from the command line."""
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -96,3 +97,12 @@ def test_unfinished_work_of_another_log_is_refused(source_folder, beir, log, tmp
     assert run([*arguments, "--query-log", log]) == 2
     assert "query log" in capsys.readouterr().err
     assert run(arguments) == 2
+
+
+@pytest.mark.parametrize("command", ["fit", "run"])
+def test_the_command_says_which_stitch_it_took(command, source_folder, beir, capsys):
+    judged = ["--beir", str(beir)] if command == "run" else []
+    stitches = ["--stitch", "mean", "--stitch", "ridge"]
+    run([command, str(source_folder), "--target", "tfidf:24", *judged, "--sample", "60", *stitches, "-o", "out"])
+    said = "".join(capsys.readouterr())
+    assert re.search(r"took ridge: held-out overlap 0\.\d{3} ± 0\.\d{3}, best of 2 in 5 of 5 splits\n", said)

@@ -4,13 +4,14 @@ from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression
 
 from migrate.errors import StitchError, UsageError
+from migrate.report.fit import choice_sentence
 from migrate.stitch import registry as kinds
 from migrate.stitch import select
 from migrate.stitch.base import Pairing, cross_predict, fold_rows
 from migrate.stitch.linear import LowRank, OrdinaryLeastSquares, Ridge
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, applicable, select_stitch
+from migrate.stitch.scores import HeldOutScores, Neighbours
+from migrate.stitch.select import Candidate, Choice, Selection, applicable, select_stitch
 
 CHANCE = 10 / 199
 
@@ -150,7 +151,7 @@ NOISE = np.tile([0.4, 0.6], 50)
     ],
 )
 def test_of_candidates_that_do_not_differ_the_cheaper_is_chosen(candidates, chosen):
-    assert select._cheapest_of_the_best(candidates).row.stitch == chosen
+    assert select._pick(candidates).row.stitch == chosen
 
 
 MANY = np.tile([0.4, 0.6], 300)
@@ -160,14 +161,74 @@ MANY = np.tile([0.4, 0.6], 300)
     ("candidates", "chosen"),
     [
         ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.03)], "ridge+text"),  # too few to tell
-        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.09)], "ridge"),  # clearly worse
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.15)], "ridge"),  # clearly worse
         ([judged("ridge", NOISE), judged("ridge+text", NOISE - 0.01)], "ridge"),  # worse on every query
-        ([judged("ridge", MANY), judged("ridge+text", MANY[::-1] - 0.01)], "ridge"),  # enough pairs to tell
+        ([judged("ridge", MANY), judged("ridge+text", MANY[::-1] - 0.01)], "ridge+text"),  # as much as chance gives
+        ([judged("ridge", MANY), judged("ridge+text", MANY[::-1] - 0.06)], "ridge"),  # enough pairs to tell
         ([judged("ridge", np.ones(100)), judged("ridge+text", np.ones(100))], "ridge"),  # nothing to add
     ],
 )
-def test_on_few_pairs_texts_are_read_unless_that_is_clearly_worse(candidates, chosen):
-    assert select._cheapest_of_the_best(candidates).row.stitch == chosen
+def test_texts_are_read_unless_that_is_clearly_worse(candidates, chosen):
+    assert select._pick(candidates).row.stitch == chosen
+
+
+def test_candidates_within_the_noise_are_judged_on_a_second_division_too():
+    x, y = make_pairs()
+    near = select_stitch(Pairing(x, y), specs=["ols", "ridge", "mean"])
+    assert near.choice.rivals == ({"ols": "ridge", "ridge": "ols"}[near.chosen],)
+    assert near.choice.splits == 10
+    clear = select_stitch(Pairing(x, y), specs=["ridge", "mean"])
+    assert clear.choice == Choice(5, 5)
+
+
+def test_parts_of_a_large_sample_that_ask_nothing_do_not_count():
+    choice = select_stitch(Pairing(*make_pairs(2_000, 5, 4)), specs=["ridge", "mean"]).choice
+    assert choice.best_in == choice.splits == 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_both_divisions_find_decides(seed):
+    x, y = make_pairs(60, 12, 12, seed)
+    judged_once = select_stitch(Pairing(x, y), specs=["ridge", "lowrank"], seed=seed)
+    found = {}
+    for division in (seed, seed + 1):
+        for row in judged_once.candidates[:2]:
+            stitch, _ = select.tune(row.stitch, Pairing(x, y), seed=seed)
+            vectors = cross_predict(stitch, Pairing(x, y), seed=division, with_variance=False).vectors
+            found.setdefault(row.stitch, []).append(Neighbours(y, seed=seed).overlap(vectors))
+    means = [judged(spec, np.mean(shares, axis=0)) for spec, shares in found.items()]
+    assert judged_once.choice.splits == 10
+    assert judged_once.chosen == select._pick(means).row.stitch
+
+
+@pytest.mark.parametrize(
+    ("chosen", "others", "choice", "why"),
+    [
+        ("ridge+text", {"ridge": 0.5}, Choice(5, 5), ", best of 2 in 5 of 5 splits"),
+        (
+            "ridge+text",
+            {"procrustes": 0.625, "ridge+near": 0.5},
+            Choice(3, 10, ("procrustes",)),
+            ", best of 3 in 3 of 10 splits; not clearly better: procrustes 0.625 (reads no texts)",
+        ),
+        (
+            "ridge",
+            {"ols": 0.59, "ridge+near": 0.61},
+            Choice(4, 10, ("ols", "ridge+near")),
+            ", best of 3 in 4 of 10 splits; not clearly better: ols 0.590, ridge+near 0.610 (costs more to use)",
+        ),
+        ("ridge", {}, Choice(5, 5), ""),
+        ("ridge", {"ols": 0.5}, None, ""),  # of an older stitch
+    ],
+)
+def test_the_choice_is_explained_in_a_line(chosen, others, choice, why):
+    rows = [Candidate(spec, HeldOutScores(0, 1, 0, found)) for spec, found in others.items()]
+    rows += [
+        Candidate(chosen, HeldOutScores(0, 1, 0, 0.6, 0.01)),
+        Candidate("mean", HeldOutScores(0, 1, 0, 0), 0, True),
+    ]
+    said = choice_sentence(Selection(chosen, tuple(rows), choice=choice))
+    assert said == f"took {chosen}: held-out overlap 0.600 ± 0.020{why}"
 
 
 def test_identity_applies_to_equal_dimensions_only():
