@@ -11,9 +11,11 @@ from typing import Any
 
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
+from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.report import AuditReport
+from migrate.audit.report import AuditReport, two_stage_depths
+from migrate.audit.results import TRANSLATED
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
 from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
@@ -24,7 +26,7 @@ from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
-from migrate.files import atomic_file, canonical_json, write_bytes, write_json
+from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
 from migrate.fit import FitOptions, FitPlan, plan_fit
 from migrate.report.document import audit_document
@@ -78,6 +80,12 @@ class MigrationRequest:
         The retention, 0-1, that must be kept.
     margin_from
         Where the margin is from, such as the name of a file; empty where it was named for this run.
+    plan
+        The arm that the outcome is of, the translated store or another that could serve, such as `two-stage-20`.
+    places
+        How the next command names the target model, and this run; what else it names is known here.
+    documents_per_s
+        How fast the target model embeds, None where that was not measured.
     pool
         The pool that the translated store is audited by; None to embed every document for a reference.
     force
@@ -99,6 +107,9 @@ class MigrationRequest:
     price_usd_per_mtok: float | None = None
     margin: float = MARGIN
     margin_from: str = ""
+    plan: str = TRANSLATED
+    places: Places = Places()  # noqa: RUF009 - frozen, and without state
+    documents_per_s: float | None = None
     pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
     seed: int = 0
     force: bool = False
@@ -182,6 +193,8 @@ class MigrationRequest:
             "reference": BUILT if self.pool is None else f"pool {self.pool.depth}",
             "source model": self._source_scope,
         }
+        if self.plan != TRANSLATED:
+            audit["plan"] = self.plan
         if self.margin_from:  # the verdict names it; runs from before it was known go on
             audit["margin from"] = self.margin_from
         return RunConfiguration(self.configuration, audit)
@@ -279,13 +292,27 @@ class MigrationPlan(SpendingPlan[Migration]):
             source_embedder=request.source_embedder,
         )
         options = AuditOptions(
-            two_stage=DEPTHS,
+            two_stage=(*DEPTHS, *two_stage_depths(request.plan)),
             price_usd_per_mtok=request.price_usd_per_mtok,
             margin=request.margin,
             margin_from=request.margin_from,
             seed=request.seed,
+            plan=request.plan,
         )
         report = audit_store(inputs, options, progress=progress)
+        known, typed = places_of(inputs.translated, request.store, request.embedder), request.places
+        beside = request.folder.with_name(f"{request.folder.name}-full")
+        places = replace(
+            known,
+            stitch=str(request.folder / STITCH),
+            full=request.store.successor("full")
+            or str(free_path(request.folder.with_name(f"{request.folder.name}-full"))),
+            target=typed.target or known.target,
+            model=typed.model,
+            report=str(request.folder / REPORT),
+            again=typed.again,
+        )
+        report = replace(report, places=places, documents_per_s=request.documents_per_s)
         if "source" in report.stores:
             return report
         return replace(report, stores={**report.stores, "source": content_of(request.store)})

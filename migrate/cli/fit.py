@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, free_path, model_words, name_of, store_word
+from migrate.cli.next_step import advise_next, model_words, name_of
 from migrate.cli.options import GeneralOptions, LearningOptions, ModelOptions, option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_plan, warn_of_store
+from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.cost.chunks import Unread
@@ -130,14 +131,12 @@ def command(
     if learning.query_log is not None:
         show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
     if direction == "query":
-        bridge = shlex.join(
-            ["--source", store_word(store), "--bridge", str(output.absolute() if isinstance(output, Path) else output)]
-        )
+        bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
     beside = output if isinstance(output, Path) else Path("stitch")
     translated = opened.successor("translated") or free_path(beside.with_name(f"{name_of(opened)}-translated"))
-    words = [store_word(store), output, "-o", translated, *model_words("--target", target)]
+    words = [store, output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words, quiet=quiet)
 
 

@@ -213,6 +213,13 @@ accept_margin = option(
     metavar="SHARE",
     help="Says that a --margin below 0.5 is meant: the same number again, typed.",
 )
+plan = option(
+    "--plan",
+    metavar="NAME",
+    default="translated",
+    help="What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as "
+    "`two-stage-20`, its first 20 ranked again by true vectors, as `migrate.live` serves it.",
+)
 target = option("--target", required=True, metavar="SPEC", help="Model to move to, such as openai:NAME.")
 source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
 stitch = option(
