@@ -305,8 +305,7 @@ class MigrationPlan(SpendingPlan[Migration]):
         places = replace(
             known,
             stitch=str(request.folder / STITCH),
-            full=request.store.successor("full")
-            or str(free_path(request.folder.with_name(f"{request.folder.name}-full"))),
+            full=request.store.successor("full") or str(free_path(beside)),
             target=typed.target or known.target,
             model=typed.model,
             report=str(request.folder / REPORT),

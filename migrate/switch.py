@@ -24,8 +24,11 @@ REPORT: Final = "report.json"
 """What `run` leaves beside the store that it makes."""
 
 _SAFE: Final = "SAFE"
-_ABSENT: Final = {"stores": None, "downstream": None, "provisional": False, "outcome": _SAFE}
+_ABSENT: Final = {"stores": None, "downstream": None, "provisional": False, "outcome": _SAFE, "plan": None}
 """What a report says that does not have one of these."""
+_ALONE: Final = "translated"
+_TWO_STAGE: Final = "two-stage "
+_NO_PLAN: Final = {"name": _ALONE, "outcome": _SAFE}
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
 
@@ -45,6 +48,9 @@ class Switch:
         Whether a report says that the new store is SAFE.
     already
         Whether an earlier call had begun it.
+    two_stage
+        How many of the first documents have to be ranked again by true vectors, as the report is SAFE only so; None
+        where the store is by itself.
     """
 
     old: str
@@ -54,6 +60,7 @@ class Switch:
     old_model: str | None
     proven: bool
     already: bool = False
+    two_stage: int | None = None
 
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switch:
@@ -112,14 +119,15 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
             f"{old}: expected the old store, found the one that was made from {new}; is the order right? the old store "
             "comes first"
         )
-    proven = False if unproven else _prove(old_store, new_store, contents, report)
+    two_stage = None if unproven else _prove(old_store, new_store, contents, report)
     record = {
         "old": old,
         "new": new,
         "aside": exchange.aside(new),
         "model": _model(new_store),
         "old_model": _model(old_store),
-        "proven": proven,
+        "proven": not unproven,
+        "two_stage": two_stage,
     }
     exchange.check = partial(_refuse_changed, old_store, new_store)
     exchange.switch(record)
@@ -221,11 +229,20 @@ def _model(store: Store) -> str | None:
     return None if manifest is None or manifest.model is None else manifest.model.spec
 
 
-def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None) -> bool:
-    """Make sure that a report says SAFE of exactly these two stores."""
+def _prove(
+    old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None
+) -> int | None:
+    """Make sure that a report says SAFE of exactly these two stores; the depth, where it says so of two stages."""
     report = _read_report(new.info.location, path)
     where = report["path"]
-    outcomes = {report["verdict"]["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
+    plan = report.get("plan") or {"name": _ALONE, "outcome": report["verdict"]["outcome"]}
+    depth = plan["name"].removeprefix(_TWO_STAGE)
+    if plan["name"] != _ALONE and not depth.isdecimal():
+        raise InputError(
+            f"{where}: expected a report on the new store, found one on `{plan['name']}`; audit without --plan, or with "
+            "one of two stages"
+        )
+    outcomes = {plan["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
     if outcomes != {_SAFE}:
         found = ", ".join(sorted(map(str, outcomes - {_SAFE})))
         raise InputError(
@@ -256,7 +273,7 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
             f"{counts.changed:,} with another text or vector and {counts.metadata or 0:,} with other metadata; bring "
             "the new one up to date with sync, then audit it again"
         )
-    return True
+    return None if plan["name"] == _ALONE else int(depth)
 
 
 def _refuse_changed(*stores: Store) -> None:
@@ -289,6 +306,8 @@ def _read_report(new: str, path: Path | None) -> dict[str, Any]:
         expect(report, {"kind": Literal["audit"], "verdict": {"outcome": str}})
         expect({**_ABSENT, **report}, {"stores": Mapping[str, Any] | None, "downstream": Mapping[str, Any] | None})
         expect({**_ABSENT, **report["verdict"]}, {"provisional": bool})
+        expect({**_ABSENT, **report}, {"plan": Mapping[str, Any] | None})
+        expect({**_NO_PLAN, **(report.get("plan") or {})}, {"name": str, "outcome": str})
         expect({**_ABSENT, **(report.get("downstream") or {})}, {"outcome": str})
     except OSError as error:
         raise InputError(

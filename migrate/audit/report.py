@@ -165,7 +165,20 @@ class AuditReport:
     @property
     def headline(self) -> str:
         """The outcome, and what it rests on if it is provisional."""
-        return f"{self.verdict.outcome}{f' (provisional: {self.basis})' if self.basis else ''}"
+        return self._with_basis(self.verdict.outcome)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome and what it is of: the translated store, or before that the plan that is judged."""
+        alone = f"{self.headline}: {self.verdict.sentence}"
+        if self.plan == TRANSLATED:
+            return alone
+        bounds = self.family[self.plan]
+        judged = f"{self.verdict.measured} {bounds.estimate:.3f}, bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+        return f"{self._with_basis(self.outcome)}: {self.plan}, {judged}; translated alone: {alone}"
+
+    def _with_basis(self, outcome: Outcome) -> str:
+        return f"{outcome}{f' (provisional: {self.basis})' if self.basis else ''}"
 
     @property
     def stay(self) -> Scores | None:

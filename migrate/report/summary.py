@@ -44,7 +44,8 @@ def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[Rende
     yield first
     of = "translated alone: " if report.plan == TRANSLATED else ""
     verdict = Text(_lines(f"{of}{report.sentence}", width))
-    verdict.stylize(_STYLES[report.outcome], len(of), len(of) + len(report.outcome))
+    outcome = report.verdict.outcome if of else report.outcome
+    verdict.stylize(_STYLES[outcome], len(of), len(of) + len(outcome))
     yield verdict
     yield from (_lines(f"caveat: {caveat}", width) for caveat in report.caveats[:_MOST_CAVEATS])
     yield ""

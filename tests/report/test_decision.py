@@ -12,7 +12,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest
-from migrate.report.decision import advice, decision, decision_chart, decision_rows
+from migrate.report.decision import decision_chart, decision_rows
 
 TWO_STAGE = "two-stage 50"
 SURE, POOR = Bounds(0.98, 0.96, 1.0), Bounds(0.8, 0.75, 0.85)
