@@ -84,8 +84,6 @@ class MigrationRequest:
         The arm that the outcome is of, the translated store or another that could serve, such as `two-stage-20`.
     places
         How the next command names the target model, and this run; what else it names is known here.
-    documents_per_s
-        How fast the target model embeds, None where that was not measured.
     pool
         The pool that the translated store is audited by; None to embed every document for a reference.
     force
@@ -109,7 +107,6 @@ class MigrationRequest:
     margin_from: str = ""
     plan: str = TRANSLATED
     places: Places = Places()  # noqa: RUF009 - frozen, and without state
-    documents_per_s: float | None = None
     pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
     seed: int = 0
     force: bool = False
@@ -174,6 +171,21 @@ class MigrationRequest:
         return self.source_embedder.cache_scope("query") if self.source_embedder else None
 
     @property
+    def known_places(self) -> Places:
+        """What is read and left, as the next command names it."""
+        store, folder = self.store, self.folder
+        return replace(
+            self.places,
+            source=store.info.location,
+            translated=str(folder / STORE),
+            stitch=str(folder / STITCH),
+            full=store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+            target=self.places.target or ("--target", self.embedder.identity.spec),
+            report=str(folder / REPORT),
+            has_texts=store.info.has_texts,
+        )
+
+    @property
     def made_from(self) -> RunConfiguration:
         """The configuration, and what the audit rests on besides: it can be another for the same translated store."""
         questions = self.judging
@@ -205,12 +217,14 @@ class MigrationPlan(SpendingPlan[Migration]):
     """A migration that is still to be done, or to be finished; the models of `request` have meters in them.
 
     `kept` are stitch and stores of a finished run in the same folder, which only another audit is made of.
+    `documents_per_s` is how fast the target model embeds, for the report; None where that was not measured.
     """
 
     request: MigrationRequest
     questions: QuerySet
     fit: FitPlan
     kept: Kept = field(default_factory=Kept)
+    documents_per_s: float | None = None
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -300,18 +314,9 @@ class MigrationPlan(SpendingPlan[Migration]):
             plan=request.plan,
         )
         report = audit_store(inputs, options, progress=progress)
-        known, typed = places_of(inputs.translated, request.store, request.embedder), request.places
-        beside = request.folder.with_name(f"{request.folder.name}-full")
-        places = replace(
-            known,
-            stitch=str(request.folder / STITCH),
-            full=request.store.successor("full") or str(free_path(beside)),
-            target=typed.target or known.target,
-            model=typed.model,
-            report=str(request.folder / REPORT),
-            again=typed.again,
-        )
-        report = replace(report, places=places, documents_per_s=request.documents_per_s)
+        can_switch = places_of(inputs.translated, request.store, request.embedder).can_switch
+        places = replace(request.known_places, can_switch=can_switch)
+        report = replace(report, places=places, documents_per_s=self.documents_per_s)
         if "source" in report.stores:
             return report
         return replace(report, stores={**report.stores, "source": content_of(request.store)})

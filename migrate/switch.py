@@ -239,8 +239,8 @@ def _prove(
     depth = plan["name"].removeprefix(_TWO_STAGE)
     if plan["name"] != _ALONE and not depth.isdecimal():
         raise InputError(
-            f"{where}: expected a report on the new store, found one on `{plan['name']}`; audit without --plan, or with "
-            "one of two stages"
+            f"{where}: expected a report on the new store, found one on {plan['name']}; audit without --plan, or "
+            "with one of two stages"
         )
     outcomes = {plan["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
     if outcomes != {_SAFE}:

@@ -98,10 +98,14 @@ class AuditRequest:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AuditPlan(SpendingPlan[AuditReport]):
-    """An audit that is still to be done; the models of `request` have meters in them. `query_set` judges."""
+    """An audit that is still to be done; the models of `request` have meters in them.
+
+    `query_set` judges. `documents_per_s` is how fast the target model embeds, for the report; None where not measured.
+    """
 
     request: AuditRequest
     query_set: QuerySet
+    documents_per_s: float | None = None
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -177,6 +181,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 prefixes=prefixes,
             )
             report = audit_store(inputs, request.options, progress=progress)
+            report = replace(report, documents_per_s=self.documents_per_s)
             if request.reference is None and request.save_reference is None:
                 report = replace(report, reference_at=None)  # it goes away with this audit
             if trial is None or request.source is None or isinstance(reference, PoolReference):

@@ -11,6 +11,7 @@ is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside_unjudged` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -230,10 +231,13 @@ def judged_documents(query_set: QuerySet) -> set[str]:
 def expected_documents(translated: Store, query_set: QuerySet, arms: int, *, seed: int = 0) -> Iterator[Document]:
     """About what the first step of a pool embeds, for an estimate of its cost: as many documents, drawn at random.
 
-    `arms` is of how many arms the pool has the first documents; as many as it can be, as arms have some in common.
+    `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: as many of a small store
+    come up again and again.
     """
     near = (arms + 2) * first_depth(query_set) // 2 * len(query_set.queries)
-    count = min(len(judged_documents(query_set)) + near + _DRAWN, translated.info.count)
+    all_of_them = translated.info.count
+    drawn = len(judged_documents(query_set)) + near + _DRAWN
+    count = min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
     rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 

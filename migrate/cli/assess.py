@@ -172,6 +172,10 @@ def command(
     if quality.stitch is not None and assessment.best is not None and known is not None:
         _advise_plan(place, quality.stitch, known, assessment.best, quiet=general.quiet)
         return
+    if assessment.full_is_better:
+        full = opened.successor("full") or path_beside(opened, "full")
+        advise_next("reembed", place.word, *place.model, "-o", full, but="rate", quiet=general.quiet)
+        return
     words: list[str | Path] = [place.word, "-o", path_beside(opened, "stitch"), *place.model]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
 

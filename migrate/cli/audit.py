@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from migrate.audit.inputs import AuditOptions, PoolReference
     from migrate.audit.places import Places
     from migrate.audit.plan import FrontierTrial
-    from migrate.audit.report import AuditReport
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
     from migrate.vectors import Progress, Query
@@ -445,6 +444,7 @@ def command(
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
     from migrate.audit.judging import write_unjudged
+    from migrate.audit.places import places_of
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.verdict import Outcome
     from migrate.embedders.elsewhere import elsewhere
@@ -499,6 +499,11 @@ def command(
         if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)
+        places = _places(places_of(translated, source, embedder), embedder, target, frontier, outputs)
+        if against.reference == POOL and places.has_texts:
+            words = [places.source or store, *places.target, "-o", places.full]
+            deal = paid.weigh(plan, translated, "the audit", words, seed=general.seed)
+            plan = replace(plan, documents_per_s=None if deal is None else deal.documents_per_s)
         if against.is_embedded or prefixes or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
@@ -521,7 +526,7 @@ def command(
             "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
             quiet=quiet,
         )
-    report = replace(report, places=_places(report, embedder, target, frontier, outputs))
+    report = replace(report, places=places)
     code = show_report(report, outputs, general, page=outputs.html)
     if not general.as_json:
         advise_recommendation(recommendation_document(report), quiet=quiet)
@@ -530,7 +535,7 @@ def command(
 
 
 def _places(
-    report: AuditReport,
+    known: Places,
     embedder: Embedder,
     target: str | None,
     frontier: FrontierOptions,
@@ -544,7 +549,7 @@ def _places(
     named = [f"{flag}={value}" for flag, value in noted.items() if not any(w.startswith(f"{flag}=") for w in typed)]
     kept = free_path(Path("report.json"))
     return replace(
-        report.places,
+        known,
         stitch=None if frontier.stitch is None else str(frontier.stitch),
         target=("--target", spec, *named, *typed),
         model=(*model_words("--target", target), *typed),

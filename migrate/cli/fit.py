@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, model_words, name_of
+from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
 from migrate.cli.options import GeneralOptions, LearningOptions, ModelOptions, option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -119,6 +119,11 @@ def command(
         }
         for view in plan.views.values():
             warn_of_store(opened, view, seed=general.seed, quiet=quiet)
+        if direction == "document" and opened.info.has_texts:
+            full = opened.successor("full") or str(path_beside(opened, "full"))
+            paid.weigh(
+                plan, opened, "the fit", [store, "--target", target, *typed_model(), "-o", full], seed=general.seed
+            )
         paid.agree(plan, progress=progress)
         fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)
         fitted.save(output, force=general.force)

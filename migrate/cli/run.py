@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,6 +142,11 @@ def command(
             else:
                 warn_of_plan(planned.fit, quiet=quiet)
             judged.offer_hold_out(planned.questions, opened, embedder, by_pool=reference == POOL, quiet=quiet)
+            if reference == POOL and not planned.kept.outputs:
+                places = request.known_places
+                words = [store, *places.target, "-o", places.full]
+                deal = paid.weigh(planned, opened, "fit and audit", words, seed=general.seed)
+                planned = replace(planned, documents_per_s=None if deal is None else deal.documents_per_s)
             paid.agree(planned, progress=progress)
             done = planned.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
