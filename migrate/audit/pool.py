@@ -231,8 +231,8 @@ def judged_documents(query_set: QuerySet) -> set[str]:
 def expected_documents(translated: Store, query_set: QuerySet, arms: int, *, seed: int = 0) -> Iterator[Document]:
     """About what the first step of a pool embeds, for an estimate of its cost: as many documents, drawn at random.
 
-    `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: as many of a small store
-    come up again and again.
+    `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: in a small store some
+    come up again.
     """
     near = (arms + 2) * first_depth(query_set) // 2 * len(query_set.queries)
     all_of_them = translated.info.count

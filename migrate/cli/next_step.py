@@ -48,8 +48,8 @@ def advise_recommendation(found: Mapping[str, Any] | None, *, quiet: bool) -> No
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
     if found is None:
         return
-    if found["remark"]:
-        advise(wrap(found["remark"]), quiet=quiet)
+    for line in wrap(found["remark"]).splitlines():
+        advise(line, quiet=quiet)
     if found["serving"]:
         advise("in Python, to serve it:", quiet=quiet)
         for line in found["serving"]:

@@ -99,7 +99,7 @@ class Spending:
     def weigh(
         self, plan: SpendingPlan[Any], store: Store, what: str, words: Sequence[str], *, seed: int
     ) -> Deal | None:
-        """Say what a plan embeds beside a full re-embed, by the command of these `words`, before anything is paid for."""
+        """Say what a plan embeds beside a full re-embed, whose command has these `words`; nothing is paid for yet."""
         from migrate.cost.deal import weigh
         from migrate.cost.spending import TARGET
         from migrate.report.terminal import wrap
@@ -107,7 +107,8 @@ class Spending:
         target = next(model for model in plan.models if model.role == TARGET)
         deal = weigh(target, store, seed=seed)
         if deal is not None and deal.plan.documents:
-            advise(wrap(deal.sentence(what)), quiet=self.quiet)
+            for line in wrap(deal.sentence(what)).splitlines():
+                advise(line, quiet=self.quiet)
             if deal.full_is_better:
                 advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}", quiet=self.quiet)
         return deal

@@ -83,6 +83,7 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
         plan = full if some is None else some
         bills = [Bill(cost.documents, cost.usd, cost.minutes) for cost in (plan, full)]
         return Deal(count, *bills)
+    embedder.fit(store.documents())
     planned = list({document.id: document for document in model.documents()}.values())
     rows = np.random.default_rng(seed).permutation(count)[:_LOOKED_UP].astype(np.int64)
     drawn = list(known_documents(store, rows))
