@@ -16,7 +16,6 @@ from migrate.cli.terminal import PROGRAM, advise
 from migrate.files import free_path
 from migrate.locations import secrets_of
 from migrate.report.characters import printable
-from migrate.report.terminal import wrap
 
 if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity
@@ -46,6 +45,8 @@ def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but:
 
 def advise_recommendation(found: Mapping[str, Any] | None, *, quiet: bool) -> None:
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
+    from migrate.report.terminal import wrap
+
     if found is None:
         return
     for line in wrap(found["remark"]).splitlines():
