@@ -241,19 +241,21 @@ def _two_stage_remark(option: Option, report: AuditReport) -> str:
 def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
     """Lines that serve two stages as the audit ranks them: all of the first documents by their true vectors."""
     places = report.places
-    if not option.name.startswith(TWO_STAGE) or len(places.target) < 2:
+    if not option.name.startswith(TWO_STAGE) or not places.translated:
         return ()
     switched = report.plan == option.name and places.can_switch and places.source is not None
     location = places.source if switched and places.source is not None else places.translated
-    return serving_lines(location, places.target[1], int(option.name.removeprefix(f"{TWO_STAGE} ")))
+    spec = places.model[1] if places.model[:1] == ("--target",) else None
+    return serving_lines(location, int(option.name.removeprefix(f"{TWO_STAGE} ")), spec)
 
 
-def serving_lines(location: str, spec: str, depth: int) -> tuple[str, ...]:
-    """Lines of Python that serve a store in two stages."""
+def serving_lines(location: str, depth: int, spec: str | None = None) -> tuple[str, ...]:
+    """Lines of Python that serve a store in two stages, by its own model or by that of a spec."""
+    named = ", ".join(map(repr, filter(None, [location, spec])))
     return (
         "from migrate.live.searcher import LiveLimits, LiveSearcher",
-        f"limits = LiveLimits(depth={depth}, max_documents={depth}, max_ms=2_000)",
-        f"answer = LiveSearcher({location!r}, {spec!r}, limits=limits).search('a question', k=10)",
+        f"searcher = LiveSearcher({named}, limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=2_000))",
+        'answer = searcher.search("a question", k=10)',
     )
 
 

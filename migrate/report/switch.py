@@ -22,7 +22,7 @@ def switched_text(done: Switch) -> str:
     ]
     lines += [_proof(done)]
     if done.two_stage is not None:
-        lines += [f"  {line}" for line in serving_lines(done.old, done.model or "MODEL", done.two_stage)]
+        lines += [f"  {line}" for line in serving_lines(done.old, done.two_stage)]
     lines += [f"to {what}: {shlex.join(['lead-migrate', command, done.old])}" for what, command in _STEPS]
     return "\n".join(lines)
 

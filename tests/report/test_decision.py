@@ -89,7 +89,7 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
         "as many queries; staying keeps 80.0 %; translated alone keeps 80.0 %, NOT SAFE"
     )
     assert (found.plan, found.left, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
-    assert "depth=50, max_documents=50" in found.serving[1] and "LiveSearcher('new', 'tfidf:32'" in found.serving[2]
+    assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
     assert "--plan two-stage-50 --report FILE" in found.remark
 
 
@@ -100,7 +100,7 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     assert judged.sentence.startswith("SAFE: two-stage 50, retention 0.980")
     assert "translated alone: NOT SAFE" in judged.sentence
     assert recommend(judged).command == ("switch", "old", "new", "--report", "report.json")
-    assert "LiveSearcher('old'" in recommend(judged).serving[2], "where it answers after the switch"
+    assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
     with pytest.raises(UsageError, match="expected one of translated, two-stage-50, found 'two-stage-20'"):
         made.judging("two-stage-20")
 
