@@ -552,7 +552,7 @@ def _places(
         known,
         stitch=None if frontier.stitch is None else str(frontier.stitch),
         target=("--target", spec, *named, *typed),
-        model=(*model_words("--target", target), *typed),
+        model=(*map(str, model_words("--target", target)), *typed),
         report=None if outputs.report is None else str(outputs.report),
         again=(*typed_again(), f"--report={kept}"),
     )

@@ -122,7 +122,7 @@ def command(
             plan=plan,
             places=Places(
                 target=("--target", target, *typed_model()),
-                model=(*model_words("--target", target), *typed_model()),
+                model=(*map(str, model_words("--target", target)), *typed_model()),
                 again=tuple(typed_again()),
             ),
             pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,

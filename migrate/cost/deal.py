@@ -81,8 +81,8 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
         some, profile = model.estimate(progress=progress), embedder.profile.at_price(meter.price)
         full = estimate_cost(store.documents(), (), embedder, profile, progress)
         plan = full if some is None else some
-        bills = [Bill(cost.documents, cost.usd, cost.minutes) for cost in (plan, full)]
-        return Deal(count, *bills)
+        ours, whole = (Bill(cost.documents, cost.usd, cost.minutes) for cost in (plan, full))
+        return Deal(count, ours, whole)
     embedder.fit(store.documents())
     planned = list({document.id: document for document in model.documents()}.values())
     rows = np.random.default_rng(seed).permutation(count)[:_LOOKED_UP].astype(np.int64)
@@ -91,8 +91,8 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
     rate = _rate(embedder, fresh)
     left = ceil(count * len(fresh) / len(drawn))
     to_embed = min(embedder.known(planned, "document").count(False), left)
-    bills = [Bill(n, None, None if rate is None else n / rate / 60) for n in (to_embed, left)]
-    return Deal(count, *bills, documents_per_s=rate)
+    ours, whole = (Bill(n, None, None if rate is None else n / rate / 60) for n in (to_embed, left))
+    return Deal(count, ours, whole, rate)
 
 
 def _rate(embedder: Embedder, fresh: Sequence[Document]) -> float | None:
