@@ -88,9 +88,9 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
     rows = np.random.default_rng(seed).permutation(count)[:_LOOKED_UP].astype(np.int64)
     drawn = list(known_documents(store, rows))
     fresh = [document for document, known in zip(drawn, embedder.known(drawn, "document"), strict=True) if not known]
-    rate = _rate(embedder, fresh)
     left = ceil(count * len(fresh) / len(drawn))
     to_embed = min(embedder.known(planned, "document").count(False), left)
+    rate = _rate(embedder, fresh)
     ours, whole = (Bill(n, None, None if rate is None else n / rate / 60) for n in (to_embed, left))
     return Deal(count, ours, whole, rate)
 
