@@ -478,3 +478,12 @@ def state_folder() -> Path:
     """Where unfinished outputs that lie on a server wait: $XDG_STATE_HOME or ~/.local/state, `lead-migrate` inside."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "lead-migrate"
+
+
+def free_path(path: Path) -> Path:
+    """The path, or with a number behind it, so that nothing is there yet."""
+    free, number = path, 1
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free

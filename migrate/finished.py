@@ -93,7 +93,7 @@ def note_finished(
             name: {"files": _hashes(folder / name), "content": _content_of_database(folder / name), "facts": facts}
             for name, facts in outputs.items()
         },
-        "outcome": report.verdict.outcome.value,
+        "outcome": report.outcome.value,
         "summary": audit_summary(report, page=page),
         "details": audit_text(report),
         "suite": asdict(audit_suite(report)),

@@ -11,9 +11,11 @@ from typing import Any
 
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
+from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.report import AuditReport
+from migrate.audit.report import AuditReport, two_stage_depths
+from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import MARGIN
 from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
 from migrate.cost.meter import SpendingCap
@@ -23,7 +25,7 @@ from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
-from migrate.files import atomic_file, canonical_json, write_bytes, write_json
+from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
 from migrate.fit import FitOptions, FitPlan, plan_fit
 from migrate.report.document import audit_document
@@ -77,6 +79,10 @@ class MigrationRequest:
         The retention, 0-1, that must be kept.
     margin_from
         Where the margin is from, such as the name of a file; empty where it was named for this run.
+    plan
+        The arm that the outcome is of, the translated store or another that could serve, such as `two-stage-20`.
+    places
+        How the next command names the target model, and this run; what else it names is known here.
     pool
         The pool that the translated store is audited by; None to embed every document for a reference.
     force
@@ -98,6 +104,8 @@ class MigrationRequest:
     price_usd_per_mtok: float | None = None
     margin: float = MARGIN
     margin_from: str = ""
+    plan: str = TRANSLATED
+    places: Places = Places()  # noqa: RUF009 - frozen, and without state
     pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
     seed: int = 0
     force: bool = False
@@ -162,6 +170,21 @@ class MigrationRequest:
         return self.source_embedder.cache_scope("query") if self.source_embedder else None
 
     @property
+    def known_places(self) -> Places:
+        """What is read and left, as the next command names it."""
+        store, folder = self.store, self.folder
+        return replace(
+            self.places,
+            source=store.info.location,
+            translated=str(folder / STORE),
+            stitch=str(folder / STITCH),
+            full=store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+            target=self.places.target or ("--target", self.embedder.identity.spec),
+            report=str(folder / REPORT),
+            has_texts=store.info.has_texts,
+        )
+
+    @property
     def made_from(self) -> RunConfiguration:
         """The configuration, and what the audit rests on besides: it can be another for the same translated store."""
         questions = self.judging
@@ -181,6 +204,8 @@ class MigrationRequest:
             "reference": BUILT if self.pool is None else f"pool {self.pool.depth}",
             "source model": self._source_scope,
         }
+        if self.plan != TRANSLATED:
+            audit["plan"] = self.plan
         if self.margin_from:  # the verdict names it; runs from before it was known go on
             audit["margin from"] = self.margin_from
         return RunConfiguration(self.configuration, audit)
@@ -191,12 +216,14 @@ class MigrationPlan(SpendingPlan[Migration]):
     """A migration that is still to be done, or to be finished; the models of `request` have meters in them.
 
     `kept` are stitch and stores of a finished run in the same folder, which only another audit is made of.
+    `documents_per_s` is how fast the target model embeds, for the report; None where that was not measured.
     """
 
     request: MigrationRequest
     questions: QuerySet
     fit: FitPlan
     kept: Kept = field(default_factory=Kept)
+    documents_per_s: float | None = None
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -279,13 +306,17 @@ class MigrationPlan(SpendingPlan[Migration]):
             source_embedder=request.source_embedder,
         )
         options = AuditOptions(
-            two_stage=None,
+            two_stage=two_stage_depths(request.plan) or None,
             price_usd_per_mtok=request.price_usd_per_mtok,
             margin=request.margin,
             margin_from=request.margin_from,
             seed=request.seed,
+            plan=request.plan,
         )
         report = audit_store(inputs, options, progress=progress)
+        found = places_of(inputs.translated, request.store, request.embedder)
+        places = replace(request.known_places, can_switch=found.can_switch, server=found.server)
+        report = replace(report, places=places, documents_per_s=self.documents_per_s)
         if "source" in report.stores:
             return report
         return replace(report, stores={**report.stores, "source": content_of(request.store)})

@@ -25,8 +25,11 @@ REPORT: Final = "report.json"
 """What `run` leaves beside the store that it makes."""
 
 _SAFE: Final = "SAFE"
-_ABSENT: Final = {"stores": None, "downstream": None, "provisional": False, "outcome": _SAFE}
+_ABSENT: Final = {"stores": None, "downstream": None, "provisional": False, "outcome": _SAFE, "plan": None}
 """What a report says that does not have one of these."""
+_ALONE: Final = "translated"
+_TWO_STAGE: Final = "two-stage "
+_NO_PLAN: Final = {"name": _ALONE, "outcome": _SAFE}
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
 
@@ -48,6 +51,9 @@ class Switch:
         Whether it is for the latter.
     already
         Whether an earlier call had begun it.
+    two_stage
+        How many of the first documents have to be ranked again by true vectors, as the report is SAFE only so; None
+        where the store is by itself.
     """
 
     old: str
@@ -58,6 +64,7 @@ class Switch:
     proven: bool
     all_true: bool = False
     already: bool = False
+    two_stage: int | None = None
 
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switch:
@@ -119,9 +126,10 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
             "comes first"
         )
     all_true = report is None and not unproven and _is_full_reembed(old_store, new_store, contents)
+    two_stage = None
     if not unproven:
         if not all_true:
-            _check_report(old_store, new_store, contents, report)
+            two_stage = _check_report(old_store, new_store, contents, report)
         _refuse_other_documents(old_store, new_store)
     record = {
         "old": old,
@@ -131,6 +139,7 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
         "old_model": _model(old_store),
         "proven": not unproven,
         "all_true": all_true,
+        "two_stage": two_stage,
     }
     exchange.check = partial(_refuse_changed, old_store, new_store)
     exchange.switch(record)
@@ -240,11 +249,18 @@ def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], 
 
 def _check_report(
     old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None
-) -> None:
-    """Make sure that a report says SAFE of exactly these two stores."""
+) -> int | None:
+    """Make sure that a report says SAFE of exactly these two stores; the depth, where it says so of two stages."""
     report = _read_report(new, path)
     where = report["path"]
-    outcomes = {report["verdict"]["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
+    plan = report.get("plan") or {"name": _ALONE, "outcome": report["verdict"]["outcome"]}
+    depth = plan["name"].removeprefix(_TWO_STAGE)
+    if plan["name"] != _ALONE and not depth.isdecimal():
+        raise InputError(
+            f"{where}: expected a report on the new store, found one on {plan['name']}; audit without --plan, or "
+            "with one of two stages"
+        )
+    outcomes = {plan["outcome"], (report.get("downstream") or {}).get("outcome", _SAFE)}
     if outcomes != {_SAFE}:
         found = ", ".join(sorted(map(str, outcomes - {_SAFE})))
         raise InputError(
@@ -268,6 +284,7 @@ def _check_report(
             f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "
             f"since; {_AUDIT_AGAIN}"
         )
+    return None if plan["name"] == _ALONE else int(depth)
 
 
 def _refuse_other_documents(old: Store, new: Store) -> None:
@@ -315,6 +332,8 @@ def _read_report(new: Store, path: Path | None) -> dict[str, Any]:
         expect(report, {"kind": Literal["audit"], "verdict": {"outcome": str}})
         expect({**_ABSENT, **report}, {"stores": Mapping[str, Any] | None, "downstream": Mapping[str, Any] | None})
         expect({**_ABSENT, **report["verdict"]}, {"provisional": bool})
+        expect({**_ABSENT, **report}, {"plan": Mapping[str, Any] | None})
+        expect({**_NO_PLAN, **(report.get("plan") or {})}, {"name": str, "outcome": str})
         expect({**_ABSENT, **(report.get("downstream") or {})}, {"outcome": str})
     except OSError as error:
         raise InputError(

@@ -21,6 +21,7 @@ from migrate.audit.held_out import (
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
 from migrate.audit.judging import MOST, NEARLY_ALL, alike_grades, draw_unjudged, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import Scores
+from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import odd_scores
@@ -53,7 +54,7 @@ def audit_store(
     Raises
     ------
     UsageError
-        There is a bridge, but no source.
+        There is a bridge, but no source; or no arm of the name of the plan.
     StitchError
         The bridge is a stitch for documents, or not fitted on the source for this embedder.
     InputError
@@ -110,7 +111,7 @@ def audit_store(
     verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
     if query_set.chances is not None:
         verdict = replace(verdict, left_to_judge=query_set.ungraded)
-    return AuditReport(
+    report = AuditReport(
         verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
         arms=tuple(results.values()),
         comparisons={
@@ -151,7 +152,9 @@ def audit_store(
             for name, store in (("translated", inputs.translated), ("source", inputs.source))
             if store is not None
         },
+        places=places_of(inputs.translated, inputs.source, inputs.embedder),
     )
+    return report.judging(options.plan)
 
 
 def _words(retriever: Retriever) -> Scores | None:

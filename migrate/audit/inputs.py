@@ -314,6 +314,8 @@ class AuditOptions:
         Of the bootstrap, and of whatever else is drawn at random.
     judge_next
         How many queries to draw for judging, of those that nobody has judged; they are in the report.
+    plan
+        The arm that the outcome of the report is of, such as `two-stage-20`: one that could serve.
     """
 
     bm25: bool = True
@@ -326,6 +328,7 @@ class AuditOptions:
     seed: int = 0
     resamples: int = RESAMPLES
     judge_next: int = 0
+    plan: str = TRANSLATED
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What every arm and plan keeps, what it costs in all and what is still to be paid, and which of them to go on with.
+"""What every arm and plan keeps, what it costs in all and what is still to be paid.
 
 Once an audit is done, the sample of the stitch, the translation and what was embedded to judge them are paid for: what
 matters for the next step is what it would cost from here.
@@ -7,7 +7,6 @@ matters for the next step is what it would cost from here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BRIDGE, FULL, PREFIX, STAY, TRANSLATED, ArmCost, ArmResult
@@ -47,25 +46,6 @@ class Option:
         return _amount(self.usd_left, self.tokens_left)
 
 
-class Step(StrEnum):
-    """What to do next."""
-
-    STAY = "stay"
-    TRANSLATED = "use the translated store"
-    REFERENCE = "use the reference"
-    BACKFILL = "fill the store up from the cache"
-    EMBED = "embed the whole store"
-    OTHER = "use another arm"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The option to go on with, and what that takes."""
-
-    option: Option
-    step: Step
-
-
 def options_of(report: AuditReport) -> tuple[Option, ...]:
     """The options, the cheapest first: staying, the translated store, arms that could serve instead, the full re-embed.
 
@@ -79,43 +59,21 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
     for name, bounds in {TRANSLATED: report.verdict.retention, **report.family}.items():
         if name not in arms:
             continue
-        is_safe = report.verdict.outcome is Outcome.SAFE if name == TRANSLATED else name in report.ways_out
+        is_safe = report.outcome_of(name) is Outcome.SAFE
         options.append(_option(arms[name], bounds, report, full_left, is_safe=is_safe))
     best = report.frontier.cheapest_safe if report.frontier is not None else None
     if best is not None:
         options.append(_option(best.arm, best.verdict.retention, report, full_left, is_safe=True))
     if STAY in report.comparisons:
-        options.append(Option(STAY, report.comparisons[STAY].retention, 0.0, 0.0, 0.0, 0.0, False))
+        bounds = report.comparisons[STAY].retention
+        is_enough = report.verdict.has_enough and bounds.lower >= report.verdict.margin
+        options.append(Option(STAY, bounds, 0.0, 0.0, 0.0, 0.0, is_enough))
     full = arms[FULL]
     options.append(Option(FULL, WHOLE, full.tokens, full.usd, full_left.tokens, full_left.usd, True))
     return tuple(sorted(options, key=lambda option: (option.cost, -option.retention.lower)))
 
 
-def choose(report: AuditReport) -> Choice | None:
-    """The old store where it answers as well as a full re-embed; else what is SAFE and leaves least to pay.
-
-    Of options that leave as much to pay, the one that is sure to keep most. None where nothing is sure.
-    """
-    if report.doubts or report.verdict.lacks_documents:
-        return None
-    options = options_of(report)
-    stay = next((option for option in options if option.name == STAY), None)
-    if stay is not None and stay.retention.lower >= 1:
-        return Choice(stay, Step.STAY)
-    safe = [option for option in options if option.is_safe and not (option.name == FULL and _is_whole(report))]
-    best = min(safe or [option for option in options if option.name == FULL], key=_preference)
-    if best.name == FULL:
-        if report.reference_at is not None:
-            return Choice(best, Step.REFERENCE)
-        return Choice(best, Step.BACKFILL if report.is_kept and not best.left else Step.EMBED)
-    return Choice(best, Step.TRANSLATED if best.name == TRANSLATED else Step.OTHER)
-
-
-def _preference(option: Option) -> tuple[float, float]:
-    return option.left, -option.retention.lower
-
-
-def _is_whole(report: AuditReport) -> bool:
+def is_whole(report: AuditReport) -> bool:
     """Whether the translated store has true vectors alone: it is a full re-embed itself."""
     full, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
     return full is not None and sample is not None and 0 < full <= sample

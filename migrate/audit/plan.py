@@ -97,14 +97,16 @@ class AuditRequest:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AuditPlan(SpendingPlan[AuditReport]):
-    """An audit that is still to be done; the models of `request` have meters in them. `query_set` judges.
+    """An audit that is still to be done; the models of `request` have meters in them.
 
-    `choosers` are of the translated store.
+    `query_set` judges, `choosers` are of the translated store. `documents_per_s` is how fast the target model embeds,
+    for the report; None where not measured.
     """
 
     request: AuditRequest
     query_set: QuerySet
     choosers: Choosers
+    documents_per_s: float | None = None
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -181,6 +183,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 choosers=self.choosers,
             )
             report = audit_store(inputs, request.options, progress=progress)
+            report = replace(report, documents_per_s=self.documents_per_s)
             if request.reference is None and request.save_reference is None:
                 report = replace(report, reference_at=None)  # it goes away with this audit
             if trial is None or request.source is None or isinstance(reference, PoolReference):

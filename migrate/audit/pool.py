@@ -12,6 +12,7 @@ is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside_unjudged` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -243,12 +244,15 @@ def judged_documents(query_set: QuerySet) -> set[str]:
 def expected_documents(translated: Store, query_set: QuerySet, arms: int, options: AuditOptions) -> Iterator[Document]:
     """About what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
-    `arms` is of how many arms the pool has the first documents; as many as it can be, as arms have some in common.
+    `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: in a small store some
+    come up again.
     """
     depth = max(first_depth(query_set, options), *(options.two_stage or ()), 0)
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
-    count = min(len(judged_documents(query_set)) + near + _DRAWN, translated.info.count)
-    rows = np.sort(np.random.default_rng(options.seed).permutation(translated.info.count)[:count]).astype(np.int64)
+    all_of_them = translated.info.count
+    drawn = len(judged_documents(query_set)) + near + _DRAWN
+    count = min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
+    rows = np.sort(np.random.default_rng(options.seed).permutation(all_of_them)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
 

@@ -12,9 +12,10 @@ from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.judging import Unjudged
 from migrate.audit.measures import Scores
+from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
+from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.display import data_frame, notebook_html
 from migrate.errors import UsageError
@@ -22,6 +23,25 @@ from migrate.manifest import Manifest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+def plan_word(name: str) -> str:
+    """The name of an arm as it is typed after `--plan`.
+
+    >>> plan_word("two-stage 20")
+    'two-stage-20'
+    """
+    return name.strip().lower().replace(" ", "-")
+
+
+def two_stage_depths(plan: str) -> tuple[int, ...]:
+    """How many documents a plan ranks again, if it is one of two stages.
+
+    >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
+    ((20,), ())
+    """
+    depth = plan_word(plan).removeprefix(f"{TWO_STAGE}-")
+    return (int(depth),) if plan_word(plan) != depth and depth.isascii() and depth.isdigit() and int(depth) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +59,8 @@ class AuditReport:
     `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`. `downstream` is
     what trained models keep, where documents have labels; the verdict is on retrieval alone, `outcome` on both.
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
+    `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `places` is how commands name what
+    was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
     """
 
     verdict: Verdict
@@ -66,12 +88,12 @@ class AuditReport:
     query_texts: tuple[str, ...] = ()
     downstream: DownstreamAudit | None = None
     stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    plan: str = TRANSLATED
+    places: Places = field(default_factory=Places)
+    documents_per_s: float | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<AuditReport {self.headline}: {self.verdict.sentence}; {self.dataset}, "
-            f"{self.verdict.counted}, {self.n_documents:,} documents>"
-        )
+        return f"<AuditReport {self.sentence}; {self.dataset}, {self.verdict.counted}, {self.n_documents:,} documents>"
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)
@@ -102,15 +124,61 @@ class AuditReport:
 
     @property
     def outcome(self) -> Outcome:
-        """That of the verdict, and of `downstream` if it is worse."""
-        outcomes = {self.verdict.outcome} | ({self.downstream.outcome} if self.downstream else set())
+        """That of the plan that is judged, the translated store unless another was asked for."""
+        return self.outcome_of(self.plan)
+
+    def outcome_of(self, name: str = TRANSLATED) -> Outcome:
+        """That of the translated store's verdict, or of an arm of `family`; of `downstream` if it is worse.
+
+        What is trained on vectors is trained on those of the translated store, however it is searched.
+        """
+        outcome = self.verdict.outcome if name == TRANSLATED else self._outcome_in_family(name)
+        serves_translated = name == TRANSLATED or name.startswith(TWO_STAGE)
+        outcomes = {outcome} | ({self.downstream.outcome} if self.downstream and serves_translated else set())
         worst_first = (Outcome.NOT_SAFE, Outcome.INCONCLUSIVE, Outcome.SAFE)
         return next(outcome for outcome in worst_first if outcome in outcomes)
+
+    def _outcome_in_family(self, name: str) -> Outcome:
+        if name in self.ways_out:
+            return Outcome.SAFE
+        limit = self.verdict.margin if self.verdict.harmful is None else self.verdict.harmful
+        is_below = self.verdict.has_enough and self.family[name].upper < limit
+        return Outcome.NOT_SAFE if is_below else Outcome.INCONCLUSIVE
+
+    def judging(self, plan: str) -> AuditReport:
+        """The report with the `outcome` of another plan, such as `two-stage-20`.
+
+        Raises
+        ------
+        UsageError
+            There is no such arm, or it was skipped.
+        """
+        names = {plan_word(name): name for name in (TRANSLATED, *self.family)}
+        if plan_word(plan) not in names:
+            skipped = "; ".join(f"{name} {need}" for name, need in self.skipped_arms.items() if name in plan)
+            raise UsageError(
+                f"--plan: expected one of {', '.join(names)}, found {plan!r}{f' ({skipped})' if skipped else ''}; name "
+                "one of these"
+            )
+        return replace(self, plan=names[plan_word(plan)])
 
     @property
     def headline(self) -> str:
         """The outcome, and what it rests on if it is provisional."""
-        return f"{self.verdict.outcome}{f' (provisional: {self.basis})' if self.basis else ''}"
+        return self._with_basis(self.verdict.outcome)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome and what it is of: the translated store, or before that the plan that is judged."""
+        alone = f"{self.headline}: {self.verdict.sentence}"
+        if self.plan == TRANSLATED:
+            return alone
+        bounds = self.family[self.plan]
+        judged = f"{self.verdict.measured} {bounds.estimate:.3f}, bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+        return f"{self._with_basis(self.outcome)}: {self.plan}, {judged}; translated alone: {alone}"
+
+    def _with_basis(self, outcome: Outcome) -> str:
+        return f"{outcome}{f' (provisional: {self.basis})' if self.basis else ''}"
 
     @property
     def stay(self) -> Scores | None:

@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.audit import read_prefixes
-from migrate.cli.next_step import advise_next, model_words, path_beside, store_word
+from migrate.cli.next_step import advise_next, model_words, path_beside
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
@@ -171,9 +171,13 @@ def command(
         show_json(assess_document(assessment))
         return
     show(assess_text(assessment))
-    place = _Place(opened, store_word(store), [*(model_words("--target", target) or ["--target", target])])
+    place = _Place(opened, store, [*(model_words("--target", target) or ["--target", target])])
     if quality.stitch is not None and assessment.best is not None and known is not None:
         _advise_plan(place, quality.stitch, known, assessment.best, quiet=general.quiet)
+        return
+    if assessment.full_is_better:
+        full = opened.successor("full") or path_beside(opened, "full")
+        advise_next("reembed", place.word, *place.model, "-o", full, but="rate", quiet=general.quiet)
         return
     words: list[str | Path] = [place.word, "-o", path_beside(opened, "stitch"), *place.model]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here

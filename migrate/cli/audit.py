@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_switch, store_word
+from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import (
     GeneralOptions,
     MarginOptions,
@@ -29,10 +29,12 @@ from migrate.cli.spending import SpendingOptions, spending_options, with_views
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
+from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.audit.downstream import DownstreamAudit
     from migrate.audit.inputs import AuditOptions, PoolReference
+    from migrate.audit.places import Places
     from migrate.audit.plan import FrontierTrial
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
@@ -207,6 +209,7 @@ _ARM_OPTIONS = (
     ),
     options.parent_field,
     options.slices,
+    options.plan,
 )
 
 
@@ -358,6 +361,7 @@ class ArmOptions:
     no_bm25: bool
     parent_field: str
     slice_fields: tuple[str, ...]
+    plan: str
 
     def audit_options(self, asked: MarginOptions, price: float | None, seed: int) -> AuditOptions:
         """As the library takes them.
@@ -365,19 +369,22 @@ class ArmOptions:
         Raises
         ------
         UsageError
-            The depths are not numbers above 0.
+            The depths are not numbers above 0, or there is no plan of the name.
         """
         from migrate.audit.inputs import AuditOptions
+        from migrate.audit.report import two_stage_depths
 
+        depths, planned = read_depths(self.two_stage), two_stage_depths(self.plan)
         return AuditOptions(
             bm25=not self.no_bm25,
-            two_stage=read_depths(self.two_stage),
+            two_stage=(*(depths or ()), *planned) if planned else depths,
             slice_fields=self.slice_fields,
             price_usd_per_mtok=price,
             parent_field=self.parent_field,
             margin=asked.margin,
             margin_from=asked.origin,
             seed=seed,
+            plan=self.plan,
         )
 
 
@@ -440,11 +447,13 @@ def command(
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
     from migrate.audit.judging import write_unjudged
+    from migrate.audit.places import places_of
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.verdict import Outcome
     from migrate.embedders.elsewhere import elsewhere
     from migrate.embedders.prefix import whole_embedder
     from migrate.files import atomic_file, refuse_file
+    from migrate.report.document import recommendation_document
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
@@ -493,6 +502,11 @@ def command(
         if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)
+        places = _places(places_of(translated, source, embedder), embedder, target, frontier, outputs)
+        if against.reference == POOL and places.has_texts:
+            words = [places.source or store, *places.target, "-o", places.full]
+            deal = paid.weigh(plan, translated, "the audit", words, seed=general.seed)
+            plan = replace(plan, documents_per_s=None if deal is None else deal.documents_per_s)
         if against.is_embedded or prefixes or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
@@ -515,16 +529,36 @@ def command(
             "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
             quiet=quiet,
         )
+    report = replace(report, places=places)
     code = show_report(report, outputs, general, page=outputs.html)
-    if code == 0 and source is not None and source.info.kind == translated.info.kind:
-        places = store_word(source.info.location), store_word(translated.info.location)
-        if outputs.report is None and not report.verdict.provisional:
-            advise("to let it answer under the old name, keep the report with --report FILE, and switch", quiet=quiet)
-        else:
-            named = ("--report", outputs.report) if outputs.report is not None else ()
-            advise_switch(*places, *named, provisional=report.verdict.provisional, quiet=quiet)
+    if not general.as_json:
+        advise_recommendation(recommendation_document(report), quiet=quiet)
     open_page(outputs.html, opens=opens, quiet=quiet)
     return code
+
+
+def _places(
+    known: Places,
+    embedder: Embedder,
+    target: str | None,
+    frontier: FrontierOptions,
+    outputs: Outputs,
+) -> Places:
+    """How the next command names what was audited, as it was typed here or is noted in the store."""
+    from migrate.embedders import recorded_options
+
+    typed, spec = typed_model(), target or embedder.identity.spec
+    noted = {f"--{name.replace('_', '-')}": value for name, value in recorded_options(embedder.identity).items()}
+    named = [f"{flag}={value}" for flag, value in noted.items() if not any(w.startswith(f"{flag}=") for w in typed)]
+    kept = free_path(Path("report.json"))
+    return replace(
+        known,
+        stitch=None if frontier.stitch is None else str(frontier.stitch),
+        target=("--target", spec, *named, *typed),
+        model=(*map(str, model_words("--target", target)), *typed),
+        report=None if outputs.report is None else str(outputs.report),
+        again=(*typed_again(), f"--report={kept}"),
+    )
 
 
 def _by_labels(

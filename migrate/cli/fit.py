@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, free_path, model_words, name_of, store_word
+from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
 from migrate.cli.options import GeneralOptions, LearningOptions, ModelOptions, option
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_plan, warn_of_store
+from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.cost.chunks import Unread
@@ -120,6 +121,11 @@ def command(
         }
         for view in plan.views.values():
             warn_of_store(opened, view, seed=general.seed, quiet=quiet)
+        if direction == "document" and opened.info.has_texts:
+            full = opened.successor("full") or str(path_beside(opened, "full"))
+            paid.weigh(
+                plan, opened, "the fit", [store, "--target", target, *typed_model(), "-o", full], seed=general.seed
+            )
         paid.agree(plan, progress=progress)
         stop_if_same("fit", opened, plan.models[0].embedder, by_vectors=True, as_json=general.as_json)
         fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)
@@ -133,14 +139,12 @@ def command(
     if learning.query_log is not None:
         show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
     if direction == "query":
-        bridge = shlex.join(
-            ["--source", store_word(store), "--bridge", str(output.absolute() if isinstance(output, Path) else output)]
-        )
+        bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
     beside = output if isinstance(output, Path) else Path("stitch")
     translated = opened.successor("translated") or free_path(beside.with_name(f"{name_of(opened)}-translated"))
-    words = [store_word(store), output, "-o", translated, *model_words("--target", target)]
+    words = [store, output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words, quiet=quiet)
 
 

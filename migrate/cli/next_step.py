@@ -1,18 +1,19 @@
-"""What to type next, so that it runs as it is printed, from whatever folder: paths absolute, everything quoted."""
+"""What to type next, so that it runs as it is printed in the same folder: paths as they were typed, all quoted."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise
+from migrate.files import free_path
 from migrate.locations import secrets_of
 from migrate.report.characters import printable
 
@@ -25,6 +26,12 @@ JUDGED = "DIR"
 """The judged queries, the one thing that is the user's to fill in."""
 
 _MODEL = tuple(ModelOptions.__dataclass_fields__)
+_PASSING = (
+    {"report", "html", "opens", "junit", "github", "markdown", "judge_next", "plan"}
+    | {"as_json", "quiet", "verbose", "force", "restart"}
+)  # fmt: skip
+"""Parameters of what a command leaves behind, and of how it prints."""
+
 _TYPED = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
@@ -42,45 +49,66 @@ def advise_next(
     """
     context = click.get_current_context()
     root = context.find_root()
-    program = root.info_name or PROGRAM
     names = {*(_MODEL if names_model else ()), *also} - {but}
     if isinstance(root.command, click.Group) and (found := root.command.get_command(root, command)) is not None:
         names &= {str(param.name) for param in found.params}
-    texts = map(_text, [command, *words, *_typed(context, names)])
-    advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
-    if any(secrets_of(str(word)) for word in words):
-        advise(
-            "  passwords and keys are left out: add them, or set PGPASSWORD, QDRANT_API_KEY or CHROMA_API_KEY",
-            quiet=quiet,
-        )
+    _advise_words([str(word) for word in [command, *words, *_typed(context, names)]], quiet=quiet)
     if JUDGED in words:
         advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
         advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)
 
 
-def advise_switch(old: str, new: str | Path, *report: str | Path, provisional: bool, quiet: bool) -> None:
-    """Print how the new store comes to answer under the old name; a provisional SAFE is no proof to `switch`."""
-    if not provisional:
-        advise_next("switch", old, new, *report, quiet=quiet)
+def advise_recommendation(found: Mapping[str, Any] | None, *, quiet: bool) -> None:
+    """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
+    from migrate.report.terminal import wrap
+
+    if found is None:
         return
-    advise("nothing is judged: keep the old store until judged queries agree, or switch without a proof", quiet=quiet)
-    advise_next("switch", old, new, "--unproven", quiet=quiet)
+    for line in wrap(found["remark"]).splitlines():
+        advise(line, quiet=quiet)
+    if found["serving"]:
+        advise("in Python, to serve it:", quiet=quiet)
+        for line in found["serving"]:
+            advise(f"  {line}", quiet=quiet)
+    if found["command"]:
+        _advise_words(found["command"], quiet=quiet)
 
 
-def _text(word: object) -> str:
-    return str(word.absolute()) if isinstance(word, Path) else str(word)
+def _advise_words(words: Sequence[str], *, quiet: bool) -> None:
+    program = click.get_current_context().find_root().info_name or PROGRAM
+    advise(f"next: {program} {printable(shlex.join(words))}", quiet=quiet)
+    if any(secrets_of(word) for word in words):
+        advise(
+            "  passwords and keys are left out: add them, or set PGPASSWORD, QDRANT_API_KEY or CHROMA_API_KEY",
+            quiet=quiet,
+        )
+
+
+def typed_model() -> tuple[str, ...]:
+    """The options of models as they were typed here."""
+    return tuple(_typed(click.get_current_context(), {*_MODEL}))
+
+
+def typed_again() -> list[str]:
+    """The words of the command that is running, without what it leaves behind and how it prints."""
+    context = click.get_current_context()
+    params = [param for param in context.command.params if param.name not in _PASSING]
+    arguments = [str(context.params[str(param.name)]) for param in params if isinstance(param, click.Argument)]
+    return [str(context.info_name), *arguments, *_typed(context, {str(param.name) for param in params})]
 
 
 def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
     """The options of this command by these names; what stands in the environment is there for the next one too."""
     for option in context.command.params:
-        if option.name not in names or context.get_parameter_source(str(option.name)) not in _TYPED:
+        if isinstance(option, click.Argument) or option.name not in names:
+            continue
+        if context.get_parameter_source(str(option.name)) not in _TYPED:
             continue
         flag, value = next(flag for flag in option.opts if flag.startswith("--")), context.params[str(option.name)]
         if isinstance(value, bool):
             yield from [flag] if value else []
         else:
-            yield from (f"{flag}={_text(item)}" for item in (value if isinstance(value, tuple) else [value]))
+            yield from (f"{flag}={item}" for item in (value if isinstance(value, tuple) else [value]))
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quiet: bool) -> None:
@@ -132,11 +160,8 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
     if runs_code(spec):
         return [flag, spec]
     provider, name = split_spec(spec)
-    path = Path(name).expanduser()
-    if provider not in ("file", "sentence-transformers") or not name or not path.exists():
-        return []
-    around = spec.removesuffix(f"{provider}:{name}")  # first tokens, a layer
-    return [flag, f"{around}{provider}:{path.absolute()}"]
+    is_here = provider in ("file", "sentence-transformers") and name and Path(name).expanduser().exists()
+    return [flag, spec] if is_here else []
 
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:
@@ -163,20 +188,6 @@ def may_not_load(model: ModelIdentity) -> bool:
     return is_out_of_sight(model) or runs_code(model.spec) or (is_folder and not Path(name).is_dir())
 
 
-def store_word(location: str) -> str:
-    """A location as it opens the same store from whatever folder."""
-    from migrate.stores.registry import path_in
-
-    path = path_in(location)
-    if path is None:
-        return location
-    if path == Path(location):
-        return str(path.absolute())
-    kind, _, rest = location.partition(":")
-    named = "" if Path(rest) == path else f"#{rest.rpartition('#')[2]}"
-    return f"{kind}:{rest}" if path.is_absolute() else f"{kind}:{path.absolute()}{named}"
-
-
 def name_of(store: Store) -> str:
     """A name for what is made of a store: that of its file or folder without an ending, or what a URI has instead."""
     from migrate.stores.registry import path_in
@@ -195,13 +206,6 @@ def path_beside(store: Store, ending: str) -> Path:
 
     path = path_in(store.info.location)
     name = f"{name_of(store)}-{ending}"
-    return free_path(Path(name) if path is None else path.absolute().with_name(name))
-
-
-def free_path(path: Path) -> Path:
-    """The path, or with a number behind it, so that nothing is there yet."""
-    free, number = path, 1
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free
+    if path is None:
+        return free_path(Path(name))
+    return free_path((path if path.name not in ("", "..") else path.absolute()).with_name(name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -212,6 +213,23 @@ accept_margin = option(
     type=FiniteRange(0, 1, min_open=True),
     metavar="SHARE",
     help="Says that a --margin below 0.5 is meant: the same number again, typed.",
+)
+
+
+def _plan(_context: click.Context, _param: click.Parameter, name: str) -> str:
+    """The name of a plan, if there can be one; whether the audit has it is known after it."""
+    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
+        raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
+    return name
+
+
+plan = option(
+    "--plan",
+    metavar="NAME",
+    callback=_plan,
+    default="translated",
+    help="What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as "
+    "`two-stage-20`, its first 20 ranked again by true vectors, as `migrate.live` serves it.",
 )
 target = option("--target", required=True, metavar="SPEC", help="Model to move to, such as openai:NAME.")
 source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")

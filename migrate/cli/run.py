@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.audit import BUILD, POOL
-from migrate.cli.next_step import advise_next, advise_switch, free_path, is_out_of_sight, model_words, store_word
+from migrate.cli.next_step import advise_recommendation, is_out_of_sight, model_words, typed_again, typed_model
 from migrate.cli.options import (
     CI,
     GeneralOptions,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 )
 @options.learning_options
 @options.margin_options
+@options.plan
 @options.price
 @spending_options
 @options.model_options
@@ -65,6 +67,7 @@ def command(
     reference: str,
     learning: LearningOptions,
     asked: MarginOptions,
+    plan: str,
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
@@ -83,10 +86,11 @@ def command(
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.audit.inputs import PoolReference
+    from migrate.audit.places import Places
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import PAGE, STITCH, STORE, MigrationRequest, finished_run, plan_migration
-    from migrate.report.document import choice_document
+    from migrate.pipeline import PAGE, MigrationRequest, finished_run, plan_migration
+    from migrate.report.document import recommendation_document
     from migrate.report.fit import choice_sentence
     from migrate.report.terminal import candidates_table, wrap
     from migrate.stores import open_store
@@ -119,6 +123,12 @@ def command(
             price_usd_per_mtok=price,
             margin=asked.margin,
             margin_from=asked.origin,
+            plan=plan,
+            places=Places(
+                target=("--target", target, *typed_model()),
+                model=(*map(str, model_words("--target", target)), *typed_model()),
+                again=tuple(typed_again()),
+            ),
             pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,
             seed=general.seed,
             force=force,
@@ -129,16 +139,21 @@ def command(
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
             code = show_finished(finished, ci, general)
         else:
-            plan = plan_migration(request)
-            if plan.kept.outputs:
-                anew = f" with other values of {', '.join(plan.kept.changed)}" if plan.kept.changed else ""
+            planned = plan_migration(request)
+            if planned.kept.outputs:
+                anew = f" with other values of {', '.join(planned.kept.changed)}" if planned.kept.changed else ""
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
-                warn_of_plan(plan.fit, quiet=quiet)
-            judged.offer_hold_out(plan.questions, opened, embedder, by_pool=reference == POOL, quiet=quiet)
-            paid.agree(plan, progress=progress)
-            stop_if_same("run", opened, plan.models[0].embedder, by_vectors=True, as_json=general.as_json)
-            done = plan.run(cap_usd=paid.cap_usd, progress=progress)
+                warn_of_plan(planned.fit, quiet=quiet)
+            judged.offer_hold_out(planned.questions, opened, embedder, by_pool=reference == POOL, quiet=quiet)
+            if reference == POOL and not planned.kept.outputs:
+                places = request.known_places
+                words = [store, *places.target, "-o", places.full]
+                deal = paid.weigh(planned, opened, "fit and audit", words, seed=general.seed)
+                planned = replace(planned, documents_per_s=None if deal is None else deal.documents_per_s)
+            paid.agree(planned, progress=progress)
+            stop_if_same("run", opened, planned.models[0].embedder, by_vectors=True, as_json=general.as_json)
+            done = planned.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
         paid.finish()
         advise(wrap(choice_sentence(done.stitch.selection)), quiet=quiet)
@@ -148,17 +163,8 @@ def command(
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
     if not general.as_json:
-        choice = finished.document["choice"] if finished is not None else choice_document(done.report)
-        server = _on_server(opened, output / STORE, quiet)
-        if code == 0 and server is not None:
-            advise_next("translate", store_word(store), output / STITCH, "-o", server, quiet=quiet)
-        elif code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
-            document = finished.document["verdict"] if finished is not None else None
-            provisional = done.report.verdict.provisional if document is None else document["provisional"]
-            advise_switch(store_word(store), output / STORE, provisional=provisional, quiet=quiet)
-        else:
-            step = choice["step"] if choice else None
-            _advise_step(step, store, output, target, judged, learning.source_model, quiet)
+        found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
+        advise_recommendation(found, quiet=quiet)
     open_page(output / PAGE, opens=opens, quiet=quiet)
     return code
 
@@ -170,46 +176,3 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     if spec is None and (recorded is None or is_out_of_sight(recorded)):
         return None
     return load_model_of(store, spec, "--source-model", model.for_source())
-
-
-def _on_server(old: Store, new: Path, quiet: bool) -> str | None:
-    """Where the new store could lie beside an old one on a server, and say that it lies in files; None for others."""
-    from migrate.stores import open_store
-
-    location = old.successor("new")
-    if location is not None:
-        kind = open_store(new).info.kind
-        advise(f"{old.info.kind} lies on a server: {new} is {kind} in files; `translate` writes there", quiet=quiet)
-    return location
-
-
-def _advise_step(
-    step: str | None,
-    store: str,
-    output: Path,
-    target: str,
-    judged: QueryOptions,
-    source_model: str | None,
-    quiet: bool,
-) -> None:
-    """The command for the step that the report decides for, where there is one, out of what the run has left.
-
-    Where the whole store is to be embedded, it keeps that, and says what a part of it would have been enough for.
-    """
-    from migrate.audit.options import Step
-    from migrate.pipeline import STITCH, STORE
-
-    new_model = model_words("--target", target)
-    if step == Step.BACKFILL:
-        better = free_path(output.with_name(f"{output.name}-full"))
-        advise_next("backfill", output / STORE, "--from-cache", *new_model, "-o", better, quiet=quiet)
-    if step != Step.EMBED:
-        return
-    source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
-    advise_next(
-        "audit", output / STORE,
-        "--reference", BUILD, "--save-reference", free_path(output.with_name(f"{output.name}-reference")),
-        *judged.words, "--source", store_word(store), *source,
-        "--stitch", output / STITCH, *new_model, "--frontier",
-        also=("split", "query_log", "price", "margin", "accept_margin", "seed"), quiet=quiet,
-    )  # fmt: skip

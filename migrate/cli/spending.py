@@ -6,8 +6,9 @@ The further models that a stitch reads texts with, loaded with the options of th
 from __future__ import annotations
 
 import math
+import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli.options import COST, ModelOptions, option, option_group
-from migrate.cli.terminal import advise, bar_hidden
+from migrate.cli.terminal import PROGRAM, advise, bar_hidden
 
 if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
+    from migrate.cost.deal import Deal
     from migrate.cost.estimate import CostEstimate
     from migrate.cost.meter import MeteredEmbedder
     from migrate.cost.spending import PlannedModel, SpendingPlan
     from migrate.embedders.profile import Profile
     from migrate.stitch.fitted import FittedStitch
+    from migrate.stores.base import Store
     from migrate.vectors import Progress
 
 _MAX_COST_USD = 5.0
@@ -92,6 +95,23 @@ class Spending:
         self._is_finished = False
         if (context := click.get_current_context(silent=True)) is not None:
             context.call_on_close(self._break_off)
+
+    def weigh(
+        self, plan: SpendingPlan[Any], store: Store, what: str, words: Sequence[str], *, seed: int
+    ) -> Deal | None:
+        """Say what a plan embeds beside a full re-embed, whose command has these `words`; nothing is paid for yet."""
+        from migrate.cost.deal import weigh
+        from migrate.cost.spending import TARGET
+        from migrate.report.terminal import wrap
+
+        target = next(model for model in plan.models if model.role == TARGET)
+        deal = weigh(target, store, seed=seed)
+        if deal is not None and deal.plan.documents:
+            for line in wrap(deal.sentence(what)).splitlines():
+                advise(line, quiet=self.quiet)
+            if deal.full_is_better:
+                advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}", quiet=self.quiet)
+        return deal
 
     def agree(self, plan: SpendingPlan[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question.

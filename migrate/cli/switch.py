@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import store_word
 from migrate.cli.options import option
 from migrate.cli.terminal import show, show_json
 
@@ -38,9 +37,10 @@ def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bo
     by the same command, or undone by `rollback`.
     """
     from migrate.report.switch import switch_document, switched_text
+    from migrate.stores.registry import absolute_location
     from migrate.switch import switch_store
 
-    done = switch_store(store_word(old), store_word(new), report=report, unproven=unproven)
+    done = switch_store(absolute_location(old), absolute_location(new), report=report, unproven=unproven)
     _show(switch_document("switch", done), switched_text(done), as_json=as_json)
 
 
@@ -50,9 +50,10 @@ def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bo
 def rollback(old: str, as_json: bool) -> None:
     """Undo a `switch`: the old store answers at OLD again, and the new one where it was before."""
     from migrate.report.switch import rolled_back_text, switch_document
+    from migrate.stores.registry import absolute_location
     from migrate.switch import roll_back
 
-    done = roll_back(store_word(old))
+    done = roll_back(absolute_location(old))
     _show(switch_document("rollback", done), rolled_back_text(done), as_json=as_json)
 
 
@@ -64,9 +65,10 @@ def forget(old: str, yes: bool, as_json: bool) -> None:
     """Delete the old store that stepped aside for the one that answers at OLD now, and nothing else."""
     from migrate.errors import UsageError
     from migrate.report.switch import forgotten_text, switch_document
+    from migrate.stores.registry import absolute_location
     from migrate.switch import find_switch, forget_switch
 
-    word = store_word(old)
+    word = absolute_location(old)
     found = find_switch(word)
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"{found.aside} would be deleted, and nobody can be asked here; agree with --yes")

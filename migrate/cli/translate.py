@@ -16,7 +16,6 @@ from migrate.cli.next_step import (
     is_out_of_sight,
     may_not_load,
     model_words,
-    store_word,
 )
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
 from migrate.cli.spending import Spending, SpendingOptions, spending_options, with_views
@@ -320,7 +319,7 @@ def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest
     if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
         return []
     placed = model_words("--source-model", recorded.spec)
-    return ["--source", store_word(store), *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
+    return ["--source", store, *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
 
 
 def _show(done: Translation, store: Store) -> None:

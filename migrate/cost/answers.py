@@ -105,14 +105,23 @@ def stay_or_not(plans: Sequence[Plan]) -> str:
     )
 
 
+def is_small(usd: float | None, minutes: float | None) -> bool:
+    """Whether a full re-embed costs so little that there is nothing to save."""
+    if usd is None and minutes is None:
+        return False
+    return (usd is None or usd <= SMALL_USD) and (minutes is None or minutes <= SMALL_MINUTES)
+
+
+def full_is_better(full: Plan) -> bool:
+    """Whether a full re-embed is the better deal, whatever else is known."""
+    return not full.documents or bool(_small(full))
+
+
 def _small(full: Plan) -> str:
     """Why there is nothing to save; empty where there is."""
-    takes = "" if full.minutes is None else f" and {duration(full.minutes)}"
-    quick = full.minutes is None or full.minutes <= SMALL_MINUTES
-    if full.usd is not None and full.usd <= SMALL_USD and quick:
-        return f"it costs {dollars(full.usd)}{takes}"
-    if full.usd is None and full.minutes is not None and quick:
-        return f"it takes {duration(full.minutes)}"
+    takes = "" if full.minutes is None else f"{duration(full.minutes)}"
+    if is_small(full.usd, full.minutes):
+        return f"it takes {takes}" if full.usd is None else f"it costs {dollars(full.usd)}{takes and f' and {takes}'}"
     if full.documents <= _SMALL_DOCUMENTS:
         share = min(SAMPLE_SIZE / full.documents, 1)
         return f"the {SAMPLE_SIZE:,} documents that a stitch learns from are {share:.0%} of the store"

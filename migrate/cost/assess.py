@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from migrate.cost.answers import answers, priced
+from migrate.cost.answers import answers, full_is_better, priced
 from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.estimate import dollars
@@ -52,7 +52,8 @@ class Assessment:
 
     `size` is None where the target's dimension is not known, `rate` where nobody knows how fast it embeds.
     `answers` are sentences, the most important first; `notes` are what a reader should know of the figures. `best` is
-    the plan within a budget that most is expected of, as far as a fit or an audit says anything.
+    the plan within a budget that most is expected of, as far as a fit or an audit says anything; `full_is_better` says
+    that there is nothing to save.
     """
 
     store: StoreInfo
@@ -65,6 +66,7 @@ class Assessment:
     answers: tuple[str, ...]
     notes: tuple[str, ...]
     best: Plan | None = None
+    full_is_better: bool = False
 
     def __repr__(self) -> str:
         full = self.plans[0]
@@ -157,7 +159,9 @@ def assess_store(
     elif keep is not None:
         sentences += (f"{said}: none; a full re-embed keeps all ({priced(full)})",)
     notes = _notes(pricing, chunking, store, today or date.today())
-    return Assessment(info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best)
+    return Assessment(
+        info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(full)
+    )
 
 
 def _first_tokens_plans(

@@ -12,6 +12,7 @@ from typing import Any
 
 from migrate.audit.diagnostics import Calibration, Diagnostics, Hubness, Regression
 from migrate.audit.frontier import Frontier, Point
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
     AGREEMENT,
@@ -25,7 +26,6 @@ from migrate.audit.results import (
 )
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
-from migrate.report.decision import advice, decision
 from migrate.report.downstream import downstream_text
 from migrate.report.page import as_plain
 from migrate.report.terminal import WIDTH, filled_columns, table, wrap
@@ -238,11 +238,9 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if gain is not None:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
-    yield from (f"next: {step}" for step in advice(report))
-    if choice := decision(report):
-        yield f"decision: {choice}"
+    yield f"recommendation: {recommend(report).headline}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats)
-    yield f"{report.headline}: {verdict.sentence}"
+    yield report.sentence
 
 
 def _significance(verdict: Verdict) -> str:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
-from migrate.audit.options import choose, options_of
+from migrate.audit.options import options_of
 from migrate.audit.pool import PoolSummary
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import frontier_document
 from migrate.report.compare import number
-from migrate.report.decision import advice, decision
 from migrate.report.downstream import downstream_facts
 from migrate.report.page import as_plain
 from migrate.similarity import Similarity
@@ -45,7 +45,7 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
     }
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
@@ -66,9 +66,8 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),
-        "next": list(advice(report)),
-        "decision": decision(report) or None,
-        "choice": choice_document(report),
+        "plan": {"name": report.plan, "outcome": report.outcome.value},
+        "recommendation": recommendation_document(report),
         "options": _by_measure(options_of(report), measured),
         "missing": dict(report.skipped_arms),
         "reference": None if report.reference is None else _reference(report),
@@ -89,10 +88,10 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def choice_document(report: AuditReport) -> dict[str, str] | None:
-    """The option of the decision, and what to do for it; None where nothing is sure."""
-    choice = choose(report)
-    return None if choice is None else {"option": choice.option.name, "step": choice.step.value}
+def recommendation_document(report: AuditReport) -> dict[str, Any]:
+    """What to go on with, and how: `command` are words to type after the program's name, None where none does it."""
+    (document,) = _by_measure([recommend(report)], report.verdict.measured)
+    return document
 
 
 def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from migrate.audit.diagnostics import Calibration, Diagnostics, Spaces
 from migrate.audit.frontier import SAMPLE, Frontier
+from migrate.audit.recommendation import Recommendation, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
 from migrate.audit.verdict import Outcome
@@ -23,7 +25,7 @@ from migrate.report.audit import (
     sentences,
 )
 from migrate.report.compare_page import spectra
-from migrate.report.decision import advice, decision, decision_chart, decision_rows
+from migrate.report.decision import decision_chart, decision_rows
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_rows, downstream_sentences
 from migrate.report.page import render_page
@@ -58,7 +60,7 @@ def audit_page(report: AuditReport) -> str:
     """The whole report, for a browser; it needs no network."""
     verdict, diagnostics = report.verdict, report.diagnostics
     is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
-    options, arms = decision_rows(report), quality_rows(report)
+    options, arms, found = decision_rows(report), quality_rows(report), recommend(report)
     return render_page(
         "audit.html",
         report=report,
@@ -69,8 +71,10 @@ def audit_page(report: AuditReport) -> str:
         stamp=f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value,
         measured=verdict.measured,
         chart=decision_chart(report),
-        decision=decision(report),
-        steps=list(advice(report)),
+        recommendation=found,
+        command=None if found.command is None else shlex.join(["lead-migrate", *found.command]),
+        key_figures=list(_key_figures(found, report)),
+        subject=_subject(report),
         decision_rows=options,
         has_two_stage=any(row[0].startswith(TWO_STAGE) for row in options),
         marked_options=[place for place, row in enumerate(options[1:]) if row[-1]],
@@ -94,6 +98,27 @@ def audit_page(report: AuditReport) -> str:
         **_similarities(diagnostics),
         **_spaces(diagnostics),
     )
+
+
+def _key_figures(found: Recommendation, report: AuditReport) -> Iterator[tuple[str, str]]:
+    """What the plan keeps, at least keeps, and still costs."""
+    if found.retention is None:
+        return
+    bounds, is_share = found.retention, not report.verdict.provisional
+    for name, value in (
+        ("keeps" if is_share else report.verdict.measured, bounds.estimate),
+        ("at least", bounds.lower),
+    ):
+        yield name, f"{100 * value:.1f} %" if is_share else f"{value:.3f}"
+    yield "still to pay", found.left or "not known"
+
+
+def _subject(report: AuditReport) -> str:
+    """The two models, documents and queries, and the day."""
+    old, new = report.manifest.source_model, report.manifest.model
+    models = " to ".join(model.spec for model in (old, new) if model is not None)
+    counts = f"{report.n_documents:,} documents, {report.verdict.counted}"
+    return ", ".join(filter(None, [models, counts, str(report.manifest.created)[:10]]))
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:

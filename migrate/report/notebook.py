@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
@@ -11,7 +12,6 @@ from migrate.display import notebook_html
 from migrate.report.assess import cost_cells, cost_head
 from migrate.report.audit import quality_rows
 from migrate.report.compare import comparison_sentences, space_rows
-from migrate.report.decision import advice
 from migrate.report.page import render
 from migrate.report.terminal import candidates_rows
 from migrate.similarity.comparison import StoresComparison
@@ -21,8 +21,7 @@ from migrate.translate import Translation
 
 @notebook_html.register
 def _(report: AuditReport) -> str:
-    verdict = f"{report.verdict.outcome}: {report.verdict.sentence}"
-    return _answer(verdict, quality_rows(report), [f"next: {step}" for step in advice(report)])
+    return _answer(recommend(report).headline, quality_rows(report), [report.sentence])
 
 
 @notebook_html.register

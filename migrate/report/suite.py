@@ -125,7 +125,7 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 def audit_suite(report: AuditReport) -> Suite:
     """The verdict, and where staying is possible, whether it is not better."""
     verdict = report.verdict
-    message = "; ".join([f"{report.headline}: {verdict.sentence}", *report.caveats])
+    message = "; ".join([report.sentence, *report.caveats])
     cases = [Case("verdict", _STATES[verdict.outcome], message)]
     gain = verdict.gain_over_stay
     if gain is not None:

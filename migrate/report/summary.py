@@ -1,4 +1,4 @@
-"""An audit in at most 25 lines: the verdict first, what every option keeps against the margin, what to do next."""
+"""An audit in at most 25 lines: what to do first, then the verdict, and what every option keeps against the margin."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.audit.options import Option, options_of
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.verdict import Outcome
 from migrate.cost.estimate import dollars
 from migrate.report.characters import printable
-from migrate.report.decision import advice, decision
 from migrate.report.downstream import downstream_sentence
 from migrate.report.terminal import WIDTH, printed, wrap
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _STYLES = {Outcome.SAFE: "bold green", Outcome.NOT_SAFE: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
 _NAMES = {FULL: "full re-embed", STAY: "stay with the old", TRANSLATED: "translated"}
-_MOST_OPTIONS, _MOST_CAVEATS, _MOST_STEPS = 7, 2, 2
+_MOST_OPTIONS, _MOST_CAVEATS = 7, 2
 _NARROWEST_PLOT, _WIDEST_PLOT = 12, 40
 _NARROW = 72
 """Columns below which a table has no room for costs."""
@@ -30,17 +30,23 @@ _MILLION = 1e6
 
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH, in_colour: bool = False) -> str:
-    """The verdict, the options and the next step as text of `width` columns; `page` is where the report is shown."""
+    """The recommendation, the verdict and the options, `width` columns wide; `page` is where the report is shown."""
     return printed(_parts(report, page, width), width, in_colour=in_colour)
 
 
 def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    verdict = report.verdict
-    first = Text(_lines(f"{report.headline}: {verdict.sentence}", width))
-    first.stylize(_STYLES[verdict.outcome], 0, len(verdict.outcome))
+    headline = recommend(report).headline
+    first = Text(_lines(headline, width), style="bold")
+    if headline.startswith(Outcome.SAFE):
+        first.stylize("green", 0, len(Outcome.SAFE))
     yield first
+    of = "translated alone: " if report.plan == TRANSLATED else ""
+    verdict = Text(_lines(f"{of}{report.sentence}", width))
+    outcome = report.verdict.outcome if of else report.outcome
+    verdict.stylize(_STYLES[outcome], len(of), len(of) + len(outcome))
+    yield verdict
     yield from (_lines(f"caveat: {caveat}", width) for caveat in report.caveats[:_MOST_CAVEATS])
     yield ""
     yield _table(report, width)
@@ -53,17 +59,11 @@ def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[Rende
 
 
 def _sentences(report: AuditReport) -> Iterator[str]:
-    """Yield how many queries are independent, what was embedded for a pool, the decision, and further steps."""
+    """Yield how many queries are independent, and what was embedded for a pool."""
     if report.verdict.n_independent != report.verdict.n_queries:
         yield f"{report.verdict.counted}: bounds take each group for one observation"
     if report.pool is not None:
         yield report.pool.sentences[0]
-    steps, choice = list(advice(report)), decision(report)
-    if choice:
-        yield f"decision: {choice}"
-        if not report.verdict.provisional:
-            steps = steps[1:]  # the decision in other words, but for what a provisional verdict asks to be careful of
-    yield from (f"next: {step.removeprefix('or ')}" for step in steps[:_MOST_STEPS])
 
 
 def _lines(sentence: str, width: int) -> str:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import asdict
 from typing import Any, Final
 
+from migrate.audit.recommendation import serving_lines
 from migrate.switch import Switch
 
 _UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
@@ -21,9 +22,22 @@ def switched_text(done: Switch) -> str:
         _queries(done.model, done.old_model),
         f"the old store is kept: {done.aside}",
     ]
-    lines += [_TRUE if done.all_true else _REPORTED if done.proven else _UNPROVEN]
+    lines += [_proof(done)]
+    if done.two_stage is not None:
+        lines += [f"  {line}" for line in serving_lines(done.old, done.two_stage)]
     lines += [f"to {what}: {shlex.join(['lead-migrate', command, done.old])}" for what, command in _STEPS]
     return "\n".join(lines)
+
+
+def _proof(done: Switch) -> str:
+    if not done.proven:
+        return _UNPROVEN
+    if done.two_stage is None:
+        return _TRUE if done.all_true else _REPORTED
+    return (
+        f"SAFE in two stages alone, as the report says: the first {done.two_stage} must be ranked again by true "
+        "vectors, so let `migrate.live` serve it:"
+    )
 
 
 def rolled_back_text(done: Switch) -> str:

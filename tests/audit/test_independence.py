@@ -7,12 +7,12 @@ import pytest
 from topics import DIM, DOCUMENTS, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy
 
 from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Outcome, decide
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
 from migrate.report.audit import audit_text
-from migrate.report.decision import advice
 from migrate.report.document import audit_document
 from migrate.selection.choosers import digests_of
 from migrate.stores import open_store
@@ -196,7 +196,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     if outcome == "INCONCLUSIVE":
         told = f"the first 10 of {count} documents are hardly a selection, at least 100 are needed to say SAFE"
         assert told in " ".join(text.split())
-        assert any("embed the whole store again" in step for step in advice(report))
+        assert recommend(report).plan == "full re-embed"
         assert report.verdict.queries_needed is None and not report.ways_out
 
 

@@ -439,8 +439,8 @@ def test_run_takes_them_too_and_says_what_to_type_next(source_folder, tmp_path, 
     assert run(words) == 1
     captured = capsys.readouterr()
     assert "NOT SAFE (provisional: " in captured.out
-    (line,) = [line for line in captured.err.splitlines() if line.startswith("next: ")]
-    assert "--queries synthetic" in line and "--beir" not in line
+    line = captured.err.splitlines()[-1]
+    assert line.startswith(f"next: lead-migrate reembed {source_folder} --target tfidf:24 -o ")
     assert run(words) == 1
     assert "nothing is done again" in capsys.readouterr().err
 

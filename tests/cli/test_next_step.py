@@ -1,5 +1,6 @@
-"""The commands that are printed as next steps: each runs as it is printed, from another folder."""
+"""The commands that are printed as next steps: each runs as it is printed, with paths as they were typed."""
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -62,10 +63,10 @@ def make_store(kind, source_folder, beir):
 
 
 class Printed:
-    """What a command printed to go on with, and running that from another folder."""
+    """What a command printed to go on with, and running that."""
 
-    def __init__(self, capsys, monkeypatch, elsewhere, beir):
-        self.capsys, self.monkeypatch, self.elsewhere, self.beir = capsys, monkeypatch, elsewhere, beir
+    def __init__(self, capsys, beir):
+        self.capsys, self.beir = capsys, beir
 
     def of(self, *arguments, codes=(0,)):
         """The commands that a command prints."""
@@ -79,38 +80,57 @@ class Printed:
         return [words[1:] for words in commands]
 
     def then(self, command, *, codes=(0,)):
-        """Run a printed command from elsewhere; only judged queries are filled in. What it prints in turn."""
-        self.monkeypatch.chdir(self.elsewhere)
+        """Run a printed command; only judged queries are filled in. What it prints in turn."""
         return self.of(*(str(self.beir) if word == "DIR" else word for word in command), codes=codes)
 
 
 @pytest.fixture
-def printed(capsys, monkeypatch, tmp_path, beir):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    return Printed(capsys, monkeypatch, elsewhere, beir)
+def printed(capsys, beir):
+    return Printed(capsys, beir)
 
 
 @pytest.mark.parametrize("kind", ["embedded", "stamped", "plain", "langchain"])
 @pytest.mark.parametrize("target", ["tfidf:40", "file:vectors.npz"])
 def test_from_the_assessment_to_the_audit(kind, target, vectors, source_folder, beir, printed):
     make_store(kind, source_folder, beir)
-    (fit,) = printed.of("assess", "store", "--target", target)
-    assert fit[0] == "fit"
-    (translate,) = printed.then([*fit, "--sample", "100", "--stitch", "ridge"])
+    (full,) = printed.of("assess", "store", "--target", target)
+    assert full == ["reembed", "store", "--target", target, "-o", "store-full"], "so small a store"
+    fit = ["fit", "store", "--target", target, "-o", "stitch", "--sample", "100", "--stitch", "ridge"]
+    (translate,) = printed.of(*fit)
     assert translate[0] == "translate"
     (audit,) = printed.then(translate)
     assert audit[0] == "audit" and ("--source" in audit) == (kind in ("embedded", "stamped"))
-    assert printed.then([*audit, "--no-bm25"], codes=(0, 1, 3)) == []
+    printed.then([*audit, "--no-bm25"], codes=(0, 1, 3))
 
 
-def test_from_a_run_to_its_frontier(here, vectors, source_folder, beir, printed):
+def test_from_a_run_to_a_full_reembed(here, vectors, source_folder, beir, printed):
     shutil.copytree(source_folder, "store")
     shutil.copytree(beir, "judged")
     command = ["run", "store", "--target", vectors, "--beir", "judged", "--sample", "60", "--stitch", "mean"]
-    (audit,) = printed.of(*command, "--source-model", "tfidf:32", "--margin", "0.9", "-o", "out", codes=(1, 3))
-    assert audit[0] == "audit" and "--margin=0.9" in audit
-    assert printed.then([*audit, "--no-bm25"], codes=(0, 1, 3)) == []
+    whole = [*command, "--source-model", "tfidf:32", "--margin", "0.9", "-o", "out"]
+    (full,) = printed.of(*whole, codes=(1, 3))
+    assert full == ["reembed", "store", "--target", vectors, "-o", "out-full"]
+    found = json.loads(Path("out", "report.json").read_text())["recommendation"]
+    assert (found["plan"], found["command"]) == ("full re-embed", full), "the report says the same"
+    assert printed.of(*whole, codes=(1, 3)) == [full], "said again"
+
+
+def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, source_folder, beir, printed, capsys):
+    shutil.copytree(source_folder, "store")
+    assert run(["fit", "store", "--target", "tfidf:48", "--sample", "60", "--stitch", "mean", "-o", "stitch"]) == 0
+    assert run(["translate", "store", "stitch", "-o", "new"]) == 0
+    audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--source", "store", "--no-bm25"]
+    assert run(audit) == 1
+    assert run([*audit, "--plan", "two-stage-20000", "--report", "no.json"]) == 2
+    assert "--plan: expected one of translated, two-stage-" in capsys.readouterr().err
+    assert run([*audit, "--plan", "three-stage"]) == 2
+    assert "'--plan': expected translated, two-stage-20" in capsys.readouterr().err
+    (switch,) = printed.of(*audit, "--plan", "two-stage-149", "--report", "report.json", "--margin", "0.7")
+    assert switch == ["switch", "store", "new", "--report", "report.json"]
+    capsys.readouterr()
+    assert run(switch) == 0
+    said = capsys.readouterr().out
+    assert "SAFE in two stages alone" in said and "LiveLimits(depth=149, max_documents=149" in said
 
 
 def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder, short_beir, printed):
@@ -129,12 +149,11 @@ def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder
         "-o",
         "out",
     ]
-    (backfill,) = printed.of(*command, codes=(1, 3))
-    assert backfill[0] == "backfill"
-    assert printed.of(*command, codes=(1, 3)) == [backfill], "said again"
-    assert printed.of(*command, "--reference", "build", codes=(1, 3)) == [], "the reference is there"
-    printed.then(backfill)
-    assert open_store(here / "out-full").info.manifest.counts["true vectors"] == 150
+    (full,) = printed.of(*command, codes=(1, 3))
+    assert full == ["reembed", "store", "--target", PACKAGED, "-o", "out-full"]
+    assert printed.of(*command, codes=(1, 3)) == [full], "said again"
+    (switch,) = printed.of(*command, "--reference", "build", codes=(1, 3))
+    assert switch == ["switch", "store", "out/reference"], "the reference is there"
 
 
 def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
@@ -145,14 +164,14 @@ def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
                               "-o", "stitch")  # fmt: skip
     (audit,) = printed.then(translate)
     assert "--source" in audit
-    assert printed.then([*audit, "--no-bm25"], codes=(0, 1, 3)) == []
+    printed.then([*audit, "--no-bm25"], codes=(0, 1, 3))
 
 
 def test_what_was_typed_for_the_model_goes_along(here, source_folder, printed):
     shutil.copytree(source_folder, "store")
     command = ["fit", "store", "--target", "tfidf:16", "--sample", "60", "--stitch", "ridge", "-o", "stitch"]
     (translate,) = printed.of(*command, "--cache", "own.sqlite", "--device", "cpu", "--no-cache")
-    assert translate[-3:] == ["--device=cpu", f"--cache={here / 'own.sqlite'}", "--no-cache"]
+    assert translate[-3:] == ["--device=cpu", "--cache=own.sqlite", "--no-cache"]
     (audit,) = printed.then(translate)
     assert audit[-3:] == translate[-3:]
 
@@ -179,9 +198,10 @@ def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, source_folder,
     assert run(["fit", "store", "--target", "tfidf:48", "--sample", "140", "--stitch", "ridge", "-o", "stitch"]) == 0
     assert run(["translate", "store", "stitch", "-o", "new"]) == 0
     audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--source", "store", "--margin", "0.8"]
-    assert printed.of(*audit, codes=(0,)) == [], "without a report there is nothing to switch by"
-    (switch,) = printed.of(*audit, "--report", "report.json", codes=(0,))
-    assert switch[0] == "switch"
+    (again,) = printed.of(*audit, codes=(0,))
+    assert again[:2] == ["audit", "new"] and again[-1] == "--report=report.json", "a switch wants the report"
+    (switch,) = printed.then(again)
+    assert switch == ["switch", "store", "new", "--report", "report.json"]
     assert printed.then(switch) == []
     assert open_store(here / "store").info.dim == 48
     assert run(["rollback", str(here / "store")]) == 0

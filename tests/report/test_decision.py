@@ -1,4 +1,4 @@
-"""The decision: the SAFE option that leaves least to pay, or staying; the first next step says the same."""
+"""The recommendation: the SAFE option that leaves least to pay, or staying, with the command for it."""
 
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from migrate.audit.options import options_of
+from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.two_stage import Reranking
 from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.errors import UsageError
 from migrate.manifest import Manifest
-from migrate.report.decision import advice, decision, decision_chart, decision_rows
+from migrate.report.decision import decision_chart, decision_rows
 
 TWO_STAGE = "two-stage 50"
 SURE, POOR = Bounds(0.98, 0.96, 1.0), Bounds(0.8, 0.75, 0.85)
@@ -41,15 +44,28 @@ def report(translated=POOR, two_stage=POOR, stay=POOR, outcome=Outcome.NOT_SAFE,
     return replace(made, **changes)
 
 
+PLACES = Places(
+    source="old",
+    translated="new",
+    full="new-full",
+    target=("--target", "tfidf:32"),
+    again=("audit", "new", "--report=report.json"),
+    can_switch=True,
+)
+
+
 def test_a_safe_store_has_been_paid_for():
-    made = report(SURE, SURE, outcome=Outcome.SAFE, pool=POOL, is_kept=True)
-    assert decision(made) == (
-        "the cheapest option that is SAFE: `translated` (retention 0.980, at least 0.960; nothing more to pay, $12.00 "
-        "in all); a full re-embed would cost $98.00 more"
+    made = report(SURE, SURE, outcome=Outcome.SAFE, pool=POOL, is_kept=True, places=PLACES)
+    found = recommend(made)
+    assert found.headline == (
+        "SAFE: the translated store keeps 98.0 % (at least 96.0 %), nothing more to pay; staying keeps 80.0 %"
     )
-    assert list(advice(made)) == [
-        "replace the old store by the translated one, and embed queries with the target model from then on"
-    ]
+    assert (found.plan, found.left) == ("translated", "nothing")
+    assert found.command == PLACES.again and "--report" in found.remark, "the proof is not kept yet"
+    kept = recommend(replace(made, places=replace(PLACES, report="report.json")))
+    assert (kept.command, kept.remark) == (("switch", "old", "new", "--report", "report.json"), "")
+    other = recommend(replace(made, places=replace(PLACES, can_switch=False)))
+    assert (other.command, other.remark) == (None, "let your programs open new, and embed queries with tfidf:32")
 
 
 def test_what_is_paid_is_not_counted_again():
@@ -76,89 +92,122 @@ def test_what_a_pool_has_embedded_for_two_stages_is_paid():
     assert lost[TWO_STAGE] == 5.0, "without a cache it is embedded again"
 
 
-def test_another_arm_is_named_with_what_it_still_costs():
-    made = report(two_stage=SURE, pool=POOL, is_kept=True)
-    assert decision(made) == (
-        "the cheapest option that is SAFE: `two-stage 50` (retention 0.980, at least 0.960; $5.00 more, $17.00 in "
-        "all); a full re-embed would cost $98.00 more"
+def test_two_stages_are_served_while_a_worker_completes_the_store():
+    made = report(two_stage=SURE, pool=POOL, is_kept=True, places=PLACES)
+    found = recommend(made)
+    assert found.headline == (
+        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %), $5.00 more for "
+        "as many queries; staying keeps 80.0 %; translated alone keeps 80.0 %, NOT SAFE"
     )
-    assert next(iter(advice(made))).startswith("serve by `two-stage 50` (retention 0.980, at least 0.960 with 95 %")
+    assert (found.plan, found.left, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
+    assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
+    assert "--plan two-stage-50 --report FILE" in found.remark
+
+
+def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
+    made = report(two_stage=SURE, pool=POOL, is_kept=True, places=replace(PLACES, report="report.json"))
+    judged = made.judging("two-stage-50")
+    assert (made.outcome, judged.outcome) == (Outcome.NOT_SAFE, Outcome.SAFE)
+    assert judged.sentence.startswith("SAFE: two-stage 50, retention 0.980")
+    assert "translated alone: NOT SAFE" in judged.sentence
+    assert recommend(judged).command == ("switch", "old", "new", "--report", "report.json")
+    assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
+    with pytest.raises(UsageError, match="expected one of translated, two-stage-50, found 'two-stage-20'"):
+        made.judging("two-stage-20")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "outcome"),
+    [(Bounds(0.8, 0.7, 0.94), Outcome.NOT_SAFE), (Bounds(0.94, 0.9, 0.96), Outcome.INCONCLUSIVE)],
+)
+def test_another_plan_has_an_outcome_of_its_own(bounds, outcome):
+    assert report(two_stage=bounds).judging("two-stage-50").outcome is outcome
 
 
 def test_first_tokens_are_paid_for_where_a_cache_keeps_them():
-    made = report(pool=POOL, is_kept=True)
+    made = report(pool=POOL, is_kept=True, places=PLACES)
     made = replace(made, arms=(*made.arms, arm("prefix:24", 6.0)), family={"prefix:24": SURE})
-    assert decision(made) == (
-        "the cheapest option that is SAFE: `prefix:24` (retention 0.980, at least 0.960; nothing more to pay, $8.00 in "
-        "all); a full re-embed would cost $98.00 more"
-    )
-    assert next(iter(advice(made))).endswith("; `embed` with `--prefix 24` makes that store")
+    found = recommend(made)
+    assert found.headline.startswith("SAFE by the first 24 tokens of each text: keeps 98.0 %")
+    assert found.command == ("reembed", "old", "--target", "prefix:24:tfidf:32", "-o", "new-full")
     lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
-    assert lost["prefix:24"] == 6.0
+    assert found.left_usd == 0 and lost["prefix:24"] == 6.0
 
 
 def test_a_reference_that_is_there_is_to_be_used():
-    made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full")
+    made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full", places=PLACES)
     assert {option.left for option in options_of(made)} == {0.0}
-    assert decision(made) == (
-        "use the reference itself: the full re-embed is there, and nothing more is to be paid; SAFE too: `translated`, "
-        "`two-stage 50`"
+    found = recommend(made)
+    assert found.headline == (
+        "SAFE: the full re-embed that this was compared with is there, nothing more to pay; staying keeps 80.0 %; "
+        "translated alone keeps 98.0 %, SAFE"
     )
-    (step,) = advice(made)
-    assert step.startswith("replace the old store by the full re-embed that it was compared with")
+    assert found.command == ("switch", "old", "full")
 
 
 @pytest.mark.parametrize("changes", [{}, {"pool": replace(POOL, documents=1_000)}])
 def test_a_full_reembed_that_is_in_the_cache_costs_nothing_more(changes):
-    made = report(SURE, outcome=Outcome.SAFE, is_kept=True, **changes)
-    assert decision(made).startswith("make it a full re-embed: every text is embedded already, and in the cache")
-    (step,) = advice(made)
-    assert "`backfill STORE --from-cache`" in step
+    found = recommend(report(SURE, outcome=Outcome.SAFE, is_kept=True, places=PLACES, **changes))
+    assert found.headline.startswith("re-embed: every text is in the embedding cache, nothing more to pay")
+    assert found.command == ("reembed", "old", "--target", "tfidf:32", "-o", "new-full")
 
 
 def test_without_a_safe_option_a_full_reembed_is_left():
-    made = report(pool=POOL, is_kept=True)
-    assert decision(made) == "embed the whole store again, $98.00 more, $100.00 in all: no other option is SAFE"
-    step, *others = advice(made)
-    assert step == "embed the whole store again" and all(other.startswith("or ") for other in others)
-    unsure = report(Bounds(0.95, 0.9, 1.0), outcome=Outcome.INCONCLUSIVE)
-    assert decision(unsure).endswith(": no other option is shown to be SAFE")
+    found = recommend(report(pool=POOL, is_kept=True))
+    assert found.headline.startswith("re-embed, $98.00 more: no other way is shown to be SAFE")
+    assert found.command is None, "nobody knows where the stores are"
+
+
+def test_a_local_model_costs_time():
+    made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
+    made = replace(made, arms=tuple(replace(one, usd=None) for one in made.arms))
+    assert recommend(made).left == "3 min", "980 of 1,000 documents are left"
 
 
 def test_an_option_that_costs_as_much_as_a_full_reembed_is_none():
     dear = replace(POOL, usd=97.0, tokens=9_700_000)
     made = report(two_stage=SURE, pool=dear, is_kept=True)
-    assert decision(made) == (
-        "embed the whole store again, $3.00 more, $100.00 in all: `two-stage 50`, which is SAFE too, would cost no less"
-    )
+    assert recommend(made).headline.startswith("re-embed, $3.00 more: two-stage 50 is SAFE too, and costs no less")
     assert next(option for option in options_of(made) if option.name == TWO_STAGE).usd == 100.0
 
 
 def test_an_old_model_that_answers_as_well_is_kept():
-    made = report(SURE, stay=Bounds(1.2, 1.1, 1.3), outcome=Outcome.SAFE, reference_at="full")
-    assert decision(made).startswith("stay: the old model answers as well")
-    assert list(advice(made)) == ["stay with the source store"]
+    found = recommend(report(SURE, stay=Bounds(1.2, 1.1, 1.3), outcome=Outcome.SAFE, reference_at="full"))
+    assert found.headline.startswith("stay: the old store keeps 120.0 % (at least 110.0 %)")
+    assert (found.plan, found.command) == (STAY, None)
 
 
 def test_staying_is_named_where_it_keeps_the_margin():
     made = report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True)
-    assert decision(made).endswith(
-        "; staying keeps the margin too (retention 0.990, at least 0.960), and costs nothing"
-    )
+    assert recommend(made).headline.endswith("staying keeps 99.0 % (at least 96.0 %) and costs nothing")
+    assert recommend(made).plan == TRANSLATED
 
 
-@pytest.mark.parametrize("made", [report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=("odd",))])
-def test_doubts_decide_nothing(made):
-    assert decision(made) == "" and list(advice(made)) == []
+def test_with_a_doubt_nothing_is_recommended():
+    found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=("odd",)))
+    assert (found.plan, found.command) == (None, None)
+    assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
+
+
+def test_too_small_a_store_is_embedded_again():
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE)
+    found = recommend(replace(made, verdict=replace(made.verdict, n_documents=60)))
+    assert found.plan == FULL and "too small to audit" in found.headline
+
+
+def test_a_store_of_true_vectors_alone_is_a_full_reembed():
+    made = report(POOR, places=PLACES)
+    arms = tuple(replace(one, tokens=1e7, usd=100.0) if one.name == TRANSLATED else one for one in made.arms)
+    found = recommend(replace(made, arms=arms))
+    assert found.headline.startswith("the store is a full re-embed itself")
+    assert found.command == ("switch", "old", "new")
 
 
 def test_unknown_prices_are_left_out():
     free = tuple(replace(one, usd=None) for one in report().arms)
-    assert decision(report(SURE, outcome=Outcome.SAFE, arms=free)) == (
-        "the cheapest option that is SAFE: `translated` (retention 0.980, at least 0.960; nothing more to pay, 1.00 "
-        "Mtok in all); a full re-embed would cost 9.00 Mtok more"
-    )
+    assert recommend(report(arms=free)).left == "9.00M tokens"
     unknown = tuple(replace(one, usd=None, tokens=None) for one in report().arms)
+    assert recommend(report(arms=unknown)).left == ""
     assert decision_chart(report(arms=unknown)) is None
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from migrate.audit.diagnostics import Diagnostics
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table, sentences
-from migrate.report.decision import advice
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.html import audit_page
 from migrate.report.page import as_plain
@@ -68,7 +68,7 @@ def cells(text, start):
 @pytest.mark.parametrize("judged", [True, False])
 def test_the_document_is_strict_json_with_a_schema_version(judged):
     document = strict(json.dumps(audit_document(make_report(judged=judged)), allow_nan=False))
-    assert document["schema_version"] == SCHEMA_VERSION == 3
+    assert document["schema_version"] == SCHEMA_VERSION == 4
     assert document["kind"] == "audit"
 
 
@@ -257,14 +257,10 @@ def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     report = make_report()
     report = with_further_arms(report, bounds)
     assert report.ways_out == ("two-stage 200",)
-    steps = list(advice(report))
-    assert steps[0].startswith("serve by `two-stage 200` (retention 0.990, at least 0.960")
-    assert "whichever of 2 further arms" in steps[0]
-    assert steps[-1] == "or judge about 1,234 queries"
-    assert "next: " + steps[0] in unfolded(audit_text(report))
-    assert next(iter(advice(replace(make_report(5), family=bounds)))) == "embed the whole store again", (
-        "five queries bear out nothing"
-    )
+    found = recommend(report)
+    assert found.plan == "two-stage 200"
+    assert f"recommendation: {found.headline}" in unfolded(audit_text(report))
+    assert recommend(replace(make_report(5), family=bounds)).plan == FULL, "five queries bear out nothing"
 
 
 def with_further_arms(report, bounds):
@@ -282,7 +278,8 @@ def test_a_summary_has_the_verdict_first_and_fits(width):
     caveats = ("141 of 283 relevant documents are not in the stores",) * 5
     report = replace(with_further_arms(make_report(), FURTHER), caveats=caveats)
     lines = audit_summary(report, width=width, page=Path("out/report.html")).splitlines()
-    assert lines[0].startswith("INCONCLUSIVE: retention")
+    assert lines[0].startswith("SAFE in two stages, the first")
+    assert any(line.startswith("translated alone: INCONCLUSIVE: retention"[:width]) for line in lines)
     assert len(lines) <= 25 and max(map(len, lines)) <= width
     assert all(name in "\n".join(lines) for name in ("translated", "stay with the old", "full re-embed"))
     assert any("out/report.html" in line for line in lines)
@@ -309,21 +306,6 @@ def test_a_summary_is_coloured_where_it_should_be_and_stays_readable_when_narrow
     assert "\x1b[31m" not in audit_summary(odd)
 
 
-def test_nobody_is_sent_to_judge_more_queries_than_can_be_had():
-    assert "or judge about 1,234 queries" in list(advice(make_report()))
-    assert not any("judge about" in step for step in advice(make_report(queries_needed=5_810)))
-    assert list(advice(make_report(queries_needed=350, left_to_judge=60))) == [
-        "embed the whole store again",
-        "or re-embed a part of the store (`translate --reembed`), and draw queries to judge the new one by "
-        "(`--judge-next`)",
-        "or grade about 50 more of the 60 queries that are left in the file",
-    ]
-    assert len(list(advice(make_report(queries_needed=350, left_to_judge=0)))) == 2
-    assert list(advice(make_report(doubts=("odd",)))) == [
-        "clear up the doubt of the verdict first: while there is one, nothing is SAFE"
-    ]
-
-
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
     caveat = "141 of 283 relevant documents are not in the stores"
@@ -339,10 +321,9 @@ def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
 
 
 def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
-    safe = make_report(outcome=Outcome.SAFE)
-    assert next(iter(advice(safe))).startswith("replace the old store by the translated one")
+    assert recommend(make_report(outcome=Outcome.SAFE)).plan == TRANSLATED
     worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
-    assert next(iter(advice(worse))).startswith("stay with the source store")
+    assert recommend(worse).plan == FULL
 
 
 def test_columns_and_kinds_that_tell_nothing_are_left_out():

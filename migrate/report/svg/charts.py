@@ -118,17 +118,17 @@ def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: st
     costs = [point.cost for point in points]
     reach = max(costs) or 1.0
     frame = Frame((-0.03 * reach, 1.03 * reach), (low - pad, high + pad), height=340)
-    labels = _label_heights(frame, [point for point in points if point.kind != "minor"])
+    labels = _label_heights(frame, [point for point in points if point.kind != "minor"], margin)
+    sides = _side_by_side(frame, points)
+    named = [(point, side) for point, side in zip(points, sides, strict=True) if point.interval.name in labels]
     return Chart(
         frame.drawing(
             name,
             *frame.x_axis(),
             *frame.y_axis(),
             frame.level(margin),
-            *(
-                _point(frame, point, sides, labels.get(point.interval.name))
-                for point, sides in zip(points, _side_by_side(frame, points), strict=True)
-            ),
+            *(_point(frame, point, side[0]) for point, side in zip(points, sides, strict=True)),
+            *(_label(frame, point, side, labels[point.interval.name]) for point, side in named),  # above all bars
         ),
         x_label,
         y_label,
@@ -159,8 +159,9 @@ def _is_right(frame: Frame, point: Point) -> bool:
     return room < _CHARACTER * len(point.interval.name) + 2 * _APART
 
 
-def _label_heights(frame: Frame, points: Sequence[Point]) -> dict[str, float]:
-    """Where the label of each point stands, so that none covers another on the narrowest plot."""
+def _label_heights(frame: Frame, points: Sequence[Point], margin: float) -> dict[str, float]:
+    """Where each label stands: on the narrowest plot none covers another, a point or the margin."""
+    level = frame.at_y(margin)
     placed: list[tuple[float, float, float]] = []
     heights = {}
     for point in sorted(points, key=lambda point: -point.interval.estimate):
@@ -168,27 +169,41 @@ def _label_heights(frame: Frame, points: Sequence[Point]) -> dict[str, float]:
         width = _CHARACTER * len(point.interval.name) + 2 * _APART
         left, right = (x - width, x) if _is_right(frame, point) else (x, x + width)
         y = frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
-        while any(left < end and start < right and abs(y - height) < _LINE for start, end, height in placed):
+        others = [other for other in points if abs(frame.across(other.cost) - frame.across(point.cost)) >= _NEAR]
+        taken = [*placed, *(_place(frame, other) for other in others)]
+        while abs(y - 4 - level) < _LINE / 2 or any(
+            left < end and start < right and abs(y - height) < _LINE for start, end, height in taken
+        ):
             y += 1
         heights[point.interval.name] = y
         placed.append((left, right, y))
     return heights
 
 
-def _point(frame: Frame, point: Point, sides: tuple[float, float], label_y: float | None) -> Element:
-    row, (x, edge) = point.interval, sides
+def _place(frame: Frame, point: Point) -> tuple[float, float, float]:
+    """The edges of a point on the narrowest plot, and where a label would cover it."""
+    x = frame.across(point.cost) / 100 * _NARROWEST
+    return x - 5, x + 5, frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
+
+
+def _point(frame: Frame, point: Point, x: float) -> Element:
+    row = point.interval
     low, middle, high = (frame.at_y(min(value, _HIGHEST)) for value in (row.lower, row.estimate, row.upper))
     shapes = [
         element("line", class_=point.kind, x1=x, x2=x, y1=low, y2=high, stroke_width=2.0),
-        element("circle", class_=point.kind, cx=x, cy=middle, r=3.0 if label_y is None else 5.0),
+        element("circle", class_=point.kind, cx=x, cy=middle, r=3.0 if point.kind == "minor" else 5.0),
     ]
-    if label_y is not None:
-        is_right = _is_right(frame, point)
-        side = -1 if is_right else 1
-        if abs(label_y - 4 - middle) > _LINE / 2:  # far from its point, it needs something that leads there
-            shapes.append(element("line", class_="lead", x1=x, x2=edge + 9 * side, y1=middle, y2=label_y - 4))
-        shapes.append(text(edge + 11 * side, label_y, row.name, anchor="end" if is_right else "start"))
     return mark(row.words, *shapes, at=frame.at_x(point.cost))
+
+
+def _label(frame: Frame, point: Point, sides: tuple[float, float], y: float) -> Element:
+    (x, edge), middle = sides, frame.at_y(min(point.interval.estimate, _HIGHEST))
+    is_right = _is_right(frame, point)
+    side = -1 if is_right else 1
+    shapes = [text(edge + 11 * side, y, point.interval.name, anchor="end" if is_right else "start")]
+    if abs(y - 4 - middle) > _LINE / 2:  # far from its point, it needs something that leads there
+        shapes.append(element("line", class_="lead", x1=x, x2=edge + 9 * side, y1=middle, y2=y - 4))
+    return element("svg", *shapes, x=frame.at_x(point.cost), overflow="visible")
 
 
 def line_chart(

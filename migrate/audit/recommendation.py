@@ -1,0 +1,273 @@
+"""What an audit recommends: the cheapest way on that is SAFE, what it keeps and still costs, and the command for it.
+
+The verdict is on the translated store alone; this is on every way that the audit has looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from migrate.audit.options import Option, is_whole, options_of
+from migrate.audit.report import AuditReport, plan_word
+from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit.verdict import Bounds, Outcome
+from migrate.cost.estimate import dollars, duration
+from migrate.embedders.kinds import prefix_spec
+
+_REEMBED = REEMBEDDED.removesuffix("k%")
+_MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The way to go on with, and the one command that does it.
+
+    Attributes
+    ----------
+    plan
+        `stay`, `translated`, `two-stage 20`, `reembed 30%`, `full re-embed` or another arm; None where nothing is sure.
+    headline
+        The plan, what it keeps, what staying and the translated store keep beside it: one sentence.
+    retention
+        What the plan keeps, with bounds; None without a plan.
+    left_usd, left_seconds, left_tokens
+        What it still costs: dollars where there is a price, seconds where the model's rate was measured, tokens; None
+        where it is not known.
+    command
+        Words to type after the program's name; None where there is nothing to do, or no command does it.
+    serving
+        Lines of Python that serve a plan which is more than a store.
+    remark
+        What else is to be done, or to be known; empty for nothing.
+    """
+
+    plan: str | None
+    headline: str
+    retention: Bounds | None = None
+    left_usd: float | None = None
+    left_seconds: float | None = None
+    left_tokens: float | None = None
+    command: tuple[str, ...] | None = None
+    serving: tuple[str, ...] = ()
+    remark: str = ""
+
+    @property
+    def left(self) -> str:
+        """What it still costs, in words; empty where that is not known."""
+        return _amount(self.left_usd, self.left_seconds, self.left_tokens)
+
+
+def recommend(report: AuditReport) -> Recommendation:
+    """Stay where the old store answers as well as a full re-embed; else what is SAFE and leaves least to pay.
+
+    Of ways that leave as much to pay, the one that is sure to keep most. With a doubt nothing is recommended.
+    """
+    doubts = report.doubts or report.verdict.doubts
+    if doubts:
+        command, remark = _prove(report)
+        headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
+        return Recommendation(plan=None, headline=headline, command=command, remark=remark)
+    option = _best(report)
+    command, remark = _command(option, report)
+    seconds = _seconds(option, report)
+    left = _amount(option.usd_left, seconds, option.tokens_left)
+    return Recommendation(
+        plan=option.name.replace(_REEMBED, "reembed "),
+        headline="; ".join([_lead(option, report, left), *_others(option, report)]),
+        retention=option.retention,
+        left_usd=option.usd_left,
+        left_seconds=seconds,
+        left_tokens=option.tokens_left,
+        command=command,
+        serving=_serving(option, report),
+        remark=remark,
+    )
+
+
+def _best(report: AuditReport) -> Option:
+    options = {option.name: option for option in options_of(report)}
+    if report.verdict.lacks_documents:
+        return options[FULL]
+    if report.plan != TRANSLATED and report.outcome is Outcome.SAFE:
+        return options[report.plan]  # it was asked for
+    if STAY in options and options[STAY].retention.lower >= 1:
+        return options[STAY]
+    safe = [option for option in options.values() if option.is_safe and option.name != STAY]
+    if is_whole(report):
+        safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
+    return min(safe, key=lambda option: (option.left, -option.retention.lower))
+
+
+def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> str:
+    known = [amount for amount in (usd, seconds, tokens) if amount is not None]
+    if not any(known):
+        return "nothing" if known else ""
+    if usd is not None:
+        return dollars(usd)
+    return f"{(tokens or 0) / _MILLION:.2f}M tokens" if seconds is None else duration(seconds / 60)
+
+
+def _seconds(option: Option, report: AuditReport) -> float | None:
+    """How long the model takes for what is left, as fast as it was; documents are taken to be alike."""
+    full = report.arm(FULL).tokens
+    if report.documents_per_s is None or option.tokens_left is None or not full:
+        return None
+    count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
+    return float(option.tokens_left / full * count / report.documents_per_s)
+
+
+def _lead(option: Option, report: AuditReport, left: str) -> str:
+    """The plan, what it keeps and what is still to be paid."""
+    safe = "SAFE (provisional)" if report.verdict.provisional else "SAFE"
+    kept = _kept(option.retention, report)
+    more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
+    if option.name == STAY:
+        return f"stay: the old store {kept} of what a full re-embed would answer, and costs nothing"
+    if option.name == FULL:
+        return _full(option, report, more)
+    if option.name == TRANSLATED and is_whole(report):
+        return "the store is a full re-embed itself: every vector is the model's own"
+    if option.name.startswith(TWO_STAGE):
+        depth = option.name.removeprefix(f"{TWO_STAGE} ")
+        for_queries = f"{more} for as many queries" if left not in ("", "nothing") else more
+        return f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}{for_queries}"
+    if option.name.startswith(_REEMBED):
+        return f"{safe} with {option.name.removeprefix(_REEMBED)} re-embedded: {kept}{more}"
+    if option.name.startswith(PREFIX):
+        return f"{safe} by the first {option.name.removeprefix(f'{PREFIX}:')} tokens of each text: {kept}{more}"
+    what = "the translated store" if option.name == TRANSLATED else f"the {option.name}"
+    return f"{safe}: {what} {kept}{more}"
+
+
+def _full(full: Option, report: AuditReport, more: str) -> str:
+    if report.verdict.lacks_documents:
+        return f"re-embed{more}: the store is too small to audit, and for a migration to pay off"
+    if report.reference_at is not None:
+        return f"SAFE: the full re-embed that this was compared with is there{more}"
+    if report.is_kept and not full.left:
+        return f"re-embed: every text is in the embedding cache{more}"
+    others = [one.name for one in options_of(report) if one.is_safe and one.name not in (FULL, STAY)]
+    if others:
+        return f"re-embed{more}: {others[0]} is SAFE too, and costs no less"
+    return f"re-embed{more}: no other way is shown to be SAFE"
+
+
+def _others(option: Option, report: AuditReport) -> list[str]:
+    """What staying and the translated store keep, where they are not the plan itself."""
+    said, verdict = [], report.verdict
+    stay = report.comparisons.get(STAY)
+    if stay is not None and option.name != STAY:
+        is_enough = stay.retention.lower >= verdict.margin
+        kept = _kept(stay.retention, report, with_bound=is_enough)
+        said.append(f"staying {kept}{' and costs nothing' if is_enough else ''}")
+    if option.name != TRANSLATED and not is_whole(report):
+        said.append(f"translated alone {_kept(verdict.retention, report, with_bound=False)}, {report.outcome_of()}")
+    return said
+
+
+def _kept(bounds: Bounds, report: AuditReport, *, with_bound: bool = True) -> str:
+    if report.verdict.provisional:
+        least = f" (at least {bounds.lower:.3f})" if with_bound else ""
+        return f"has {report.verdict.measured} {bounds.estimate:.3f}{least}"
+    least = f" (at least {100 * bounds.lower:.1f} %)" if with_bound else ""
+    return f"keeps {100 * bounds.estimate:.1f} %{least}"
+
+
+def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """The command for an option, and what it leaves to do."""
+    places = report.places
+    if option.name == STAY or not places.translated:
+        return None, ""
+    if option.name == TRANSLATED:
+        return _switch(places.translated, report, needs_proof=not is_whole(report))
+    if option.name == FULL and report.reference_at is not None:
+        return _switch(report.reference_at, report, needs_proof=False)
+    if option.name.startswith(TWO_STAGE):
+        if report.plan == option.name:
+            return _switch(places.translated, report, needs_proof=True)
+        return ("live", "run", places.translated, *places.model), _two_stage_remark(option, report)
+    if option.name == BRIDGE:
+        return None, "the old store is asked by queries that the stitch of --bridge maps back"
+    return _reembed(option, report)
+
+
+def _reembed(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """The command that embeds the whole store, a part of it, or the first tokens of all texts."""
+    places = report.places
+    if not places.target:
+        return None, ""
+    if not places.has_texts:
+        return None, "the store has no texts to embed: `inspect` says how to give it some"
+    part: tuple[str, ...] = ()
+    flag, spec, *others = places.target
+    if option.name.startswith(_REEMBED):
+        if places.stitch is None:
+            return None, "a part is re-embedded with the stitch of the translation"
+        part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
+    if option.name.startswith(PREFIX):
+        spec = prefix_spec(int(option.name.removeprefix(f"{PREFIX}:")), spec)
+    old = places.translated if places.source is None else places.source
+    return ("reembed", old, *part, flag, spec, *others, "-o", places.full), ""
+
+
+def _switch(new: str, report: AuditReport, *, needs_proof: bool) -> tuple[tuple[str, ...] | None, str]:
+    """The command by which a store answers under the old name, or that which leaves the proof for it."""
+    places = report.places
+    model = "" if len(places.target) < 2 else f", and embed queries with {places.target[1]}"
+    if places.source is not None and places.server is not None and places.stitch is not None:
+        remark = f"{new} lies in files: this writes it to the server of {places.source}"
+        return ("translate", places.source, places.stitch, "-o", places.server), remark
+    if places.source is None or not places.can_switch:
+        return None, f"let your programs open {new}{model}"
+    words = ("switch", places.source, new)
+    if not needs_proof:
+        return words, ""
+    if report.verdict.provisional:
+        return (*words, "--unproven"), "nothing is judged: keep the old store until judged queries (--beir) agree"
+    if places.report is not None:
+        return (*words, "--report", places.report), ""
+    if places.again:
+        return places.again, "`switch` wants the report of the audit: the same again with --report keeps it"
+    return None, "`switch` wants the report of the audit: keep it as JSON"
+
+
+def _two_stage_remark(option: Option, report: AuditReport) -> str:
+    if report.verdict.provisional or not report.places.can_switch:
+        return ""
+    kept = " --report FILE" if report.places.report is None else ""
+    return (
+        f"`switch` takes the store too, if it is served like this: the same again with --plan {plan_word(option.name)}"
+        f"{kept} is the proof"
+    )
+
+
+def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
+    """Lines that serve two stages as the audit ranks them: all of the first documents by their true vectors."""
+    places = report.places
+    if not option.name.startswith(TWO_STAGE) or not places.translated:
+        return ()
+    switched = report.plan == option.name and places.can_switch and places.source is not None
+    location = places.source if switched and places.source is not None else places.translated
+    spec = places.model[1] if places.model[:1] == ("--target",) else None
+    return serving_lines(location, int(option.name.removeprefix(f"{TWO_STAGE} ")), spec)
+
+
+def serving_lines(location: str, depth: int, spec: str | None = None) -> tuple[str, ...]:
+    """Lines of Python that serve a store in two stages, by its own model or by that of a spec."""
+    named = ", ".join(map(repr, filter(None, [location, spec])))
+    return (
+        "from migrate.live.searcher import LiveLimits, LiveSearcher",
+        f"searcher = LiveSearcher({named}, limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=2_000))",
+        'answer = searcher.search("a question", k=10)',
+    )
+
+
+def _prove(report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """What takes a doubt about the reference away; nothing for other doubts."""
+    if report.reference is None or report.reference.proven:
+        return None, ""
+    if report.pool is not None:
+        return None, "audit a store that says what it was translated for, as `translate` writes it"
+    words = tuple(word for word in report.places.again if not word.startswith("--reference="))
+    remark = "a reference that is built now is beyond doubt: `audit` with --reference build"
+    return ((*words, "--reference=build") if words else None), remark

@@ -1,0 +1,107 @@
+"""What a migration and its proof would embed, beside a full re-embed, before either is begun.
+
+A local model's rate is measured on a few texts, drawn at random as the sample is; a cache keeps their vectors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from migrate.cost.answers import is_small
+from migrate.cost.estimate import dollars, duration, estimate_cost
+from migrate.cost.spending import PlannedModel
+from migrate.embedders.base import Embedder
+from migrate.selection.sample import known_documents
+from migrate.stores.base import Store
+from migrate.vectors import Document, Progress, no_progress
+
+_WARM, _TIMED, _FEWEST = 4, 32, 8
+"""Texts that are embedded before the clock starts, those that are timed, and the fewest of which that says anything."""
+
+_LOOKED_UP = 2_000
+"""Documents that are looked up in the cache to see what part of a store is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is to be embedded, without what is in the cache; dollars and minutes are None where they are not known."""
+
+    documents: int
+    usd: float | None
+    minutes: float | None
+
+    @property
+    def words(self) -> str:
+        """The price in brackets, where it is known."""
+        known = [*([] if self.usd is None else [dollars(self.usd)])]
+        known += [] if self.minutes is None else [duration(self.minutes)]
+        return f" ({', '.join(known)})" if known else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """The bill of a plan beside that of a full re-embed of a store of `count` documents.
+
+    `documents_per_s` is the rate of a local model, None where it was not measured.
+    """
+
+    count: int
+    plan: Bill
+    full: Bill
+    documents_per_s: float | None = None
+
+    @property
+    def full_is_better(self) -> bool:
+        """Whether to embed the whole store: it costs next to nothing, or the plan costs half of it and proves less."""
+        return is_small(self.full.usd, self.full.minutes) or 2 * self.plan.documents >= self.full.documents
+
+    def sentence(self, what: str) -> str:
+        """Both bills, and which is the better deal; `what` is the plan."""
+        better = "the full re-embed" if self.full_is_better else what
+        return (
+            f"{what} would embed about {self.plan.documents:,} of {self.count:,} documents{self.plan.words}; a full "
+            f"re-embed embeds {self.full.documents:,}{self.full.words} and needs no proof: the better deal is {better}"
+        )
+
+
+def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progress = no_progress) -> Deal | None:
+    """The deal for a store by the target model of a plan; None where the store has no texts to embed.
+
+    Nothing is embedded by a model that may cost money.
+    """
+    if not store.info.has_texts:
+        return None
+    count, embedder, meter = store.info.count, model.embedder, model.meter
+    if meter is not None:
+        some, profile = model.estimate(progress=progress), embedder.profile.at_price(meter.price)
+        full = estimate_cost(store.documents(), (), embedder, profile, progress)
+        plan = full if some is None else some
+        ours, whole = (Bill(cost.documents, cost.usd, cost.minutes) for cost in (plan, full))
+        return Deal(count, ours, whole)
+    embedder.fit(store.documents())
+    planned = list({document.id: document for document in model.documents()}.values())
+    rows = np.random.default_rng(seed).permutation(count)[:_LOOKED_UP].astype(np.int64)
+    drawn = list(known_documents(store, rows))
+    fresh = [document for document, known in zip(drawn, embedder.known(drawn, "document"), strict=True) if not known]
+    left = ceil(count * len(fresh) / len(drawn))
+    to_embed = min(embedder.known(planned, "document").count(False), left)
+    rate = _rate(embedder, fresh)
+    ours, whole = (Bill(n, None, None if rate is None else n / rate / 60) for n in (to_embed, left))
+    return Deal(count, ours, whole, rate)
+
+
+def _rate(embedder: Embedder, fresh: Sequence[Document]) -> float | None:
+    """Documents in a second; no query has chosen these."""
+    warm, timed = fresh[:_WARM], fresh[_WARM : _WARM + _TIMED]
+    if len(timed) < _FEWEST:
+        return None
+    embedder = embedder.chosen_by(())
+    embedder.embed_documents(warm)
+    started = time.perf_counter()
+    embedder.embed_documents(timed)
+    return len(timed) / max(time.perf_counter() - started, 1e-9)

@@ -1,0 +1,55 @@
+"""What a plan embeds beside a full re-embed: counted before either is begun, a local model timed on a few texts."""
+
+import pytest
+
+from migrate.cost.deal import Bill, Deal, weigh
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel
+from migrate.embedders import load_embedder
+from migrate.embedders.cache import CachedEmbedder
+from migrate.stores import open_store
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+def planned(store, embedder, count):
+    return PlannedModel(embedder, SpendingCap(), documents=lambda: list(store.documents())[:count])
+
+
+def test_a_local_model_is_timed_on_texts_that_the_cache_keeps(store, tmp_path):
+    embedder = CachedEmbedder(load_embedder("tfidf:32"), tmp_path / "cache.sqlite")
+    embedder.fit(store.documents())
+    deal = weigh(planned(store, embedder, 60), store)
+    assert (deal.count, deal.plan.documents, deal.full.documents) == (150, 60, 150)
+    assert deal.full.minutes == pytest.approx(150 / deal.documents_per_s / 60)
+    assert deal.plan.minutes < deal.full.minutes
+    documents = list(store.documents())
+    assert 0 < embedder.known(documents, "document").count(True) <= 40
+    embedder.embed_documents(documents)
+    paid = weigh(planned(store, embedder, 60), store)
+    assert (paid.plan.documents, paid.full.documents, paid.documents_per_s) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("plan", "full", "better"),
+    [
+        (Bill(100, None, 10.0), Bill(1_000, None, 100.0), "the audit"),
+        (Bill(500, None, 50.0), Bill(1_000, None, 100.0), "the full re-embed"),
+        (Bill(10, None, 0.6), Bill(1_000, None, 60.0), "the full re-embed"),
+        (Bill(10, 0.01, None), Bill(1_000, 1.0, None), "the full re-embed"),
+        (Bill(10, 0.02, None), Bill(1_000, 2.0, None), "the audit"),
+        (Bill(10, None, None), Bill(1_000, None, None), "the audit"),
+    ],
+)
+def test_the_better_deal_is_what_costs_little_and_proves_more(plan, full, better):
+    assert Deal(1_000, plan, full).sentence("the audit").endswith(f"the better deal is {better}")
+
+
+def test_both_bills_are_said():
+    assert Deal(3_000, Bill(2_453, None, 3.0), Bill(3_000, None, 4.0)).sentence("the audit") == (
+        "the audit would embed about 2,453 of 3,000 documents (3 min); a full re-embed embeds 3,000 (4 min) and needs "
+        "no proof: the better deal is the full re-embed"
+    )
