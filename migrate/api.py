@@ -1,4 +1,4 @@
-"""What `import migrate` offers: the steps of a migration, by paths and model specs or by opened stores and models.
+"""What `import migrate` offers: a migration and its steps, by paths and model specs or by opened stores and models.
 
 Thin: each function opens what it is given and calls the one that does the work, which has further options.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
 from migrate.audit.inputs import AuditOptions, PoolReference
@@ -15,7 +15,7 @@ from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import QuerySet, by_field, load_query_set
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import MARGIN, Outcome, Verdict
-from migrate.check import Compatibility, check_store
+from migrate.check import Compatibility, Stamp, check_store, stamp_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
@@ -30,9 +30,13 @@ from migrate.embed import Embedding, plan_reembed
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
+from migrate.embedders.kinds import runs_code, split_spec
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
+from migrate.pipeline import Migration, MigrationRequest, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
+from migrate.report.document import audit_document
+from migrate.report.inspect import inspect_document
 from migrate.runners import Runner
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
@@ -43,22 +47,29 @@ from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
-from migrate.stores.registry import output_of
+from migrate.stores.registry import absolute_location, output_of
+from migrate.switch import Switch, forget_switch, roll_back, switch_store
 from migrate.sync import Synced, plan_sync
 from migrate.translate import Translation
-from migrate.vectors import Progress, no_progress
+from migrate.vectors import Document, Progress, Query, no_progress
 
 __all__ = [
     "Assessment",
     "AuditReport",
     "Compatibility",
+    "Document",
     "Embedder",
     "Embedding",
     "FittedStitch",
     "LeadMigrateError",
+    "Migration",
     "Outcome",
+    "Query",
+    "QuerySet",
+    "Stamp",
     "Store",
     "StoresComparison",
+    "Switch",
     "Synced",
     "Translation",
     "Verdict",
@@ -67,10 +78,16 @@ __all__ = [
     "check",
     "compare",
     "fit",
+    "forget",
+    "inspect",
     "load_embedder",
     "load_stitch",
     "open_store",
     "reembed",
+    "rollback",
+    "run",
+    "stamp",
+    "switch",
     "sync",
     "translate",
 ]
@@ -87,17 +104,107 @@ RunnerLike: TypeAlias = Runner | str
 BUILD, POOL = "build", "pool"
 
 
+def run(
+    store: StoreLike,
+    target: ModelLike,
+    output: str | Path,
+    *,
+    beir: str | Path | QuerySet | None = None,
+    queries: str | Path | None = None,
+    reference: str = POOL,
+    stitch: str | Sequence[str] = AUTO,
+    sample: int = SAMPLE_SIZE,
+    prefix: int | None = None,
+    source_model: ModelLike | None = None,
+    split: str = "test",
+    group_field: str | None = None,
+    margin: float = MARGIN,
+    force: bool = False,
+    restart: bool = False,
+    seed: int = 0,
+    max_cost: float | None = MAX_COST_USD,
+    progress: Progress = no_progress,
+) -> Migration:
+    """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
+
+    Parameters
+    ----------
+    store
+        A store with texts, or its path.
+    target
+        The model to move to, or its spec, such as `openai:text-embedding-3-small`.
+    output
+        A folder for `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built. The same call
+        continues a run that broke off, and audits again what is finished.
+    beir, queries, split, group_field
+        Who judges, as in `audit`.
+    reference
+        "pool" or "build", as in `audit`.
+    stitch, sample, prefix
+        What is fitted, as in `fit`.
+    source_model
+        The model of the store, to tell whether staying would be better; by default what the store says, if it does and
+        that is neither a file elsewhere nor code of yours.
+    margin
+        Share of the full re-embed's quality that has to be kept.
+    force
+        Replace outputs that are there.
+    restart
+        Discard what an unfinished run has left.
+    seed
+        Of the sample, of what is random in a fit, of the resamples, and of synthetic queries.
+    max_cost
+        As in `fit`.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.pipeline.plan_migration` and its plan, which has further options and says beforehand what it costs.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> done = migrate.run("my-store", "tfidf:24", "migration", beir="my-beir", stitch="ridge", sample=100)
+    >>> done.translation  # doctest: +ELLIPSIS
+    <Translation migration/store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
+    >>> done.report.outcome in set(migrate.Outcome)
+    True
+    """
+    if reference not in (BUILD, POOL):
+        raise UsageError(f'reference: expected "pool" or "build", found {reference!r}; name one of these')
+    opened = _store(store, verify=True)
+    old = _model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
+    request = MigrationRequest(
+        opened,
+        _model(target),
+        _questions(opened, beir, queries, split, group_field, seed, progress),
+        Path(output),
+        source_embedder=old,
+        stitch=stitch,
+        size=sample,
+        prefix=prefix,
+        margin=margin,
+        pool=PoolReference() if reference == POOL else None,
+        seed=seed,
+        force=force,
+        restart=restart,
+    )
+    return plan_migration(request).run_within(max_cost, progress=progress)
+
+
 def fit(
     store: StoreLike,
     target: ModelLike,
     *,
     stitch: str | Sequence[str] = AUTO,
-    size: int = SAMPLE_SIZE,
+    sample: int = SAMPLE_SIZE,
     direction: Direction = DOCUMENT,
     prior: FittedStitch | str | Path | None = None,
     prefix: int | None = None,
     seed: int = 0,
-    max_cost_usd: float | None = MAX_COST_USD,
+    max_cost: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Embed a sample of a store with the target model, and fit the stitch that does best on held-out documents.
@@ -110,8 +217,8 @@ def fit(
         The model to move to, or its spec, such as `openai:text-embedding-3-small`.
     stitch
         Spec of the stitch, `auto` for all that apply, or several: held-out retrieval chooses among them.
-    size
-        Documents of the sample. These are embedded, which is what a fit costs.
+    sample
+        Documents to learn from. These are embedded, which is what a fit costs.
     direction
         "document" maps the store's vectors into the target space, "query" new queries into the space of the store.
     prior
@@ -121,7 +228,7 @@ def fit(
         larger sample; a translation then embeds those of every text.
     seed
         Of the sample and of what is random in a fit.
-    max_cost_usd
+    max_cost
         US dollars that all models together may cost, by their estimate before anything is spent, and by what is spent
         then; None for no limit. A model without a known price is not limited.
     progress
@@ -135,12 +242,12 @@ def fit(
     Examples
     --------
     >>> import migrate
-    >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)  # doctest: +ELLIPSIS
+    >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)  # doctest: +ELLIPSIS
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
     leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
-    options = FitOptions(direction=direction, stitch=stitch, size=size, prior=leaning, prefix=prefix, seed=seed)
-    return plan_fit(_store(store), _model(target), options).run_within(max_cost_usd, progress=progress)
+    options = FitOptions(direction=direction, stitch=stitch, size=sample, prior=leaning, prefix=prefix, seed=seed)
+    return plan_fit(_store(store), _model(target), options).run_within(max_cost, progress=progress)
 
 
 def translate(
@@ -152,7 +259,7 @@ def translate(
     runner: RunnerLike = LOCAL,
     force: bool = False,
     restart: bool = False,
-    max_cost_usd: float | None = MAX_COST_USD,
+    max_cost: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> Translation:
     """Write a store, translated by a stitch, to the folder `output`; ids, order, texts, metric and format are kept.
@@ -174,7 +281,7 @@ def translate(
         Replace an output that is there.
     restart
         Discard what an unfinished run has left.
-    max_cost_usd
+    max_cost
         As in `fit`; only a stitch that reads the texts with a paid model costs anything.
     progress
         Called with a step, how much of it is done, and how much there is.
@@ -182,19 +289,19 @@ def translate(
     Raises
     ------
     LeadMigrateError
-        As `migrate.translate.translate_store`, and a SpendingError beyond `max_cost_usd`.
+        As `migrate.translate.translate_store`, and a SpendingError beyond `max_cost`.
 
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
     >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
     does = _runner(runner)
     plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
-    return plan.run_within(max_cost_usd, progress=progress)
+    return plan.run_within(max_cost, progress=progress)
 
 
 def reembed(
@@ -208,7 +315,7 @@ def reembed(
     force: bool = False,
     restart: bool = False,
     seed: int = 0,
-    max_cost_usd: float | None = MAX_COST_USD,
+    max_cost: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> Embedding | Translation:
     """Embed a whole store with the target model into a new one of the same kind; or a share of it, as a translation.
@@ -236,7 +343,7 @@ def reembed(
         Discard what an unfinished run has left.
     seed
         Of the documents that are drawn at random.
-    max_cost_usd
+    max_cost
         As in `fit`.
     progress
         Called with a step, how much of it is done, and how much there is.
@@ -245,7 +352,7 @@ def reembed(
     ------
     LeadMigrateError
         As `migrate.embed.reembed_store`, or `migrate.reembed.plan_refit` and `translate`; and a SpendingError beyond
-        `max_cost_usd`.
+        `max_cost`.
 
     Examples
     --------
@@ -258,17 +365,17 @@ def reembed(
         raise UsageError("share and stitch belong together: how much to embed, and what translates the rest")
     if share is None or stitch is None:
         plan = plan_reembed(opened, elsewhere(embedder, does), output, force=force, restart=restart)
-        return plan.run_within(max_cost_usd, progress=progress)
+        return plan.run_within(max_cost, progress=progress)
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
     part, folder = Reembedding(Budget.parse(share), seed=seed), output_of(output).beside("stitch")
     refit = plan_refit(opened, fitted, embedder, part, folder, force=force)
     translation = plan_translate(opened, fitted, output, refit=refit, runner=does, force=force, restart=restart)
-    return translation.run_within(max_cost_usd, progress=progress)
+    return translation.run_within(max_cost, progress=progress)
 
 
 def audit(
     translated: StoreLike,
-    reference: StoreLike = BUILD,
+    reference: StoreLike = POOL,
     *,
     beir: str | Path | QuerySet | None = None,
     queries: str | Path | None = None,
@@ -281,7 +388,7 @@ def audit(
     margin: float = MARGIN,
     runner: RunnerLike = LOCAL,
     seed: int = 0,
-    max_cost_usd: float | None = MAX_COST_USD,
+    max_cost: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> AuditReport:
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
@@ -291,8 +398,8 @@ def audit(
     translated
         What `translate` wrote, or its path.
     reference
-        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now, "pool"
-        no more of them than the verdict needs.
+        "pool" embeds no more texts with the target model than the verdict needs, "build" every one. Or a full re-embed
+        of the same documents, or its path.
     beir
         Queries and judgements: a BEIR folder, the name of a BEIR set, or a `migrate.audit.query_set.QuerySet`.
     queries
@@ -309,14 +416,14 @@ def audit(
         Metadata field of the queries that says which ones are not independent of each other; by default those are whose
         vectors are alike.
     save_reference
-        A folder to keep the reference in that is built; one that is there already is used.
+        With "build", a folder to keep the reference in; one that is there already is used.
     margin
         Share of the full re-embed's quality that has to be kept.
     runner
         Who embeds the reference, as in `translate`.
     seed
         Of the resamples, and of synthetic queries.
-    max_cost_usd
+    max_cost
         As in `fit`.
     progress
         Called with a step, how much of it is done, and how much there is.
@@ -329,7 +436,7 @@ def audit(
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
     >>> _ = migrate.translate("my-store", stitch, "new-store")
     >>> report = migrate.audit("new-store", beir="my-beir", source="my-store")
     >>> report.verdict.outcome in set(migrate.Outcome)
@@ -338,13 +445,7 @@ def audit(
     if save_reference is not None and reference != BUILD:
         raise UsageError('save_reference goes with reference="build"; leave it out')
     new = _store(translated, verify=True)
-    if isinstance(beir, QuerySet) and queries is None:
-        query_set = beir if group_field is None else by_field(beir, group_field)
-    else:
-        judged = beir.name if isinstance(beir, QuerySet) else beir
-        query_set = load_query_set(
-            new, judged, queries, split=split, group_field=group_field, seed=seed, progress=progress
-        )
+    query_set = _questions(new, beir, queries, split, group_field, seed, progress)
     embedder = elsewhere(_model_of(new, target, "target"), _runner(runner))
     old = None if source is None else _store(source, verify=True)
     request = AuditRequest(
@@ -357,7 +458,23 @@ def audit(
         source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
         options=AuditOptions(two_stage=None, margin=margin, seed=seed),
     )
-    return plan_audit(request).run_within(max_cost_usd, progress=progress)
+    return plan_audit(request).run_within(max_cost, progress=progress)
+
+
+def _questions(
+    store: Store,
+    beir: str | Path | QuerySet | None,
+    queries: str | Path | None,
+    split: str,
+    group_field: str | None,
+    seed: int,
+    progress: Progress,
+) -> QuerySet:
+    """The queries that judge a store."""
+    if isinstance(beir, QuerySet) and queries is None:
+        return beir if group_field is None else by_field(beir, group_field)
+    judged = beir.name if isinstance(beir, QuerySet) else beir
+    return load_query_set(store, judged, queries, split=split, group_field=group_field, seed=seed, progress=progress)
 
 
 def _reference(reference: StoreLike) -> Store | PoolReference | None:
@@ -374,7 +491,7 @@ def sync(
     target: ModelLike | None = None,
     any_store: bool = False,
     restart: bool = False,
-    max_cost_usd: float | None = MAX_COST_USD,
+    max_cost: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> Synced:
     """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
@@ -391,7 +508,7 @@ def sync(
         Allow an old store that has fewer than half of the new one's documents.
     restart
         Discard what an unfinished run has left.
-    max_cost_usd
+    max_cost
         As in `fit`.
     progress
         Called with a step, how much of it is done, and how much there is.
@@ -404,7 +521,7 @@ def sync(
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
     >>> translation = migrate.translate("my-store", stitch, "new-store")
     >>> migrate.sync("my-store", "new-store")
     <Synced new-store: up to date, 150 vectors>
@@ -418,7 +535,7 @@ def sync(
         restart=restart,
         progress=progress,
     )
-    return plan.run_within(max_cost_usd, progress=progress)
+    return plan.run_within(max_cost, progress=progress)
 
 
 def check(
@@ -459,6 +576,145 @@ def check(
     <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
     """
     return check_store(_store(store), _model(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
+
+
+def stamp(
+    store: StoreLike,
+    model: ModelLike,
+    *,
+    sample: int = CHECKED,
+    trust: bool = False,
+    force: bool = False,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Stamp:
+    """Write beside a store which model it is of, after checking that it is; nothing is written where it is not.
+
+    Parameters
+    ----------
+    store
+        A store, or its path.
+    model
+        A model, or its spec.
+    sample
+        Documents to embed again for the check.
+    trust
+        Write it unchecked; the dimension must still fit.
+    force
+        Replace a manifest that is there.
+    seed
+        Of the sample.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.check.stamp_store`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.stamp("my-store", "tfidf:24", force=True).checked
+    <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
+    """
+    return stamp_store(
+        _store(store), _model(model), sample=sample, trust=trust, force=force, seed=seed, progress=progress
+    )
+
+
+def inspect(store: StoreLike) -> dict[str, Any]:
+    """Tell what is in a store or a stitch, as `lead-migrate inspect --json` does.
+
+    Parameters
+    ----------
+    store
+        A store, or its path, or that of a stitch. Of a folder or a database with several stores, `stores` lists them.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `open_store`, or `load_stitch`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> facts = migrate.inspect("my-store")
+    >>> facts["vectors"], facts["dimension"], facts["model"]
+    (150, 32, 'tfidf:32')
+    """
+    return inspect_document(store)
+
+
+def switch(
+    old: StoreLike,
+    new: StoreLike,
+    report: AuditReport | str | Path | None = None,
+    *,
+    unproven: bool = False,
+) -> Switch:
+    """Let the new store answer where the old one did, and the old one step aside until `rollback` or `forget`.
+
+    Parameters
+    ----------
+    old, new
+        Stores of one kind with the same ids, or their paths.
+    report
+        An audit with `source` that found the new one SAFE, or the JSON report of one; by default the one that `run`
+        left beside it. A full re-embed needs none.
+    unproven
+        Do without.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.switch.switch_store`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> _ = migrate.reembed("my-store", "tfidf:24", "new-store")
+    >>> migrate.switch("my-store", "new-store").model
+    'tfidf:24'
+    >>> migrate.inspect("my-store")["dimension"]
+    24
+    >>> migrate.rollback("my-store").old_model
+    'tfidf:32'
+    """
+    proof = audit_document(report) if isinstance(report, AuditReport) else None if report is None else Path(report)
+    return switch_store(_location(old), _location(new), report=proof, unproven=unproven)
+
+
+def rollback(old: StoreLike) -> Switch:
+    """Undo a `switch`: the old store answers again, and the new one where it was before.
+
+    Parameters
+    ----------
+    old
+        What was switched, or its path.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.switch.roll_back`.
+    """
+    return roll_back(_location(old))
+
+
+def forget(old: StoreLike) -> Switch:
+    """Delete the old store that stepped aside in a `switch`, and nothing else. It cannot be rolled back then.
+
+    Parameters
+    ----------
+    old
+        What was switched, or its path.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.switch.forget_switch`.
+    """
+    return forget_switch(_location(old))
 
 
 def assess(
@@ -578,12 +834,26 @@ def _store(store: StoreLike, *, verify: bool = False) -> Store:
     return store if isinstance(store, Store) else open_store(store, verify=verify)
 
 
+def _location(store: StoreLike) -> str:
+    """Where a store is, in full: a switch is noted, and undone from whatever folder."""
+    return absolute_location(store.info.location if isinstance(store, Store) else store)
+
+
 def _model(model: ModelLike) -> Embedder:
     return load_embedder(model) if isinstance(model, str) else model
 
 
 def _runner(runner: RunnerLike) -> Runner:
     return runner_of(runner) if isinstance(runner, str) else runner
+
+
+def _is_at_hand(store: Store) -> bool:
+    """Whether the model in a store's manifest can be had: it is no file that is elsewhere, and no code to be run."""
+    known = store.info.manifest.model if store.info.manifest else None
+    if known is None or runs_code(known.spec):
+        return False
+    kind, name = split_spec(known.spec)
+    return kind != "file" or Path(name).is_file()
 
 
 def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:

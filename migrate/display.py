@@ -30,3 +30,9 @@ def notebook_html(result: object) -> str | None:  # noqa: ARG001 - what a result
     Results must not import the reports made from them, so reports register here and results call this.
     """
     return None
+
+
+@singledispatch
+def answer_text(result: object) -> str | None:  # noqa: ARG001 - as above
+    """A result as lines that `print` shows; None, for which it prints `repr`, as long as `notebook_html`."""
+    return None

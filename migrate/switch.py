@@ -73,7 +73,9 @@ class Switch:
         return cls(**said, all_true=bool(record.get("all_true")), already=already)  # type: ignore[arg-type]
 
 
-def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bool = False) -> Switch:
+def switch_store(
+    old: str, new: str, *, report: Path | Mapping[str, Any] | None = None, unproven: bool = False
+) -> Switch:
     """Let the store at `new` answer at `old`, and the old one step aside.
 
     A switch of the same two that was killed is finished; one that is done stays.
@@ -83,8 +85,8 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     old, new
         Locations of stores of one kind, with the same ids.
     report
-        The JSON report of an audit that found the new one SAFE; without, the one that `run` has left beside it. A store
-        of nothing but true vectors needs none.
+        The JSON report of an audit that found the new one SAFE, or what stands in it; without, the one that `run` has
+        left beside it. A store of nothing but true vectors needs none.
     unproven
         Do without.
 
@@ -248,7 +250,7 @@ def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], 
 
 
 def _check_report(
-    old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None
+    old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | Mapping[str, Any] | None
 ) -> int | None:
     """Make sure that a report says SAFE of exactly these two stores; the depth, where it says so of two stages."""
     report = _read_report(new, path)
@@ -315,7 +317,9 @@ def _is_made_from(store: Store, source: Mapping[str, Any]) -> bool:
     return rows is not None and rows == source["rows_sha256"]
 
 
-def _read_report(new: Store, path: Path | None) -> dict[str, Any]:
+def _read_report(new: Store, path: Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    if isinstance(path, Mapping):
+        return {**path, "path": "the report"}
     if path is None:
         location = new.info.location
         place = path_in(location)

@@ -2,11 +2,14 @@
 
 import ast
 import doctest
+import json
 import pickle
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,13 @@ import pytest
 import migrate
 import migrate.api
 from migrate.audit.query_set import load_questions
+from migrate.audit.recommendation import recommend
+from migrate.cli.main import run as run_command
+from migrate.report.summary import audit_summary
 
 ROOT = Path(__file__).parents[1]
+FUNCTIONS = [name for name in migrate.__all__ if getattr(migrate.api, name).__module__ == "migrate.api"]
+WITHOUT_EXAMPLE = {"forget", "rollback"}  # `switch` shows the way back
 
 
 @pytest.fixture
@@ -31,10 +39,10 @@ def workplace(source_folder, beir, tmp_path, monkeypatch):
 def done(source_folder, beir, tmp_path_factory):
     """A stitch, a translation and an audit by the front door."""
     folder = tmp_path_factory.mktemp("front")
-    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", size=100)
+    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100)
     stitch.save(str(folder / "stitch"))
     translation = migrate.translate(str(source_folder), folder / "stitch", str(folder / "new"))
-    report = migrate.audit(folder / "new", beir=beir, source=source_folder, save_reference=folder / "full")
+    report = migrate.audit(folder / "new", "build", beir=beir, source=source_folder, save_reference=folder / "full")
     return folder, stitch, translation, report
 
 
@@ -49,17 +57,21 @@ def test_the_example_of_a_page_runs(page, workplace, capsys):
     (code,) = re.findall(r"```python\n(import migrate\n.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(code.strip().split("\n")) == 7  # one import, a blank line, five more
     exec(code.replace("openai:text-embedding-3-small", "tfidf:24"), {})
-    assert re.match(r"<AuditReport (SAFE|NOT SAFE|INCONCLUSIVE): retention \d", capsys.readouterr().out)
+    assert re.search(r"^(translated alone: )?(SAFE|NOT SAFE|INCONCLUSIVE): ", capsys.readouterr().out, re.MULTILINE)
     assert (workplace / "new-store" / "index.faiss").is_file()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["assess", "audit", "check", "compare", "fit", "sync", "translate"])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if ">>>" in str(getattr(migrate.api, name).__doc__)])
 def test_the_example_of_a_function_runs(name, workplace):
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
     (example,) = finder.find(getattr(migrate.api, name), name, module=migrate.api)
     assert example.examples
     assert runner.run(example).failed == 0
+
+
+def test_every_function_has_an_example():
+    assert {name for name in FUNCTIONS if ">>>" not in getattr(migrate.api, name).__doc__} == WITHOUT_EXAMPLE
 
 
 def test_all_that_is_offered_is_there():
@@ -76,7 +88,7 @@ def test_all_that_is_offered_is_there():
     "first",
     [
         "import migrate",
-        "import migrate.audit.verdict, migrate.check, migrate.fit, migrate.translate",
+        "import migrate.audit.verdict, migrate.check, migrate.fit, migrate.translate, migrate.switch",
         "from migrate.audit import verdict",
         "import migrate.pipeline",
         "import migrate; migrate.audit; import migrate.translate, migrate.check.stamp, migrate.report.suite",
@@ -85,9 +97,9 @@ def test_all_that_is_offered_is_there():
     ],
 )
 def test_functions_are_functions_whatever_was_imported_before(first):
-    names = "('audit', 'check', 'fit', 'translate', 'assess', 'compare')"
+    names = "('audit', 'check', 'fit', 'translate', 'assess', 'compare', 'reembed', 'run', 'switch', 'inspect')"
     code = f"{first}\nimport migrate\nfor name in {names}:\n    print(type(getattr(migrate, name)).__name__)"
-    assert run(code).split() == ["function"] * 6
+    assert run(code).split() == ["function"] * 10
 
 
 @pytest.mark.slow
@@ -105,6 +117,9 @@ assert t.translate_store is translate_store and migrate.check.stamp.stamp_store
 t._BATCH_BYTES = 7
 assert translate_store.__globals__["_BATCH_BYTES"] == 7
 assert audit is migrate.audit and callable(audit) and translate is t
+import migrate.switch
+from migrate.switch import switch_store
+assert callable(migrate.switch) and migrate.switch.switch_store is switch_store
 """
     run(code)
 
@@ -136,13 +151,67 @@ def test_results_print_in_one_line_the_answer_first(done, source_folder):
 
 
 def test_a_query_stitch_prints_the_way_that_it_goes(source_folder):
-    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", size=100, direction="query")
+    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100, direction="query")
     assert repr(stitch).startswith("<FittedStitch ridge: tfidf:24 -> tfidf:32, 24 -> 32 dimensions, 100 pairs, ")
+
+
+def test_a_printed_report_is_the_table_of_the_screen(done):
+    report = done[3]
+    printed = str(report).splitlines()
+    assert f"{report.verdict.retention.estimate:.3f}" in next(line for line in printed if line.startswith("translated "))
+    assert report.headline in str(report) and any(line.startswith("full re-embed") for line in printed)
+    assert "--" not in str(report) and "\x1b" not in str(report)
+    assert audit_summary(report).startswith(f"{report}\n")
+
+
+@pytest.mark.slow
+def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
+    words = {"beir": "my-beir", "stitch": "ridge", "sample": 100}
+    made = migrate.run("my-store", "tfidf:24", "made", **words)
+    assert {"stitch", "store", "report.json", "report.html"} <= {path.name for path in Path("made").iterdir()}
+    assert made.stitch.stitch.spec == "ridge" and made.translation.n_true == 100
+    assert "stay" in made.report.comparisons and made.report.pool is not None
+    index = Path("made/store/index.faiss").stat().st_mtime_ns
+    assert migrate.run("my-store", "tfidf:24", "made", **words).report.verdict == made.report.verdict
+    assert Path("made/store/index.faiss").stat().st_mtime_ns == index
+    built = migrate.run("my-store", "tfidf:24", "made", reference="build", **words)
+    assert built.report.pool is None and Path("made/reference").is_dir()
+    with pytest.raises(migrate.LeadMigrateError, match='expected "pool" or "build"'):
+        migrate.run("my-store", "tfidf:24", "other", reference="made/reference", **words)
+
+
+@pytest.mark.slow
+def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
+    made = migrate.run("my-store", "tfidf:24", "made", beir="my-beir", stitch="ridge", sample=100)
+    verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
+    with pytest.raises(migrate.LeadMigrateError, match="^the report: expected a report that says SAFE, found NOT SAFE"):
+        migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))
+    safe = replace(made.report, verdict=replace(made.report.verdict, outcome=migrate.Outcome.SAFE))
+    done = migrate.switch("my-store", "made/store", safe)
+    assert done.proven and done.old == str(workplace / "my-store")
+    assert migrate.inspect("my-store")["dimension"] == 24
+    assert migrate.rollback("my-store").old_model == "tfidf:32"
+    assert not migrate.switch(migrate.open_store("my-store"), "made/store", unproven=True).proven
+    migrate.forget("my-store")
+    with pytest.raises(migrate.LeadMigrateError, match="nothing was switched"):
+        migrate.rollback("my-store")
+    assert migrate.inspect("my-store")["dimension"] == 24
+
+
+def test_a_stamp_and_what_inspect_finds_are_those_of_the_commands(workplace, done, capsys):
+    Path("my-store/lead-migrate.json").unlink()
+    assert migrate.inspect("my-store")["model"] == "unknown (no manifest)"
+    stamped = migrate.stamp("my-store", "tfidf:32")
+    assert stamped.checked.compatible and stamped.path == Path("my-store/lead-migrate.json")
+    for place in ("my-store", str(done[0] / "stitch"), "."):
+        assert run_command(["inspect", place, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == migrate.inspect(place)
+    assert migrate.inspect(migrate.open_store("my-store"))["model"] == "tfidf:32"
 
 
 def test_results_show_themselves_in_a_notebook(done, source_folder):
     _, stitch, translation, report = done
-    assert report._repr_html_().startswith(f"<p><strong>{report.verdict.outcome}: retention ")
+    assert report._repr_html_().startswith(f"<p><strong>{escape(recommend(report).headline, quote=True)}")
     assert "<td>translated</td>" in report._repr_html_()
     assert "<td>* ridge</td>" in stitch._repr_html_()
     assert "<td>100</td>" in translation._repr_html_()
@@ -188,7 +257,7 @@ def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
     assert again.reference_at == report.reference_at == str(folder / "full")
     index = folder / "full" / "index.faiss"
     before = index.stat().st_mtime_ns
-    migrate.audit(translation.path, beir=beir, save_reference=str(folder / "full"))
+    migrate.audit(translation.path, "build", beir=beir, save_reference=str(folder / "full"))
     assert index.stat().st_mtime_ns == before
 
 
@@ -196,7 +265,7 @@ def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
 def test_a_pool_stands_for_the_reference(done, source_folder, beir):
     """Of so small a store it is all documents, and the verdict that of the full re-embed."""
     _, _, translation, report = done
-    pooled = migrate.audit(translation.path, "pool", beir=beir, source=source_folder)
+    pooled = migrate.audit(translation.path, beir=beir, source=source_folder)
     assert pooled.pool.is_exact and report.pool is None and pooled.reference_at is None
     assert pooled.verdict == report.verdict
 
@@ -207,7 +276,7 @@ def test_queries_that_nobody_has_judged_go_in_the_place_of_beir(queries, done, c
     if queries == "file":
         queries = tmp_path / "log.txt"
         queries.write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
-    report = migrate.audit(translation.path, "pool", queries=queries)
+    report = migrate.audit(translation.path, queries=queries)
     assert report.verdict.provisional and report.measure == "agreement@10"
     assert bool(report.made_from) == (queries == "synthetic")
 

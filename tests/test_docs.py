@@ -89,7 +89,7 @@ def test_every_function_is_in_the_site():
     functions = [name for name in migrate.__all__ if isfunction(getattr(migrate, name))]
     assert "fit" in functions
     assert [name for name in functions if f"### migrate.{name}\n\n```\nmigrate.{name}(" not in reference] == []
-    assert "max_cost_usd=5" in reference
+    assert "max_cost=5" in reference
     assert " at 0x" not in reference
 
 

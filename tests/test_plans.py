@@ -269,14 +269,14 @@ def test_a_finished_migration_is_known_by_its_request(store, beir, load, tmp_pat
 def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, load, beir, server, tmp_path):
     unlabelled = shutil.copytree(source_folder, tmp_path / "unlabelled")
     (unlabelled / "lead-migrate.json").unlink()
-    with pytest.raises(SpendingError, match=r"at most <\$0\.0001 \(max_cost_usd\), found .* nothing was spent"):
-        migrate.fit(store, load(), stitch="ridge", size=SIZE, max_cost_usd=1e-6)
-    with pytest.raises(SpendingError, match="max_cost_usd"):
-        migrate.audit(unlabelled, beir=beir, target=load_embedder(SMALL, dimensions=32), max_cost_usd=1e-6)
-    stitch = migrate.fit(store, "tfidf:24", stitch="ridge", size=SIZE, max_cost_usd=0)
+    with pytest.raises(SpendingError, match=r"at most <\$0\.0001 \(max_cost\), found .* nothing was spent"):
+        migrate.fit(store, load(), stitch="ridge", sample=SIZE, max_cost=1e-6)
+    with pytest.raises(SpendingError, match="max_cost"):
+        migrate.audit(unlabelled, beir=beir, target=load_embedder(SMALL, dimensions=32), max_cost=1e-6)
+    stitch = migrate.fit(store, "tfidf:24", stitch="ridge", sample=SIZE, max_cost=0)
     assert stitch.dim == 24
     assert server.billed == []
-    assert migrate.fit(store, load(), stitch="ridge", size=SIZE).dim == 24, "within the five dollars of the default"
+    assert migrate.fit(store, load(), stitch="ridge", sample=SIZE).dim == 24, "within the five dollars of the default"
 
 
 def test_the_command_line_and_the_library_have_one_default():

@@ -17,7 +17,7 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
-from migrate.display import data_frame, notebook_html
+from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 
@@ -94,6 +94,9 @@ class AuditReport:
 
     def __repr__(self) -> str:
         return f"<AuditReport {self.sentence}; {self.dataset}, {self.verdict.counted}, {self.n_documents:,} documents>"
+
+    def __str__(self) -> str:
+        return answer_text(self) or repr(self)
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)

@@ -179,7 +179,7 @@ class MeteredEmbedder(WrappedEmbedder):
         kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
         return SpendingError(
             f"expected to spend at most {dollars(self.cap.cap_usd or 0)}, found {dollars(spent)} spent and {after} "
-            f"with what comes next; {kept}, raise --max-cost (max_cost_usd) to go on"
+            f"with what comes next; {kept}, raise --max-cost (max_cost in Python) to go on"
         )
 
 

@@ -155,7 +155,7 @@ class SpendingPlan(ABC, Generic[Result]):
         self.cap.cap_usd = cap_usd
         return self.execute(progress)
 
-    def run_within(self, max_cost_usd: float | None, *, progress: Progress = no_progress) -> Result:
+    def run_within(self, max_cost: float | None, *, progress: Progress = no_progress) -> Result:
         """As `run`, after making sure that the estimate is within the cap, so that no money is lost half-way.
 
         Raises
@@ -163,11 +163,11 @@ class SpendingPlan(ABC, Generic[Result]):
         SpendingError
             It is not, and nothing was spent; or it was too low, as `run`.
         """
-        if max_cost_usd is not None:
+        if max_cost is not None:
             usd = self.estimate(progress=progress).usd
-            if usd > max_cost_usd:
+            if usd > max_cost:
                 raise SpendingError(
-                    f"expected to cost at most {dollars(max_cost_usd)} (max_cost_usd), found {dollars(usd)}; nothing "
-                    "was spent, raise max_cost_usd to go on"
+                    f"expected to cost at most {dollars(max_cost)} (max_cost), found {dollars(usd)}; nothing "
+                    "was spent, raise max_cost to go on"
                 )
-        return self.run(cap_usd=max_cost_usd, progress=progress)
+        return self.run(cap_usd=max_cost, progress=progress)

@@ -1,4 +1,4 @@
-"""Results as a notebook shows them: the answer first, then the table that it rests on. Loaded with `migrate.api`."""
+"""Results as notebooks and `print` show them: the answer, then what it rests on. Loaded with `migrate.api`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
-from migrate.display import notebook_html
+from migrate.display import answer_text, notebook_html
 from migrate.report.assess import cost_cells, cost_head
 from migrate.report.audit import quality_rows
 from migrate.report.compare import comparison_sentences, space_rows
 from migrate.report.page import render
+from migrate.report.summary import audit_answer
 from migrate.report.terminal import candidates_rows
 from migrate.similarity.comparison import StoresComparison
 from migrate.stitch.fitted import FittedStitch
@@ -22,6 +23,9 @@ from migrate.translate import Translation
 @notebook_html.register
 def _(report: AuditReport) -> str:
     return _answer(recommend(report).headline, quality_rows(report), [report.sentence])
+
+
+answer_text.register(AuditReport, audit_answer)
 
 
 @notebook_html.register

@@ -31,10 +31,17 @@ _MILLION = 1e6
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH, in_colour: bool = False) -> str:
     """The recommendation, the verdict and the options, `width` columns wide; `page` is where the report is shown."""
-    return printed(_parts(report, page, width), width, in_colour=in_colour)
+    where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
+    more = _lines(f"{where}; --verbose for all arms, slices and notes here", width)
+    return printed([*_parts(report, width), more], width, in_colour=in_colour)
 
 
-def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[RenderableType]:
+def audit_answer(report: AuditReport) -> str:
+    """The same as `print` shows it, where there are no options to ask for more by."""
+    return printed(_parts(report, WIDTH), WIDTH).rstrip("\n")
+
+
+def _parts(report: AuditReport, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
     headline = recommend(report).headline
@@ -54,8 +61,6 @@ def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[Rende
     yield from (_lines(sentence, width) for sentence in _sentences(report))
     if report.downstream is not None:
         yield _lines(downstream_sentence(report.downstream), width)
-    where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
-    yield _lines(f"{where}; --verbose for all arms, slices and notes here", width)
 
 
 def _sentences(report: AuditReport) -> Iterator[str]:

@@ -65,9 +65,13 @@ class StoreInfo:
 
     @property
     def way_to_texts(self) -> str:
-        """How a store without texts gets some, as a clause: what its notes say of that, or a file to write."""
-        notes = (note.removeprefix(NO_TEXTS) for note in self.notes if note.startswith(NO_TEXTS))
-        return next(notes, WAY_TO_TEXTS)
+        """How a store without texts gets some."""
+        return way_to_texts(self.notes)
+
+
+def way_to_texts(notes: Iterable[str]) -> str:
+    """How a store without texts gets some, as a clause: what its notes say of that, or a file to write."""
+    return next((note.removeprefix(NO_TEXTS) for note in notes if note.startswith(NO_TEXTS)), WAY_TO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(old, tmp_p
 
 
 def test_a_translated_store_needs_a_report_until_all_of_it_is_true(old, tmp_path, capsys):
-    stitch = migrate.fit(old, "tfidf:24", stitch="ridge", size=40)
+    stitch = migrate.fit(old, "tfidf:24", stitch="ridge", sample=40)
     migrate.translate(old, stitch, tmp_path / "translated")
     with pytest.raises(InputError, match="expected the report of an audit, found none"):
         switch_store(str(old), str(tmp_path / "translated"))
@@ -143,7 +143,7 @@ def test_nothing_is_spent_beyond_the_cap(old, tmp_path, server, capsys):
 def test_a_share_is_what_translate_makes_of_it(old, tmp_path, monkeypatch, digest, capsys):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     stitch = tmp_path / "stitch"
-    migrate.fit(old, "tfidf:24", stitch="ridge", size=40).save(stitch)
+    migrate.fit(old, "tfidf:24", stitch="ridge", sample=40).save(stitch)
     assert lead_migrate("reembed", old, *TARGET, "--share", "50%", "--stitch", stitch, "-o", tmp_path / "part") == 0
     assert "75 of them true ones" in capsys.readouterr().out
     assert lead_migrate("translate", old, stitch, "--reembed", "50%", "-o", tmp_path / "same") == 0

@@ -33,7 +33,7 @@ def test_a_stitch_of_another_package_is_fitted_saved_and_loaded(install, source_
     import migrate
 
     install("ridge_plugin", "theirs")
-    migrate.fit(source_folder, "tfidf:24", stitch="theirs", size=100).save(tmp_path / "stitch")
+    migrate.fit(source_folder, "tfidf:24", stitch="theirs", sample=100).save(tmp_path / "stitch")
     stitch = load_stitch(tmp_path / "stitch").stitch
     assert isinstance(stitch, Ridge) and stitch.kind == "theirs"
     with pytest.raises(UsageError, match=r"unknown stitch 'their'; choose one of auto, .*, theirs, lowrank:RANK"):

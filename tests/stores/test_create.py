@@ -138,7 +138,7 @@ def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
     np.save(folder / "vectors.npy", model.embed_documents(documents))
     lines = ({"id": d.id, "text": d.text, "metadata": dict(d.metadata)} for d in documents)
     (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    fitted = migrate.fit(folder, "tfidf:6", size=40)
+    fitted = migrate.fit(folder, "tfidf:6", sample=40)
     done = migrate.translate(folder, fitted, f"faiss:{tmp_path}/new")
     same_kind = migrate.translate(folder, fitted, tmp_path / "same")
     new = open_store(done.path, verify=True)

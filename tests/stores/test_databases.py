@@ -137,11 +137,11 @@ def test_every_command_runs_on_a_database(old, corpus, tmp_path, capsys):
 def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpus, tmp_path, capsys):
     assert run(["stamp", old, "--model", f"file:{tmp_path}/model.npz"]) == 0, capsys.readouterr().err
     assert open_store(old).info.manifest.model.spec == "file:model.npz"
-    fitted = migrate.fit(old, TARGET, size=100)
+    fitted = migrate.fit(old, TARGET, sample=100)
     flat = open_store(migrate.translate(old, fitted, f"faiss:{tmp_path}/flat").path)
     assert sorted(flat.documents(), key=lambda d: d.id) == sorted(open_store(old).documents(), key=lambda d: d.id)
     kind = old.partition(":")[0]
-    back = migrate.fit(flat.info.location, "tfidf:16", size=100)
+    back = migrate.fit(flat.info.location, "tfidf:16", sample=100)
     again = open_store(migrate.translate(flat.info.location, back, place_of(kind, tmp_path, "back")).path)
     assert (again.info.kind, again.info.dim, again.info.metric) == (kind, 16, "ip")
     assert {d.id: d.text for d in again.documents()} == {d.id: d.text for d in corpus.documents}

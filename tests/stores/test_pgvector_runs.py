@@ -86,9 +86,9 @@ def test_a_table_is_stamped_beside_it(table, tmp_path, capsys):
 
 
 def test_stores_go_from_one_kind_to_another_and_back(table, corpus, tmp_path):
-    fitted = migrate.fit(location(table), "tfidf:12", size=80)
+    fitted = migrate.fit(location(table), "tfidf:12", sample=80)
     flat = migrate.translate(location(table), fitted, f"faiss:{tmp_path}/flat")
-    back = migrate.fit(flat.path, "tfidf:10", size=80)
+    back = migrate.fit(flat.path, "tfidf:10", sample=80)
     new = open_store(migrate.translate(flat.path, back, f"{location('docs_new.vectors')}?index=ivfflat&lists=7").path)
     assert (new.info.kind, new.info.dim, new.info.metric, new.table.column) == ("pgvector", 10, "ip", "vectors")
     assert list(new.documents()) == sorted(corpus, key=lambda document: document.id)
@@ -122,7 +122,7 @@ def test_a_password_is_nowhere(table, tmp_path, capsys):
 
 @pytest.mark.parametrize("point", ["begun:1", "synced:1", "recorded:1", "filled:1", "complete:1", "published:1"])
 def test_a_run_that_is_killed_ends_complete(table, corpus, tmp_path, point):
-    migrate.fit(location(table), "tfidf:12", size=80).save(tmp_path / "stitch")
+    migrate.fit(location(table), "tfidf:12", sample=80).save(tmp_path / "stitch")
     words = ["translate", location(table), str(tmp_path / "stitch"), "-o", location("docs_new"), "--quiet"]
     run_command(words, tmp_path, point)
     assert ("docs_new" in tables()) == (point == "published:1")
@@ -134,7 +134,7 @@ def test_a_run_that_is_killed_ends_complete(table, corpus, tmp_path, point):
 
 
 def test_a_server_that_is_killed_while_it_loads_leaves_nothing_half(table, corpus, tmp_path):
-    migrate.fit(location(table), "tfidf:12", size=80).save(tmp_path / "stitch")
+    migrate.fit(location(table), "tfidf:12", sample=80).save(tmp_path / "stitch")
     words = ["translate", location(table), str(tmp_path / "stitch"), "-o", location("docs_new"), "--quiet"]
     with connect() as blocker, connect() as watch:
         blocker.execute("BEGIN")

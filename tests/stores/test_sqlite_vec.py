@@ -173,7 +173,7 @@ def test_what_is_no_database_is_told(tmp_path):
 @pytest.mark.parametrize("point", ["recorded:1", "filled:1", "complete:1", "published:1"])
 def test_a_translation_that_is_killed_ends_complete(awkward, tmp_path, point):
     old, new = f"sqlite-vec:{awkward}#vectors?text=odd docs.content", tmp_path / "new"
-    migrate.fit(old, "tfidf:4", size=60).save(tmp_path / "stitch")
+    migrate.fit(old, "tfidf:4", sample=60).save(tmp_path / "stitch")
     words = ["translate", old, str(tmp_path / "stitch"), "-o", str(new), "--quiet"]
     run_command(words, tmp_path, point)
     assert new.exists() == (point == "published:1")
@@ -195,7 +195,7 @@ def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
     writer = create_store(tmp_path / "old", format="faiss", dim=8)
     writer.append(documents, model.embed_documents(documents))
     writer.finish()
-    fitted = migrate.fit(tmp_path / "old", "tfidf:6", size=40)
+    fitted = migrate.fit(tmp_path / "old", "tfidf:6", sample=40)
     done = migrate.translate(tmp_path / "old", fitted, f"sqlite-vec:{tmp_path}/new#words")
     new = open_store(done.path)
     assert (new.info.kind, new.info.dim, new.info.details["table"]) == ("sqlite-vec", 6, "words")
@@ -203,7 +203,7 @@ def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
     assert done.remarks[0].startswith("sqlite-vec has no inner product")
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
     with pytest.raises(StoreError, match="expected metadata that JSON can hold"):
-        migrate.translate(source, migrate.fit(source, "tfidf:4", size=40), f"faiss:{tmp_path}/flat")
+        migrate.translate(source, migrate.fit(source, "tfidf:4", sample=40), f"faiss:{tmp_path}/flat")
     assert not (tmp_path / "flat").exists()
 
 

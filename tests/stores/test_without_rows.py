@@ -64,7 +64,7 @@ def target(corpus, tmp_path):
 
 def test_fit_and_translate_through_the_library(location, target, corpus, tmp_path):
     store = open_store(location)
-    fitted = migrate.fit(location, target, size=60)
+    fitted = migrate.fit(location, target, sample=60)
     done = migrate.translate(location, fitted, tmp_path / "new")
     new = open_store(done.path)
     assert (new.info.kind, new.info.dim, new.info.count) == ("sqlite", 12, 160)

@@ -1,0 +1,116 @@
+"""What is in a store or a stitch, as values that JSON holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.locations import place_of
+from migrate.manifest import artefact_kind
+from migrate.stores import open_store
+from migrate.stores.base import Store
+from migrate.stores.file_store import as_files
+from migrate.stores.registry import names_kind, path_in, stores_in
+from migrate.vectors import UNIT_TOLERANCE, squared_norms
+
+
+def inspect_document(location: Store | str | Path) -> dict[str, Any]:
+    """Tell what is in a store; of a place with several, which those are; or what a stitch maps and reads.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `open_store`, or `load_stitch`.
+    """
+    facts = _facts(location) if isinstance(location, Store) else _facts_at(str(location))
+    return {"schema_version": 1, "kind": "inspect", **facts}
+
+
+def _facts_at(location: str) -> dict[str, Any]:
+    path = path_in(location)
+    place = place_of(location) if path is None else path
+    is_url = isinstance(place, str) and not names_kind(location)
+    if is_url or (path is not None and artefact_kind(path) == "stitch"):
+        from migrate.report.stitch import stitch_document  # slow to import, for what few ask
+        from migrate.stitch.persistence import load_stitch
+
+        return stitch_document(str(place), load_stitch(place))
+    try:
+        opened = open_store(location)
+    except (StoreError, UsageError):
+        is_one = path is None or (path != Path(location) and "#" in location)
+        several = [] if path is None or is_one else _stores_in(path)
+        if not several:
+            raise
+        return {"stores": several}
+    return _facts(opened)
+
+
+def _stores_in(path: Path) -> list[dict[str, Any]]:
+    """What is at a path that is not one store; nothing where a file cannot be read, which is then to be told."""
+    found = []
+    for location in stores_in(path):
+        facts: dict[str, Any] = {"store": location, "format": "not read", "vectors": None, "dimension": None}
+        try:
+            info = open_store(location).info
+            facts |= {"format": info.kind, "vectors": info.count, "dimension": info.dim}
+        except LeadMigrateError:
+            if not Path(location).is_dir():
+                return []
+        found.append(facts)
+    return found
+
+
+def _facts(store: Store) -> dict[str, Any]:
+    info = store.info
+    model = info.manifest.model if info.manifest else None
+    first_tokens = info.manifest.store.first_tokens if info.manifest else None
+    return {
+        "store": info.location,
+        "format": info.kind,
+        "index_type": info.index_type,
+        "vectors": info.count,
+        "dimension": info.dim,
+        "metric": {"l2": "squared Euclidean distance (l2)", "ip": "inner product (ip)"}[info.metric],
+        "read_back": "exact" if info.exact else "approximate",
+        **_norms(store),
+        "checksum": _checksum(store),
+        "texts": info.has_texts,
+        "model": model.spec if model else "unknown (no manifest)",
+        **({"first_tokens": first_tokens} if first_tokens else {}),
+        **info.details,
+        "notes": list(info.notes),
+    }
+
+
+def _checksum(store: Store) -> str:
+    """Which files are those of the manifest, and of which it knows nothing."""
+    files = as_files(store)
+    if files is None:
+        return "none to compare with"
+    names = files.verify()
+    missing = [name for name in (files.index_path.name, *files.document_files) if name not in names]
+    if not names:
+        return "none to compare with"
+    return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(missing)}" if missing else "")
+
+
+def _norms(store: Store) -> dict[str, Any]:
+    """Norms over all rows, and how many rows are zero or not finite."""
+    least, greatest, bad = np.inf, 0.0, 0
+    for batch in store.scan():
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = squared_norms(batch.vectors)
+        good = squares[np.isfinite(squares) & (squares > 0)]
+        bad += len(squares) - len(good)
+        if len(good):
+            least, greatest = min(least, float(good.min())), max(greatest, float(good.max()))
+    facts: dict[str, Any] = {"bad_vectors": bad}
+    if greatest:
+        low, high = float(np.sqrt(least)), float(np.sqrt(greatest))
+        unit = abs(low - 1) < UNIT_TOLERANCE and abs(high - 1) < UNIT_TOLERANCE
+        facts = {"norms": "unit" if unit else f"{low:.4g} to {high:.4g}", **facts}
+    return facts
