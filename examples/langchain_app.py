@@ -11,11 +11,7 @@ from langchain_community.vectorstores import FAISS
 from langchain_core.documents import Document as LangchainDocument
 from langchain_core.embeddings import Embeddings
 
-from migrate.embedders import Embedder, load_embedder
-from migrate.fit import fit_stitch
-from migrate.stores import open_store
-from migrate.translate import translate_store
-from migrate.vectors import Document, Query
+import migrate
 
 TOPICS = {
     "tea": "Green tea is brewed below boiling point; black tea takes water that just boiled.",
@@ -31,31 +27,31 @@ TEXTS = [f"{name}, note {number}: {text}" for name, text in TOPICS.items() for n
 class ModelEmbeddings(Embeddings):
     """A model of lead-migrate as LangChain wants it."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: migrate.Embedder) -> None:
         self.embedder = embedder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector for each document."""
-        documents = [Document(str(number), text) for number, text in enumerate(texts)]
+        documents = [migrate.Document(str(number), text) for number, text in enumerate(texts)]
         vectors: list[list[float]] = self.embedder.embed_documents(documents).tolist()
         return vectors
 
     def embed_query(self, text: str) -> list[float]:
         """The vector of a question."""
-        vector: list[float] = self.embedder.embed_queries([Query("query", text)])[0].tolist()
+        vector: list[float] = self.embedder.embed_queries([migrate.Query("query", text)])[0].tolist()
         return vector
 
 
 def main(output: str) -> None:
     """Build an app's folder with the old model, move it, and ask the new one."""
     folder = Path(output)
-    old, new = load_embedder("tfidf:24"), load_embedder("packaged:all-MiniLM-L6-v2")
-    old.fit([Document(str(number), text) for number, text in enumerate(TEXTS)])
+    old, new = migrate.load_embedder("tfidf:24"), migrate.load_embedder("packaged:all-MiniLM-L6-v2")
+    old.fit([migrate.Document(str(number), text) for number, text in enumerate(TEXTS)])
     documents = [LangchainDocument(page_content=text, metadata={"topic": text.partition(",")[0]}) for text in TEXTS]
     FAISS.from_documents(documents, ModelEmbeddings(old)).save_local(str(folder / "old"))
 
-    store = open_store(folder / "old")
-    translate_store(store, fit_stitch(store, new, size=30), folder / "new")
+    store = migrate.open_store(folder / "old")
+    migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 
     # The pickle in the folder was written a moment ago, by this program.
     app = FAISS.load_local(str(folder / "new"), ModelEmbeddings(new), allow_dangerous_deserialization=True)

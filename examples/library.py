@@ -1,4 +1,4 @@
-"""The library in a few lines: open a store, fit a stitch, translate, audit.
+"""The library in a few lines: fit, translate and audit, and what to do next.
 
 python examples/library.py STORE BEIR_FOLDER TARGET OUTPUT
 
@@ -9,23 +9,18 @@ import sys
 from pathlib import Path
 
 import migrate
-from migrate.report.audit import audit_text
 
 
-def main(store_path: str, beir: str, target: str, output: str) -> None:
-    """Leave `stitch`, `store` and `reference` in the output folder, and print the stitch and the verdict."""
+def main(store: str, beir: str, target: str, output: str) -> None:
+    """Leave the stitch, the new store and the report in the output folder, and print what came of it."""
     folder = Path(output)
-    store = migrate.open_store(store_path)
     embedder = migrate.load_embedder(target, cache=folder / "embeddings.sqlite")
-
-    stitch = migrate.fit(store, embedder)
-    print(stitch)
-    stitch.save(folder / "stitch")
-    print(migrate.translate(store, stitch, folder / "store"))
-
-    report = migrate.audit(folder / "store", target=embedder, beir=beir, save_reference=folder / "reference")
-    print(audit_text(report))
-    print(f"may it be used? {report.verdict.outcome}")
+    done = migrate.run(store, embedder, folder, beir=beir)
+    print(done.stitch)
+    print(done.translation)
+    print(done.report)
+    if done.report.outcome is migrate.Outcome.SAFE:
+        print(f"SAFE: migrate.switch({store!r}, {str(done.translation.path)!r}) lets it answer under the old name")
 
 
 if __name__ == "__main__":

@@ -7,13 +7,9 @@ python examples/live_langchain.py OUTPUT
 import sys
 from pathlib import Path
 
-from migrate.embed.corpus import embed_corpus
-from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
+import migrate
+from migrate.embed import embed_corpus
 from migrate.live.langchain import LiveVectorStore
-from migrate.stores import open_store
-from migrate.translate import translate_store
-from migrate.vectors import Document
 
 TOPICS = {
     "tea": "Green tea is brewed below boiling point; black tea takes water that just boiled.",
@@ -24,7 +20,7 @@ TOPICS = {
     "compiler": "A compiler turns source code into machine code, and complains on the way.",
 }
 NOTES = [
-    Document(f"{name} {number}", f"{name}, note {number}: {text}", {"topic": name})
+    migrate.Document(f"{name} {number}", f"{name}, note {number}: {text}", {"topic": name})
     for name, text in TOPICS.items()
     for number in range(1, 11)
 ]
@@ -33,10 +29,10 @@ QUESTIONS = ("Why does a bike not fall over?", "How hot is the water for tea?", 
 
 def main(output: str) -> None:
     """Make a store of an old model, translate it, and ask it by the new one while it becomes true."""
-    folder, new = Path(output), load_embedder("packaged:all-MiniLM-L6-v2")
-    embed_corpus(lambda: NOTES, load_embedder("tfidf:24"), folder / "old")
-    store = open_store(folder / "old")
-    translate_store(store, fit_stitch(store, new, size=30), folder / "new")
+    folder, new = Path(output), migrate.load_embedder("packaged:all-MiniLM-L6-v2")
+    embed_corpus(lambda: NOTES, migrate.load_embedder("tfidf:24"), folder / "old")
+    store = migrate.open_store(folder / "old")
+    migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 
     # In the place of what FAISS.load_local gave for the old folder:
     app = LiveVectorStore(folder / "new", new, cache=folder / "cache.sqlite")

@@ -10,12 +10,9 @@ from pathlib import Path
 
 from live_langchain import NOTES, QUESTIONS
 
-from migrate.embed.corpus import embed_corpus
-from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
+import migrate
+from migrate.embed import embed_corpus
 from migrate.live.llamaindex import LiveRetriever
-from migrate.stores import open_store
-from migrate.translate import translate_store
 
 
 async def ask(retriever: LiveRetriever) -> None:
@@ -27,10 +24,10 @@ async def ask(retriever: LiveRetriever) -> None:
 
 def main(output: str) -> None:
     """Make a store of an old model, translate it, and ask it by the new one."""
-    folder, new = Path(output), load_embedder("packaged:all-MiniLM-L6-v2")
-    embed_corpus(lambda: NOTES, load_embedder("tfidf:24"), folder / "old")
-    store = open_store(folder / "old")
-    translate_store(store, fit_stitch(store, new, size=30), folder / "new")
+    folder, new = Path(output), migrate.load_embedder("packaged:all-MiniLM-L6-v2")
+    embed_corpus(lambda: NOTES, migrate.load_embedder("tfidf:24"), folder / "old")
+    store = migrate.open_store(folder / "old")
+    migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 
     # In the place of what as_retriever of the old index gave:
     retriever = LiveRetriever(folder / "new", new, similarity_top_k=3, cache=folder / "cache.sqlite")

@@ -17,12 +17,8 @@ from langchain_app import TEXTS, ModelEmbeddings
 from langchain_community.vectorstores import FAISS
 from langchain_core.embeddings import Embeddings
 
-from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
+import migrate
 from migrate.langchain import TranslatedEmbeddings
-from migrate.stores import open_store
-from migrate.translate import translate_store
-from migrate.vectors import Document
 
 QUESTIONS = (
     "Why does a bike not fall over?",
@@ -89,21 +85,21 @@ def wait_for_answers(app: App, name: str) -> None:
 def main(output: str) -> None:
     """Build the app's folder with the old model, then serve it by the new one until the new store is there."""
     folder = Path(output)
-    old = load_embedder("tfidf:24")
-    new = load_embedder("packaged:all-MiniLM-L6-v2", cache=folder / "embeddings.sqlite")
-    old.fit([Document(str(number), text) for number, text in enumerate(TEXTS)])
+    old = migrate.load_embedder("tfidf:24")
+    new = migrate.load_embedder("packaged:all-MiniLM-L6-v2", cache=folder / "embeddings.sqlite")
+    old.fit([migrate.Document(str(number), text) for number, text in enumerate(TEXTS)])
     FAISS.from_texts(TEXTS, ModelEmbeddings(old)).save_local(str(folder / "old"))
 
     # One sample serves both stitches: the second finds its embeddings in the cache.
-    store = open_store(folder / "old")
-    bridge = fit_stitch(store, new, direction="query", size=30)
-    stitch = fit_stitch(store, new, size=30)
+    store = migrate.open_store(folder / "old")
+    bridge = migrate.fit(store, new, direction="query", sample=30)
+    stitch = migrate.fit(store, new, sample=30)
 
     # From here on the old model is not needed any more.
     app = App("the old store", folder / "old", TranslatedEmbeddings(ModelEmbeddings(new), bridge))
     print(f"over the bridge: {app.answer(QUESTIONS[0])}")
     with customers(app):
-        translate_store(store, stitch, folder / "new")
+        migrate.translate(store, stitch, folder / "new")
         wait_for_answers(app, "the old store")
         app.switch("the new store", folder / "new", ModelEmbeddings(new))
         wait_for_answers(app, "the new store")

@@ -1,35 +1,29 @@
-"""Move a store to a model of OpenAI, or of any server that speaks its protocol, and see what was spent.
+"""Move a store to a model of OpenAI, or of any server that speaks its protocol, for a dollar at most.
 
     OPENAI_API_KEY=... python examples/openai_target.py STORE OUTPUT [MODEL] [BASE_URL]
 
-Only the sample is sent, and no more than a dollar is spent. Embeddings are kept in a cache: run it again and nothing is
+Only the sample is sent. Embeddings are kept in a cache: run it again and nothing is
 paid twice.
 """
 
 import sys
 from pathlib import Path
 
-from migrate.embedders.cache import CachedEmbedder
-from migrate.embedders.openai import OpenAIEmbedder
-from migrate.fit import FitOptions, plan_fit
-from migrate.stores import open_store
-from migrate.translate import translate_store
+import migrate
 
 
 def main(store_path: str, output: str, model: str = "text-embedding-3-small", base_url: str | None = None) -> None:
-    """Leave `stitch` and `store` in the output folder, and print tokens and rate."""
+    """Leave `stitch` and `store` in the output folder, and print what a full re-embed would cost."""
     folder = Path(output)
-    store = open_store(Path(store_path))
-    api = OpenAIEmbedder(model, base_url=base_url)
-    embedder = CachedEmbedder(api, folder / "embeddings.sqlite")
+    store = migrate.open_store(store_path)
+    embedder = migrate.load_embedder(f"openai:{model}", base_url=base_url, cache=folder / "embeddings.sqlite")
 
-    plan = plan_fit(store, embedder, FitOptions(size=500))
-    print(plan.estimate().sentence)
-    fitted = plan.run(cap_usd=1.0)
+    print(migrate.assess(store, embedder))
+    fitted = migrate.fit(store, embedder, sample=500, max_cost=1)
     fitted.save(folder / "stitch")
-    print(f"{fitted.stitch.spec}: {embedder.misses} texts embedded, {api.usage_tokens} tokens billed")
+    print(fitted)
 
-    done = translate_store(store, fitted, folder / "store")
+    done = migrate.translate(store, fitted, folder / "store")
     print(f"{done.path}: {done.count} vectors of dimension {done.target_dim}, {done.n_true} of them true ones")
 
 

@@ -615,12 +615,12 @@ def stamp(
     Examples
     --------
     >>> import migrate
-    >>> migrate.stamp("my-store", "tfidf:24", force=True).checked
-    <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
+    >>> migrate.stamp("my-store", "tfidf:32", force=True).checked
+    <Compatibility compatible with tfidf:32: the model gives the stored vectors for all 32 sampled documents>
     """
-    return stamp_store(
-        _store(store), _model(model), sample=sample, trust=trust, force=force, seed=seed, progress=progress
-    )
+    opened = _store(store)
+    embedder = load_embedder(model, state=folder_of(opened)) if isinstance(model, str) else model
+    return stamp_store(opened, embedder, sample=sample, trust=trust, force=force, seed=seed, progress=progress)
 
 
 def inspect(store: StoreLike) -> dict[str, Any]:
