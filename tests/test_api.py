@@ -155,11 +155,9 @@ def test_a_query_stitch_prints_the_way_that_it_goes(source_folder):
 
 def test_a_printed_report_is_the_table_of_the_screen(done):
     report = done[3]
-    printed = str(report).splitlines()
-    assert f"{report.verdict.retention.estimate:.3f}" in next(
-        line for line in printed if line.startswith("translated ")
-    )
-    assert report.headline in str(report) and any(line.startswith("full re-embed") for line in printed)
+    (row,) = [line for line in str(report).splitlines() if line.startswith("translated  ")]
+    assert f"{report.verdict.retention.estimate:.3f}" in row
+    assert report.headline in str(report) and "\nfull re-embed " in str(report)
     assert "--" not in str(report) and "\x1b" not in str(report)
     assert audit_summary(report).startswith(f"{report}\n")
 
@@ -184,7 +182,7 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
 def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
     made = migrate.run("my-store", "tfidf:24", "made", beir="my-beir", stitch="ridge", sample=100)
     verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
-    with pytest.raises(migrate.LeadMigrateError, match="^the report: expected a report that says SAFE, found NOT SAFE"):
+    with pytest.raises(migrate.LeadMigrateError, match="the report: expected a report that says SAFE, found NOT"):
         migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))
     safe = replace(made.report, verdict=replace(made.report.verdict, outcome=migrate.Outcome.SAFE))
     done = migrate.switch("my-store", "made/store", safe)

@@ -12,13 +12,14 @@ A check as cases for CI.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePath
 from xml.etree import ElementTree
 
 from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.report import AuditReport
+from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.check.model import Compatibility
 from migrate.report.audit import quality_rows, sentences
@@ -40,22 +41,27 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing that was looked at, under a name that does not change from run to run."""
+    """One thing that was looked at, under a name that does not change from run to run.
+
+    `title` says in a few words what came of it, and of which store; empty for what is a part of another case.
+    """
 
     name: str
     state: State
     message: str
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Cases of one command, what else is worth keeping, and a summary in Markdown."""
+    """Cases of one command on one `store`, what else is worth keeping, and a summary in Markdown."""
 
     name: str
     title: str
     cases: Sequence[Case]
     markdown: str
     properties: Mapping[str, str] = field(default_factory=dict)
+    store: str = ""
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
@@ -107,7 +113,7 @@ _LEVELS = {State.PASSED: "notice", State.FAILED: "error", State.OPEN: "warning"}
 def annotation_lines(suite: Suite) -> Iterator[str]:
     """One line a case; see "Workflow commands for GitHub Actions" in GitHub's documentation."""
     for case in suite.cases:
-        title = _property(f"{suite.name}: {case.name}")
+        title = _property(case.title or f"{suite.name} {suite.store}: {case.name}")
         yield f"::{_LEVELS[case.state]} title={title}::{_data(case.message)}"
 
 
@@ -125,8 +131,8 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 def audit_suite(report: AuditReport) -> Suite:
     """The verdict, and where staying is possible, whether it is not better."""
     verdict = report.verdict
-    message = "; ".join([report.sentence, *report.caveats])
-    cases = [Case("verdict", _STATES[verdict.outcome], message)]
+    store, message = report.places.translated, "; ".join([report.sentence, *report.caveats])
+    cases = [Case("verdict", _STATES[_judged(report)], message, _title(report))]
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
@@ -144,7 +150,24 @@ def audit_suite(report: AuditReport) -> Suite:
         "independent groups": str(verdict.n_independent),
         **({"provisional": report.basis} if report.basis else {}),
     }
-    return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties)
+    return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties, store)
+
+
+def _judged(report: AuditReport) -> Outcome:
+    """The outcome on queries: of the translated store, or of the plan that was asked for."""
+    return report.verdict.outcome if report.plan == TRANSLATED else report.outcome
+
+
+def _title(report: AuditReport) -> str:
+    """The verdict, of what, and how much that keeps.
+
+    A provisional one says so.
+    """
+    verdict, is_alone = report.verdict, report.plan == TRANSLATED
+    bounds = verdict.retention if is_alone else report.family[report.plan]
+    provisional = " (provisional)" if verdict.provisional else ""
+    what = report.places.translated + ("" if is_alone else f" in plan {report.plan}")
+    return f"{_judged(report)}{provisional}: {what} keeps {bounds.estimate:.2f}"
 
 
 def downstream_cases(audit: DownstreamAudit) -> list[Case]:
@@ -152,13 +175,21 @@ def downstream_cases(audit: DownstreamAudit) -> list[Case]:
     return [Case(task.task, _STATES[task.outcome], task_sentence(task)) for task in audit.tasks]
 
 
-def downstream_suite(audit: DownstreamAudit) -> Suite:
+def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
     """What trained models keep, where no queries are asked."""
-    markdown = f"## {MARKS[_STATES[audit.outcome]]} lead-migrate: {_downstream_markdown(audit)}"
+    markdown = f"{_heading(_STATES[audit.outcome], store)} {_downstream_markdown(audit)}"
     remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
     properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
     caveat = f"{remarks}\n\n" if remarks else ""
-    return Suite("lead-migrate audit", "audit by labels", downstream_cases(audit), f"{markdown}{caveat}", properties)
+    cases = [
+        replace(case, title=f"{task.outcome}: {store}, {task.task}")
+        for case, task in zip(downstream_cases(audit), audit.tasks, strict=True)
+    ]
+    return Suite("lead-migrate audit", "audit by labels", cases, f"{markdown}{caveat}", properties, store)
+
+
+def _heading(state: State, store: str) -> str:
+    return f"## {MARKS[state]} lead-migrate: `{printable(store)}`:"
 
 
 def _downstream_markdown(audit: DownstreamAudit) -> str:
@@ -168,28 +199,30 @@ def _downstream_markdown(audit: DownstreamAudit) -> str:
 def _audit_markdown(report: AuditReport) -> str:
     *others, verdict = sentences(report)
     notes = "\n".join(f"- {sentence}" for sentence in others)
-    provisional = report.verdict.provisional and report.verdict.outcome is Outcome.SAFE
-    mark = MARKS[State.OPEN if provisional else _STATES[report.verdict.outcome]]
+    outcome = _judged(report)
+    state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else _STATES[outcome]
     caveats = "".join(f"{caveat}\n\n" for caveat in report.caveats)
     downstream = "" if report.downstream is None else _downstream_markdown(report.downstream)
     return (
-        f"## {mark} lead-migrate: {verdict}\n\n{caveats}{markdown_table(quality_rows(report))}\n\n{downstream}"
+        f"{_heading(state, report.places.translated)} {verdict}\n\n"
+        f"{caveats}{markdown_table(quality_rows(report))}\n\n{downstream}"
         f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
     )
 
 
 def check_suite(result: Compatibility) -> Suite:
     """The answer, and everything that was looked at."""
-    whole = Case("compatible", _state(ok=result.compatible), _answer(result))
+    answer = "COMPATIBLE" if result.compatible else "NOT COMPATIBLE"
+    title = f"{answer}: {result.store} with {result.model.spec}"
+    whole = Case("compatible", _state(ok=result.compatible), _answer(result), title)
     cases = [whole, *(Case(finding.name, _state(ok=finding.ok), finding.message) for finding in result.findings)]
     figures = result.figures
     properties = {"cause": result.cause.value, "basis": result.basis}
     if figures is not None:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
-    return Suite(
-        "lead-migrate check", f"check of {PurePath(result.store).name}", cases, _check_markdown(result), properties
-    )
+    name, store = f"check of {PurePath(result.store).name}", str(result.store)
+    return Suite("lead-migrate check", name, cases, _check_markdown(result), properties, store)
 
 
 def _state(*, ok: bool) -> State:
@@ -207,5 +240,5 @@ def _check_markdown(result: Compatibility) -> str:
     ]
     examples = [["document", "row", "cosine"], *([e.doc_id, f"{e.row:,}", f"{e.cosine:.4f}"] for e in result.examples)]
     tables = [markdown_table(looked), *([markdown_table(examples)] if result.examples else [])]
-    mark = MARKS[_state(ok=result.compatible)]
-    return f"## {mark} lead-migrate: {_answer(result)}\n\n" + "\n\n".join(tables) + "\n"
+    heading = _heading(_state(ok=result.compatible), str(result.store))
+    return f"{heading} {_answer(result)}\n\n" + "\n\n".join(tables) + "\n"

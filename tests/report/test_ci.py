@@ -17,7 +17,7 @@ from topics import audit as audit_topics
 
 from migrate.cli.main import cli, run
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
-from migrate.report.suite import Case, State, Suite, annotation_lines, audit_suite, junit_xml
+from migrate.report.suite import MARKS, Case, State, Suite, annotation_lines, audit_suite, junit_xml
 from migrate.stores.create import INDEX_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
@@ -26,17 +26,17 @@ from migrate.vectors import unit_rows
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-ACTION = ROOT / ".github" / "actions" / "lead-migrate" / "action.yml"
+ACTION = ROOT / "action.yml"
 LIGHT = ACTION.with_name("light.txt").read_text().split()
 MODEL = "openai:text-embedding-3-small"
 """Its dimension is known without asking it."""
 
 CASES = [
-    Case("one", State.PASSED, "fine"),
+    Case("one", State.PASSED, "fine", "SAFE: y keeps 0.99"),
     Case("two: x", State.FAILED, "100 %\nlost, <all>\x07"),
     Case("3", State.OPEN, "?"),
 ]
-SUITE = Suite("lead-migrate x", "x of y", CASES, "## z", {"retention": "0.5"})
+SUITE = Suite("lead-migrate x", "x of y", CASES, "## z", {"retention": "0.5"}, "y")
 
 
 def test_junit_counts_failures_and_open_cases_apart():
@@ -56,8 +56,8 @@ def test_junit_counts_failures_and_open_cases_apart():
 
 def test_annotations_are_one_line_each_whatever_stands_in_them():
     assert list(annotation_lines(SUITE))[:2] == [
-        "::notice title=lead-migrate x%3A one::fine",
-        "::error title=lead-migrate x%3A two%3A x::100 %25%0Alost, <all>\x07",
+        "::notice title=SAFE%3A y keeps 0.99::fine",
+        "::error title=lead-migrate x y%3A two%3A x::100 %25%0Alost, <all>\x07",
     ]
     assert list(annotation_lines(SUITE))[2].startswith("::warning ")
 
@@ -69,6 +69,19 @@ def test_an_audit_is_a_case_of_its_verdict(scale, state, tmp_path):
     assert (suite.cases[0].name, suite.cases[0].state) == ("verdict", state)
     assert report.verdict.sentence in suite.cases[0].message
     assert suite.markdown.count("\n| ") == len(report.arms) + 1
+    outcome, kept = report.verdict.outcome, report.verdict.retention.estimate
+    title = f"{outcome}: {tmp_path / 't'} keeps {kept:.2f}"
+    assert next(annotation_lines(suite)).split("::")[1].partition("=")[2] == title.replace(":", "%3A")
+    assert suite.markdown.startswith(f"## {MARKS[state]} lead-migrate: `{tmp_path / 't'}`: {outcome}")
+
+
+def test_another_plan_is_the_case_that_the_exit_code_is_of(tmp_path):
+    report = audit_topics(make_store(tmp_path / "t", vectors=noisy(50.0)), make_store(tmp_path / "r"), margin=0.5)
+    other = report.judging(next(iter(report.family)))
+    suite = audit_suite(other)
+    assert other.plan != report.plan and suite.cases[0].title.startswith(f"{other.outcome}: {tmp_path / 't'} in plan ")
+    states = {"SAFE": State.PASSED, "NOT SAFE": State.FAILED, "INCONCLUSIVE": State.OPEN}
+    assert suite.cases[0].state is states[other.outcome] and other.outcome != report.outcome
 
 
 def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypatch, capsys):
@@ -82,9 +95,11 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     cases = {case.get("name"): case for case in suite.findall("testcase")}
     assert "other dimension" in cases["compatible"].find("failure").get("message")
     assert int(suite.get("failures")) == sum(case.find("failure") is not None for case in cases.values()) >= 2
-    assert f"::error title=lead-migrate check%3A compatible::not compatible with {MODEL}" in told.err
+    assert f"::error title=NOT COMPATIBLE%3A {store} with {MODEL.replace(':', '%3A')}::not compatible with" in told.err
     assert "::" not in told.out
-    assert (tmp_path / "summary.md").read_text().startswith(f"## ❌ lead-migrate: not compatible with {MODEL}")
+    assert f"::error title=lead-migrate check {store}%3A " in told.err
+    heading = f"## ❌ lead-migrate: `{store}`: not compatible with {MODEL}"
+    assert (tmp_path / "summary.md").read_text().startswith(heading)
     assert run(["check", store, "--model", MODEL, *options]) == 2, "the file is there already"
     assert run(["check", store, "--model", MODEL, *options, "--force"]) == 1
 
@@ -204,8 +219,7 @@ def test_an_installation_is_found_again_by_version_python_and_system(tmp_path):
     assert first[1]["key"].startswith(first[1]["prefix"])
     source = tmp_path / "source"
     (source / "migrate").mkdir(parents=True)
-    (source / ".github/actions/lead-migrate").mkdir(parents=True)
-    for name in ("setup.cfg", ".github/actions/lead-migrate/light.txt", "migrate/__init__.py"):
+    for name in ("setup.cfg", "light.txt", "migrate/__init__.py"):
         (source / name).write_bytes((ROOT / name).read_bytes())
     others = [
         wanted(tmp_path, INSTALL="full"),
