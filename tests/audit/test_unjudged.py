@@ -246,7 +246,7 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     assert f"{outcome} (provisional: {basis})" in "".join(suite.itertext())
     assert suite.find(".//property[@name='provisional']").get("value") == basis
     assert audit_suite(report).markdown.startswith(
-        f"## {'❌' if outcome == 'NOT SAFE' else '⚠️'} lead-migrate: {outcome} (p"
+        f"## {'❌' if outcome == 'NOT SAFE' else '⚠️'} lead-migrate: `{report.places.translated}`: {outcome} (p"
     )
     assert repr(report).startswith(f"<AuditReport {outcome} (provisional: ")
 
