@@ -142,7 +142,7 @@ def test_a_query_stitch_prints_the_way_that_it_goes(source_folder):
 
 def test_results_show_themselves_in_a_notebook(done, source_folder):
     _, stitch, translation, report = done
-    assert report._repr_html_().startswith(f"<p><strong>{report.verdict.outcome}: retention ")
+    assert f"{report.verdict.outcome}: retention " in report._repr_html_()
     assert "<td>translated</td>" in report._repr_html_()
     assert "<td>* ridge</td>" in stitch._repr_html_()
     assert "<td>100</td>" in translation._repr_html_()

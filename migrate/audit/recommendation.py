@@ -62,15 +62,16 @@ def recommend(report: AuditReport) -> Recommendation:
     """Stay where the old store answers as well as a full re-embed; else what is SAFE and leaves least to pay.
 
     Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
-    one that is sure to keep most. With a doubt nothing is recommended.
+    one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
-    doubts = report.doubts or report.verdict.doubts
-    if doubts:
+    doubts, stay = report.doubts or report.verdict.doubts, report.comparisons.get(STAY)
+    if doubts and (stay is None or stay.retention.lower < 1):
         command, remark = _prove(report)
         headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
     option = _best(report)
     command, remark = _command(option, report)
+    remark = f"not to be believed of the new store: {doubts[0]}" if doubts else remark
     seconds = _seconds(option, report)
     left = _amount(option.usd_left, seconds, option.tokens_left)
     return Recommendation(
