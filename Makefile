@@ -7,7 +7,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --edi
 
 .PHONY: demo quick test lint docs bench clean
 
-demo: .venv/with-demo
+demo: .venv/with-nothing
 	$(BIN)/lead-migrate demo
 
 quick: .venv/with-test
@@ -31,6 +31,12 @@ bench: .venv/with-test
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+.venv/with-nothing: setup.cfg pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing lead-migrate into .venv (some minutes the first time)"
+	$(INSTALL) .
+	@touch $@
 
 .venv/with-%: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

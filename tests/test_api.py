@@ -209,7 +209,7 @@ def test_a_stamp_and_what_inspect_finds_are_those_of_the_commands(workplace, don
 
 def test_results_show_themselves_in_a_notebook(done, source_folder):
     _, stitch, translation, report = done
-    assert report._repr_html_().startswith("<p><strong>nothing is shown to be SAFE; clear up first: ")
+    assert f"{report.verdict.outcome}: retention " in report._repr_html_()
     assert "<td>translated</td>" in report._repr_html_()
     assert "<td>* ridge</td>" in stitch._repr_html_()
     assert "<td>100</td>" in translation._repr_html_()

@@ -399,9 +399,12 @@ def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
 def family_of(retriever: Retriever, scores: Mapping[str, Scores], floor: Floor | None) -> dict[str, Bounds]:
     """Retention of the arms that could serve instead, by their deciding `scores`; bounds hold for all of them at once.
 
-    Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown.
+    Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown. So do the usual
+    ones where one of them is the plan: it may have been picked for what an audit of all has shown.
     """
     inputs = retriever.inputs
+    usual = () if inputs.options.plan == TRANSLATED else DEPTHS
+    counted = {*inputs.asked_depths, *(depth for depth in usual if depth < inputs.stores[TRANSLATED].info.count)}
     return family_bounds(
         scores,
         retriever.deciding_scores(retriever.search(FULL).run),
@@ -409,7 +412,7 @@ def family_of(retriever: Retriever, scores: Mapping[str, Scores], floor: Floor |
         resamples=inputs.options.resamples,
         weighting=inputs.query_set.weighting(),
         floor=floor,
-        others=len(inputs.asked_depths) - len(inputs.rerank_depths),
+        others=len(counted) - len(inputs.rerank_depths),
     )
 
 

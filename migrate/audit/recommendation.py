@@ -11,6 +11,7 @@ from migrate.audit.options import Option, is_whole, options_of
 from migrate.audit.report import AuditReport, plan_word
 from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
 from migrate.audit.verdict import Bounds, Outcome
+from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders.kinds import prefix_spec
 
@@ -60,15 +61,17 @@ class Recommendation:
 def recommend(report: AuditReport) -> Recommendation:
     """Stay where the old store answers as well as a full re-embed; else what is SAFE and leaves least to pay.
 
-    Of ways that leave as much to pay, the one that is sure to keep most. With a doubt nothing is recommended.
+    Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
+    one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
-    doubts = report.doubts or report.verdict.doubts
-    if doubts:
+    doubts, stay = report.doubts or report.verdict.doubts, report.comparisons.get(STAY)
+    if doubts and (stay is None or stay.retention.lower < 1):
         command, remark = _prove(report)
         headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
     option = _best(report)
     command, remark = _command(option, report)
+    remark = f"not to be believed of the new store: {doubts[0]}" if doubts else remark
     seconds = _seconds(option, report)
     left = _amount(option.usd_left, seconds, option.tokens_left)
     return Recommendation(
@@ -95,7 +98,14 @@ def _best(report: AuditReport) -> Option:
     safe = [option for option in options.values() if option.is_safe and option.name != STAY]
     if is_whole(report):
         safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
-    return min(safe, key=lambda option: (option.left, -option.retention.lower))
+    return min(safe, key=lambda option: (option.left, _is_work(option, report), -option.retention.lower))
+
+
+def _is_work(option: Option, report: AuditReport) -> bool:
+    """Whether it is a full re-embed that costs something: two stages that cost as much serve before it is paid."""
+    seconds = _seconds(option, report)
+    is_free = not option.left or is_small(option.usd_left, None if seconds is None else seconds / 60)
+    return option.name == FULL and not is_free
 
 
 def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> str:

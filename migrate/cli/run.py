@@ -156,7 +156,8 @@ def command(
             done = planned.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
         paid.finish()
-        advise(wrap(choice_sentence(done.stitch.selection)), quiet=quiet)
+        for line in wrap(choice_sentence(done.stitch.selection)).splitlines():
+            advise(line, quiet=quiet)
         if general.verbose and not general.as_json:
             show(candidates_table(done.stitch.selection) + "\n")
             if learning.query_log is not None:

@@ -16,6 +16,7 @@ from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration, estimate_cost
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_spec
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
@@ -70,11 +71,11 @@ class Deal:
 
 
 def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progress = no_progress) -> Deal | None:
-    """The deal for a store by the target model of a plan; None where the store has no texts to embed.
+    """The deal for a store by the target model of a plan; None where the store has no texts, or they are embedded.
 
     Nothing is embedded by a model that may cost money.
     """
-    if not store.info.has_texts:
+    if not store.info.has_texts or split_spec(model.embedder.identity.spec)[0] == "file":
         return None
     count, embedder, meter = store.info.count, model.embedder, model.meter
     if meter is not None:

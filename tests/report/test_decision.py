@@ -164,10 +164,12 @@ def test_a_local_model_costs_time():
     assert recommend(made).left == "3 min", "980 of 1,000 documents are left"
 
 
-def test_an_option_that_costs_as_much_as_a_full_reembed_is_none():
+def test_two_stages_that_cost_as_much_as_a_full_reembed_serve_before_it_is_paid():
     dear = replace(POOL, usd=97.0, tokens=9_700_000)
     made = report(two_stage=SURE, pool=dear, is_kept=True)
-    assert recommend(made).headline.startswith("re-embed, $3.00 more: two-stage 50 is SAFE too, and costs no less")
+    assert recommend(made).headline.startswith("SAFE in two stages, the first 50 ranked again by true vectors")
+    cheap = report(two_stage=SURE, pool=replace(dear, usd=99.0, tokens=9_900_000), is_kept=True)
+    assert recommend(cheap).headline.startswith("re-embed, $1.00 more: two-stage 50 is SAFE too, and costs no less")
     assert next(option for option in options_of(made) if option.name == TWO_STAGE).usd == 100.0
 
 
@@ -175,6 +177,13 @@ def test_an_old_model_that_answers_as_well_is_kept():
     found = recommend(report(SURE, stay=Bounds(1.2, 1.1, 1.3), outcome=Outcome.SAFE, reference_at="full"))
     assert found.headline.startswith("stay: the old store keeps 120.0 % (at least 110.0 %)")
     assert (found.plan, found.command) == (STAY, None)
+
+
+def test_a_doubt_does_not_speak_against_staying():
+    found = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), doubts=("the full re-embed looks wrong",)))
+    assert (found.plan, found.command) == (STAY, None)
+    assert found.remark == "not to be believed of the new store: the full re-embed looks wrong"
+    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), doubts=("it looks wrong",))).plan is None
 
 
 def test_staying_is_named_where_it_keeps_the_margin():
