@@ -145,7 +145,7 @@ def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOption
 _REFERENCE_OPTIONS = (
     option(
         "--reference",
-        required=True,
+        default=POOL,
         metavar="STORE|build|pool",
         help="Full re-embed to compare with, `build` to embed every text now, or `pool` to embed no more than the "
         "verdict needs.",

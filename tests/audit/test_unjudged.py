@@ -398,7 +398,7 @@ def test_audit_of_a_file_of_queries(store, code, outcome, migrated, corpus, tmp_
     text = " ".join(capsys.readouterr().out.split())
     assert "provisional: nothing is judged, so this rests on agreement@10 with the full re-embed log.txt:" in text
     assert f"{outcome} (provisional: nothing is judged" in text
-    assert "keep the old one until judged queries (--beir) agree" in text or outcome != "SAFE"
+    assert "every vector is the model's own" in text or outcome != "SAFE"
 
 
 def test_audit_of_synthetic_queries(migrated, tmp_path, capsys):
