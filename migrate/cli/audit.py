@@ -545,11 +545,12 @@ def _places(
     outputs: Outputs,
 ) -> Places:
     """How the next command names what was audited, as it was typed here or is noted in the store."""
-    from migrate.embedders import recorded_options
+    from migrate.embedders import special_options
+    from migrate.report.check import flags_of
 
     typed, spec = typed_model(), target or embedder.identity.spec
-    noted = {f"--{name.replace('_', '-')}": value for name, value in recorded_options(embedder.identity).items()}
-    named = [f"{flag}={value}" for flag, value in noted.items() if not any(w.startswith(f"{flag}=") for w in typed)]
+    said = {word.partition("=")[0] for word in typed}
+    named = [word for word in flags_of(special_options(embedder.identity)) if word.partition("=")[0] not in said]
     kept = free_path(Path("report.json"))
     return replace(
         known,

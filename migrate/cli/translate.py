@@ -307,7 +307,7 @@ def _advise_audit(
         return
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
-    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
+    words = ["--reference", "pool", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
     advise_next("audit", output, *words, quiet=quiet)
 
 
