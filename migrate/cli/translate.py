@@ -312,7 +312,7 @@ def _advise_audit(
 
 
 def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
-    """`--source`, with `--source-model` where only the stitch says it; not the store whose own model an audit cannot load."""
+    """`--source`, with `--source-model` where only the stitch says it; not of a model that an audit cannot load."""
     from migrate.embedders.kinds import split_spec
 
     has_model = manifest is not None and manifest.model is not None
