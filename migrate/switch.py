@@ -119,8 +119,8 @@ def switch_store(
     if what := _differ(old_store, new_store, contents):
         counts = " and ".join(f"{content['count']:,}" for content in contents)
         raise InputError(
-            f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); translate what the old "
-            "store has now"
+            f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); bring it up to "
+            "date with `sync`, or translate again"
         )
     if _is_made_from(old_store, contents[1]):
         raise UsageError(

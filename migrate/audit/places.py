@@ -9,7 +9,7 @@ from migrate.embedders.base import Embedder
 from migrate.files import free_path
 from migrate.stores.base import Store
 from migrate.stores.registry import path_in
-from migrate.stores.switching import Switchable
+from migrate.stores.switching import why_no_switch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
         full=old.successor("full") or str(_beside(translated)),
         target=("--target", embedder.identity.spec),
         has_texts=old.info.has_texts,
-        can_switch=is_alike and isinstance(source, Switchable),
+        can_switch=source is not None and why_no_switch(source, translated) is None,
         server=None if source is None or is_alike else source.successor("new"),
     )
 

@@ -45,9 +45,9 @@ TO_JUDGE = 300
 
 
 def open_source(
-    source: str | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
+    source: str | None, source_model: str | None, model: ModelOptions, *, quiet: bool
 ) -> tuple[Store | None, Embedder | None]:
-    """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
+    """The source store and its model, or why there is no arm `stay`; nothing else needs the model."""
     from migrate.stores import open_store
 
     if source is None:
@@ -55,7 +55,7 @@ def open_source(
         return None, None
     opened = open_store(source, verify=True)
     manifest = opened.info.manifest
-    if needed and source_model is None and (manifest is None or manifest.model is None):
+    if source_model is None and (manifest is None or manifest.model is None):
         advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         return opened, None
     return opened, load_model_of(opened, source_model, "--source-model", model.for_source())
@@ -480,8 +480,7 @@ def command(
         )
         paid = spending.open(quiet=quiet)
         embedder = elsewhere(whole_embedder(load_model_of(translated, target, "--target", model)), runner)
-        needed = before.bridge is not None or trial is not None
-        source, old = open_source(before.source, before.source_model, model, needed=needed, quiet=quiet)
+        source, old = open_source(before.source, before.source_model, model, quiet=quiet)
         request = AuditRequest(
             translated,
             questions,
@@ -545,11 +544,12 @@ def _places(
     outputs: Outputs,
 ) -> Places:
     """How the next command names what was audited, as it was typed here or is noted in the store."""
-    from migrate.embedders import recorded_options
+    from migrate.embedders import special_options
+    from migrate.report.check import flags_of
 
     typed, spec = typed_model(), target or embedder.identity.spec
-    noted = {f"--{name.replace('_', '-')}": value for name, value in recorded_options(embedder.identity).items()}
-    named = [f"{flag}={value}" for flag, value in noted.items() if not any(w.startswith(f"{flag}=") for w in typed)]
+    said = {word.partition("=")[0] for word in typed}
+    named = [word for word in flags_of(special_options(embedder.identity)) if word.partition("=")[0] not in said]
     kept = free_path(Path("report.json"))
     return replace(
         known,

@@ -201,11 +201,19 @@ def name_of(store: Store) -> str:
 
 
 def path_beside(store: Store, ending: str) -> Path:
-    """A free path beside a store, or in the current folder where the store is not in one, with a name after it."""
+    """A free path beside a store, or in the current folder where the store is not in one, with a name after it.
+
+    It is beside the folder of a file that has one to itself: `switch` lets whole folders trade places.
+    """
+    from migrate.stores.file_store import as_files
     from migrate.stores.registry import path_in
 
     path = path_in(store.info.location)
     name = f"{name_of(store)}-{ending}"
     if path is None:
         return free_path(Path(name))
+    files = as_files(store)
+    if path.is_file() and files is not None and not files.strangers():
+        folder = path.parent
+        return free_path((folder / ".." if folder.name in ("", "..") else folder.parent) / name)
     return free_path((path if path.name not in ("", "..") else path.absolute()).with_name(name))

@@ -130,13 +130,14 @@ def _advise_switch(store: str, opened: Store, output: str, done: Embedding, *, q
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
     from migrate.stores.registry import output_of
-    from migrate.stores.switching import Switchable
+    from migrate.stores.switching import why_no_switch
 
     new = open_store(output_of(output).location)
     if not is_all_true(new):
-        advise_next("audit", output, "--source", store, "--beir", JUDGED, quiet=quiet)
-    elif new.info.kind == opened.info.kind and isinstance(opened, Switchable):
+        advise_next("audit", output, "--reference", "pool", "--beir", JUDGED, quiet=quiet)
+    elif (why := why_no_switch(opened, new)) is None:
         advise_next("switch", store, output, quiet=quiet)
     else:
-        advise(f"no switch between these kinds: let your programs open {done.path} and ask by its model", quiet=quiet)
+        advise(f"no switch: {why}", quiet=quiet)
+        advise(f"let your programs open {done.path} and ask by its model", quiet=quiet)
         advise_next("inspect", output, quiet=quiet)

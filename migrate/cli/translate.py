@@ -307,17 +307,17 @@ def _advise_audit(
         return
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
-    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
+    words = ["--reference", "pool", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
     advise_next("audit", output, *words, quiet=quiet)
 
 
 def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
-    """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
+    """`--source`, with `--source-model` where only the stitch says it; not of a model that an audit cannot load."""
     from migrate.embedders.kinds import split_spec
 
     has_model = manifest is not None and manifest.model is not None
     if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
-        return []
+        return [] if has_model else ["--source", store]
     placed = model_words("--source-model", recorded.spec)
     return ["--source", store, *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
 

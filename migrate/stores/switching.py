@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, runtime_checkable
 from uuid import uuid4
 
-from migrate.errors import InputError, UsageError
+from migrate.errors import InputError, LeadMigrateError, UsageError
 from migrate.files import (
     SWITCH_MARK,
     atomic_file,
@@ -136,6 +136,17 @@ class Switchable(Protocol):
 
     def exchanged(self) -> Exchange | None:
         """The exchange by which the store that answers here came here; None where there was none."""
+
+
+def why_no_switch(old: Store, new: Store) -> str | None:
+    """What keeps a store from taking the place of another, as `exchange` says it; None where nothing does."""
+    if old.info.kind != new.info.kind or not isinstance(old, Switchable):
+        return "the two are of kinds that do not trade names"
+    try:
+        old.exchange(new)
+    except LeadMigrateError as error:
+        return str(error)
+    return None
 
 
 def only_one(location: str, names: Collection[str], wanted: str) -> None:

@@ -99,8 +99,45 @@ def test_from_the_assessment_to_the_audit(kind, target, vectors, source_folder, 
     (translate,) = printed.of(*fit)
     assert translate[0] == "translate"
     (audit,) = printed.then(translate)
-    assert audit[0] == "audit" and ("--source" in audit) == (kind in ("embedded", "stamped"))
+    assert (audit[0], audit[2:4]) == ("audit", ["--reference", "pool"])
+    assert "--source" in audit, "whether its model is known or not"
     printed.then([*audit, "--no-bm25"], codes=(0, 1, 3))
+
+
+@pytest.mark.parametrize("kind", ["faiss", "parquet"])
+def test_a_file_in_a_folder_of_its_own_is_switched_and_one_among_others_is_not(kind, here, source_folder, printed):
+    old, name = "store", "index.faiss"
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+        assert run(["reembed", str(source_folder), "--target", "tfidf:24", "-o", "parquet:store"]) == 0
+        name = next(Path(old).rglob("*.parquet")).relative_to(old).as_posix()
+    else:
+        shutil.copytree(source_folder, old)
+    for path in Path(old).iterdir():
+        if path.name not in (name, "docs.jsonl"):
+            path.unlink()
+    file, stem = f"{old}/{name}", Path(name).stem
+    (full,) = printed.of("assess", file, "--target", "tfidf:40")
+    assert full == ["reembed", file, "--target", "tfidf:40", "-o", f"{stem}-full"], "beside the folder"
+    (switch,) = printed.then(full)
+    assert switch == ["switch", file, f"{stem}-full"]
+    assert printed.then(switch) == []
+    assert open_store(file).info.dim == 40
+    assert run(["rollback", file]) == 0
+    Path(old, "notes.txt").touch()
+    (full,) = printed.of("assess", file, "--target", "tfidf:48")
+    assert full[-1] == f"{old}/{stem}-full", "beside the file: the folder is of other things too"
+    assert printed.then(full) == [["inspect", f"{old}/{stem}-full"]], "it cannot be switched"
+
+
+def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(here, source_folder, beir, printed):
+    shutil.copytree(source_folder, "store")
+    fit = ["fit", "store", "--target", PACKAGED, "--sample", "20", "--stitch", "mean", "-o", "stitch"]
+    printed.of(*fit)
+    printed.of("translate", "store", "stitch", "-o", "new")
+    (full,) = printed.of("audit", "new", "--reference", "pool", "--beir", beir, "--source", "store", codes=(1, 3))
+    assert full[:2] == ["reembed", "store"] and [word for word in full if word.startswith("-")] == ["--target", "-o"]
+    assert printed.then(full)[0][0] == "switch"
 
 
 def test_from_a_run_to_a_full_reembed(here, vectors, source_folder, beir, printed):

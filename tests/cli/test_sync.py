@@ -58,6 +58,22 @@ def test_what_changed_is_told_done_and_then_up_to_date(pair, digest, capsys):
     assert json.loads(said(capsys)[0])["up_to_date"]
 
 
+def test_a_full_reembed_is_brought_up_to_date_and_switched(pair, capsys):
+    assert run(["reembed", "old", "--target", "tfidf:24", "-o", "full", *QUIET]) == 0
+    path = pair / "old" / "docs.jsonl"
+    path.write_text(path.read_text().replace("another text of this", "yet another text of this"))
+    said(capsys)
+    assert run(["switch", "old", "full"]) == 4
+    assert "up to date with sync" in said(capsys)[1]
+    assert run(["sync", "old", "full"]) == 0
+    assert said(capsys)[1].splitlines()[-1] == "next: lead-migrate switch old full"
+    assert run(["switch", "old", "full"]) == 0
+    said(capsys)
+    assert run(["rollback", "old"]) == 0
+    assert run(["sync", "old", "new"]) == 0
+    assert "next:" not in said(capsys)[1], "most of it is translated"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
