@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.arms import family_of
 from migrate.audit.inputs import AuditOptions, PoolReference, PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.outside import (
@@ -60,6 +61,9 @@ DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 _FEWEST: Final = 2
 _FEWEST_UNJUDGED: Final = 2 * CUT
 """The first ten of the arm have to be there, and as many others, which say what more may bring."""
+
+_STAGES: Final = 50
+"""To this depth a pool goes for every query where nothing is SAFE yet: what it embeds is kept for whatever follows."""
 
 _TRUE_ROWS: Final = 32
 """Documents whose true vectors the translated store has: they show that it was translated for this model."""
@@ -286,10 +290,25 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
         for depth in sorted({*DEPTHS, reference.depth}):
             if max(first, asked) < depth <= reference.depth and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
+        if embedder.keeps and _may_serve(state, reference):
+            state = pool.step(_STAGES)
     except SpendingError as error:
         stopped = str(error)
     pool.prove_answers()
     return state.grown(pool, stopped)
+
+
+def _may_serve(state: _State, reference: PoolReference) -> bool:
+    """Whether nothing is SAFE yet, and two stages of a deeper pool may be, which cost less than the whole store."""
+    inputs, retriever = state.retriever.inputs, state.retriever
+    is_open = inputs.options.two_stage is None and inputs.query_set.qrels is not None and state.floor is not None
+    if not is_open or state.verdict.outcome is Outcome.SAFE or (inputs.pool_depth or _STAGES) >= _STAGES:
+        return False
+    if reference.depth < _STAGES or not inputs.stores[FULL].info.has_texts:
+        return False
+    scores = {f"{depth}": retriever.deciding_scores(retriever.rerank(depth).run) for depth in inputs.rerank_depths}
+    bounds = family_of(retriever, scores, state.floor).values()
+    return not any(one.lower >= inputs.options.margin for one in bounds)
 
 
 def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:

@@ -640,6 +640,20 @@ def test_the_pool_goes_as_deep_as_is_asked_for_every_query(far):
     assert none.pool.steps[0].depth == 10 and none.pool.documents < usual.pool.documents
 
 
+def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_tried_deeper(far, tmp_path):
+    by = {}
+    for keeps in (False, True):
+        embedder = CachedEmbedder(TARGET, tmp_path / f"{keeps}.sqlite", keeps=keeps)
+        by[keeps] = audit(far, PoolReference(), embedder=embedder, two_stage=None, bm25=False)
+        assert by[keeps].verdict.outcome is not Outcome.SAFE
+    assert by[False].family["two-stage 20"].lower < 0.95 and "two-stage 50" not in by[False].family
+    last = by[True].pool.steps[-1]
+    assert (last.depth, last.queries) == (50, len(QUERIES))
+    assert by[True].family["two-stage 50"].lower > by[True].family["two-stage 20"].lower
+    safe = audit(far, PoolReference(), embedder=embedder, two_stage=None, margin=0.3)
+    assert safe.pool.steps[-1].depth == 20, "it is SAFE, so there is nothing to look for"
+
+
 def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     report = audit(far, PoolReference(depth=10), two_stage=(10, 50))
     assert list(report.family) == ["two-stage 10"]
