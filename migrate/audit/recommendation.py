@@ -13,7 +13,7 @@ from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSL
 from migrate.audit.verdict import Bounds, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
-from migrate.embedders.kinds import prefix_spec
+from migrate.embedders.kinds import may_cost_money, prefix_spec
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
@@ -194,7 +194,8 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
     if option.name.startswith(TWO_STAGE):
         if report.plan == option.name:
             return _switch(places.translated, report, needs_proof=True)
-        return ("live", "run", places.translated, *places.model), _two_stage_remark(option, report)
+        limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
+        return ("live", "run", places.translated, *places.model, *limit), _two_stage_remark(option, report)
     if option.name == BRIDGE:
         return None, "the old store is asked by queries that the stitch of --bridge maps back"
     return _reembed(option, report)
@@ -240,12 +241,22 @@ def _switch(new: str, report: AuditReport, *, needs_proof: bool) -> tuple[tuple[
     return None, "`switch` wants the report of the audit: keep it as JSON"
 
 
+def worker_limit(spec: str) -> tuple[str, ...]:
+    """How far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
+    return ("--budget=100%",) if may_cost_money(spec) else ()
+
+
 def _two_stage_remark(option: Option, report: AuditReport) -> str:
+    remark = ""
+    if len(report.places.target) > 1 and worker_limit(report.places.target[1]):
+        full = next(one for one in options_of(report) if one.name == FULL)
+        left = _amount(full.usd_left, None, full.tokens_left)
+        remark = f"the worker embeds the whole store in the end{f', {left} in all' if left else ''}; lower its --budget to stop it before; "
     if report.verdict.provisional or not report.places.can_switch:
-        return ""
+        return remark.removesuffix("; ")
     kept = " --report FILE" if report.places.report is None else ""
     return (
-        f"`switch` takes the store too, if it is served like this: the same again with --plan {plan_word(option.name)}"
+        f"{remark}`switch` takes the store too, if it is served like this: the same again with --plan {plan_word(option.name)}"
         f"{kept} is the proof"
     )
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next
-from migrate.cli.terminal import advise, show, show_json
+from migrate.cli.next_step import STORE, advise_next, advise_store
+from migrate.cli.terminal import show, show_json
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.report.characters import printable
 
@@ -60,10 +60,7 @@ def command(store: str, as_json: bool) -> None:
         for line in value if isinstance(value, list) else [value]:
             row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
             show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-    if opened.info.has_texts:
-        advise_next("assess", store, "--target", "SPEC", quiet=False)
-    else:
-        advise(f"to give it texts: {printable(opened.info.way_to_texts)}", quiet=False)
+    advise_store(store, opened, quiet=False)
 
 
 def _stores_in(path: Path) -> list[dict[str, Any]]:
@@ -108,6 +105,8 @@ def _show_stitch(folder: Path | str, *, as_json: bool) -> None:
     width = max(len(name) for name, _ in rows)
     for name, line in rows:
         show(f"{name:{width}}  {printable(line)}")
+    if document["maps"] == "documents":
+        advise_next("translate", STORE, str(folder), "-o", "NEW", quiet=False)
 
 
 def _facts(store: Store) -> dict[str, Any]:

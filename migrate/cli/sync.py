@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import GeneralOptions, ModelOptions, option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -80,5 +81,10 @@ def command(
     paid.finish()
     if general.as_json:
         show_json(document)
-    else:
-        show(text)
+        return
+    show(text)
+    if dry_run and not plan.is_current:
+        advise_next("sync", old, new, also=("any_store", "target", "price"), quiet=quiet)
+    elif not advise_switch(old, after, new, quiet=quiet) and not plan.is_current:
+        words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
+        advise_next("audit", new, *words, also=("target",), quiet=quiet)
