@@ -194,8 +194,12 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
     if option.name.startswith(TWO_STAGE):
         if report.plan == option.name:
             return _switch(places.translated, report, needs_proof=True)
+        if not places.can_serve:
+            command, remark = _reembed(next(one for one in options_of(report) if one.name == FULL), report)
+            return command, remark or "vectors of this model cost nothing to have: the whole store at once is as good"
         limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
-        return ("live", "run", places.translated, *places.model, *limit), _two_stage_remark(option, report)
+        model = (word for word in places.model if word != "--no-cache")  # `live` wants to keep what it embeds
+        return ("live", "run", places.translated, *model, *limit), _two_stage_remark(option, report)
     if option.name == BRIDGE:
         return None, "the old store is asked by queries that the stitch of --bridge maps back"
     return _reembed(option, report)
@@ -247,24 +251,24 @@ def worker_limit(spec: str) -> tuple[str, ...]:
 
 
 def _two_stage_remark(option: Option, report: AuditReport) -> str:
-    remark = ""
-    if len(report.places.target) > 1 and worker_limit(report.places.target[1]):
+    places, remarks = report.places, []
+    if len(places.target) > 1 and worker_limit(places.target[1]):
         full = next(one for one in options_of(report) if one.name == FULL)
         left = _amount(full.usd_left, None, full.tokens_left)
-        remark = f"the worker embeds the whole store in the end{f', {left} in all' if left else ''}; lower its --budget to stop it before; "
-    if report.verdict.provisional or not report.places.can_switch:
-        return remark.removesuffix("; ")
-    kept = " --report FILE" if report.places.report is None else ""
-    return (
-        f"{remark}`switch` takes the store too, if it is served like this: the same again with --plan {plan_word(option.name)}"
-        f"{kept} is the proof"
-    )
+        amount = f", {left} in all" if left else ""
+        remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
+    if not report.verdict.provisional and places.can_switch:
+        again = f"--plan {plan_word(option.name)}{'' if places.report else ' --report FILE'}"
+        remarks.append(
+            f"`switch` takes the store too, if it is served like this: the same again with {again} is the proof"
+        )
+    return "; ".join(remarks)
 
 
 def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
     """Lines that serve two stages as the audit ranks them: all of the first documents by their true vectors."""
     places = report.places
-    if not option.name.startswith(TWO_STAGE) or not places.translated:
+    if not option.name.startswith(TWO_STAGE) or not places.translated or not places.can_serve:
         return ()
     switched = report.plan == option.name and places.can_switch and places.source is not None
     location = places.source if switched and places.source is not None else places.translated

@@ -61,7 +61,8 @@ def advise_next(
     context = click.get_current_context()
     root = context.find_root()
     names = {*(_MODEL if names_model else ()), *also} - {but}
-    found, path = root.command, command.split()
+    path = command.split()
+    found: click.Command | None = root.command
     for part in path:
         found = found.get_command(root, part) if isinstance(found, click.Group) else None
     names &= set() if found is None else {str(param.name) for param in found.params}
@@ -156,13 +157,14 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
 
 
 def advise_worker(word: str, *, quiet: bool) -> None:
-    """Print the worker that gives a store its true vectors; nothing where its model may not be here."""
+    """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
     from migrate.audit.recommendation import worker_limit
+    from migrate.embedders import load_embedder
     from migrate.stores import open_store
 
     manifest = open_store(word).info.manifest
     model = None if manifest is None else manifest.model
-    if model is None or is_out_of_sight(model):
+    if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
         return
     advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec), quiet=quiet)
 

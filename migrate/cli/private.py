@@ -173,4 +173,4 @@ def _step(
     else:
         show(exchanged_text(step, done))
         advise(where_to(step), quiet=quiet)
-        advise_next(*then, quiet=quiet)
+        advise_next(*map(str, then), quiet=quiet)
