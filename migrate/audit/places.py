@@ -65,7 +65,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
         target=("--target", embedder.identity.spec),
         has_texts=old.info.has_texts,
         can_switch=is_alike and isinstance(source, Switchable),
-        can_serve=embedder.cacheable,
+        can_serve=embedder.cacheable or embedder.is_cached,
         server=None if source is None or is_alike else source.successor("new"),
     )
 

@@ -1,13 +1,9 @@
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
@@ -109,18 +105,6 @@ def next_line(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert [line.startswith("next: lead-migrate ") for line in lines].count(True) == 1
     return lines[-1].removeprefix("next: ")
-
-
-@pytest.fixture
-def shell(tmp_path):
-    """Run a line in a new shell, in the current folder."""
-    program = tmp_path / "bin" / "lead-migrate"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m migrate "$@"\n')
-    program.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(Path(migrate.__file__).parents[1])}
-    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
-    return lambda line: subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
