@@ -545,10 +545,10 @@ def _places(
     outputs: Outputs,
 ) -> Places:
     """How the next command names what was audited, as it was typed here or is noted in the store."""
-    from migrate.embedders import recorded_options
+    from migrate.embedders import special_options
 
     typed, spec = typed_model(), target or embedder.identity.spec
-    noted = {f"--{name.replace('_', '-')}": value for name, value in recorded_options(embedder.identity).items()}
+    noted = {f"--{name.replace('_', '-')}": value for name, value in special_options(embedder.identity).items()}
     named = [f"{flag}={value}" for flag, value in noted.items() if not any(w.startswith(f"{flag}=") for w in typed)]
     kept = free_path(Path("report.json"))
     return replace(

@@ -38,7 +38,7 @@ _TO_FILL_IN = {
 
 _MODEL = tuple(ModelOptions.__dataclass_fields__)
 _PASSING = (
-    {"report", "html", "opens", "junit", "github", "markdown", "judge_next", "plan"}
+    {"report", "html", "opens", "junit", "github", "markdown", "judge_next"}
     | {"as_json", "quiet", "verbose", "force", "restart"}
 )  # fmt: skip
 """Parameters of what a command leaves behind, and of how it prints."""
@@ -84,15 +84,20 @@ def advise_store(word: str, store: Store, *, quiet: bool) -> None:
 def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> bool:
     """Print the switch from an old store to a new one of nothing but true vectors; False where that is not one.
 
-    `opened` is the old store, None where only the user knows it.
+    `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
+    from migrate.stores.registry import absolute_location
     from migrate.stores.switching import Switchable
+    from migrate.switch import find_exchange
 
     store = open_store(new)
     if not is_all_true(store):
         return False
+    exchange = find_exchange(absolute_location(new))
+    if exchange is not None and exchange.record() is not None:
+        return True
     if isinstance(store, Switchable) and (opened is None or opened.info.kind == store.info.kind):
         advise_next("switch", old, new, names_model=False, quiet=quiet)
     elif opened is not None:

@@ -13,29 +13,36 @@ from migrate.embedders import load_embedder
 pytestmark = pytest.mark.slow
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
+STAGES = "audit new --reference pool --beir judged --no-bm25 --plan two-stage-149 --margin 0.7"
 TO_FILL_IN = {"DIR": "judged", "SPEC": "tfidf:8", "OLD": "store", "STORE": "store", "KEYS": "keys", "STITCH": "stitch"}
 JUDGED = {0, 1, 3}
 AUDIT = "audit new --reference pool --beir judged --no-bm25"
+RUN = "run store --beir judged --stitch mean --sample 60 --target"
 GOOD = "audit good --reference pool --beir judged --no-bm25 --margin 0.5"
 
 
 @pytest.fixture(scope="module")
-def made(corpus, source_folder, bare_folder, target_file, beir, tmp_path_factory):
+def made(corpus, source_folder, bare_folder, beir, tmp_path_factory):
     """A folder with stores, stitches, judged queries and models in files."""
     folder = tmp_path_factory.mktemp("made") / "my work; here"
     for source, name in ((source_folder, "store"), (source_folder, "plain"), (bare_folder, "bare"), (beir, "judged")):
         shutil.copytree(source, folder / name)
     (folder / "plain/lead-migrate.json").unlink()
-    shutil.copy(target_file, folder / "target.npz")
     lines = (beir / "corpus.jsonl").read_text().splitlines(keepends=True)
     rows = [json.loads(line) for line in lines]
     texts = [json.dumps({"id": row["_id"], "text": row["text"]}) + "\n" for row in rows]
     (folder / "all.jsonl").write_text("".join(texts))
     (folder / "most.jsonl").write_text("".join(texts[:140]))
-    documents = load_embedder("tfidf:40")
-    documents.fit(corpus.documents)
-    ids = [document.id for document in corpus.documents]
-    np.savez(folder / "old.npz", doc_ids=ids, docs=documents.embed_documents(corpus.documents))
+    for name, spec in (("old", "tfidf:40"), ("target", "tfidf:48")):
+        embedder = load_embedder(spec)
+        embedder.fit(corpus.documents)
+        np.savez(
+            folder / f"{name}.npz",
+            doc_ids=[document.id for document in corpus.documents],
+            docs=embedder.embed_documents(corpus.documents),
+            query_ids=[query.id for query in corpus.queries],
+            queries=embedder.embed_queries(corpus.queries),
+        )
     np.savez(folder / "probes.npz", some=np.ones((2, 32), dtype=np.float32))
     commands = [
         "fit store --target tfidf:48 --stitch mean --sample 60 -o stitch",
@@ -47,7 +54,7 @@ def made(corpus, source_folder, bare_folder, target_file, beir, tmp_path_factory
         "fit grown --target file:target.npz --stitch ridge --sample 60 -o mapped",
         "translate grown mapped --target file:target.npz -o behind",
         "embed all.jsonl --model file:old.npz --no-chunks -o grown --force",
-        "run store --target tfidf:24 --stitch ridge --sample 60 --beir judged -o finished",
+        f"{RUN} tfidf:48 -o finished",
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -101,9 +108,7 @@ ROWS = {
     "stamped": ("stamp plain --model tfidf:32", {0}, "assess plain", {0}),
     "compatible": ("check store --model tfidf:32", {0}, "assess store", {0}),
     "compatible, not stamped": ("check plain --model tfidf:32", {0}, "stamp plain --as-found", {0}),
-    "not compatible": ("check store --model tfidf:16", {1}, "check store --model=tfidf:32", {0}),
     "assessed": ("assess store --target tfidf:48", {0}, "reembed store", {0}),
-    "assessed, without texts": ("assess bare --target tfidf:48", {0}, "fit bare", {0}),
     "fitted": ("fit store --target tfidf:48 --stitch ridge --sample 60 -o st", {0}, "translate store st", {0}),
     "fitted for queries": (
         "fit store --target tfidf:48 --stitch ridge --sample 60 --direction query -o st", {0}, None, None
@@ -138,17 +143,13 @@ ROWS = {
     ),
     "against a store of the model": (f"{AUDIT.replace('pool', 'full')} --source store", {1}, "switch store full", {0}),
     "all true vectors": (f"{AUDIT.replace('new', 'full')} --source store", JUDGED, "switch store full", {0}),
-    "two stages of a free model": (f"{AUDIT} --source store --plan two-stage-149 --margin 0.7", {0}, "audit", {0}),
-    "a run": ("run store --target tfidf:24 --stitch ridge --sample 60 --beir judged -o out", JUDGED, "reembed", {0}),
-    "a finished run": (
-        "run store --target tfidf:24 --stitch ridge --sample 60 --beir judged -o finished", JUDGED, "reembed", {0}
-    ),
-    "a run of a file": (
-        "run store --target file:target.npz --stitch ridge --sample 60 --beir judged -o out", JUDGED, "reembed", {0}
-    ),
-    "a run without texts": (
-        "run bare --target file:target.npz --stitch ridge --sample 60 --beir judged -o out", JUDGED, None, None
-    ),
+    "two stages, without a report": (f"{STAGES} --source store", {0}, "audit new", {0}),
+    "two stages": (f"{STAGES} --source store --report report.json", {0}, "switch store new --report", {0}),
+    "staying is better": (f"{RUN} tfidf:24 -o out", JUDGED, None, None),
+    "a run": (f"{RUN} tfidf:48 -o out", {1}, "reembed store", {0}),
+    "a finished run": (f"{RUN} tfidf:48 -o finished", {1}, "reembed store", {0}),
+    "a run of a file": (f"{RUN} file:target.npz -o out", {1}, "reembed store", {0}),
+    "a run without texts": (f"{RUN.replace('store', 'bare')} file:target.npz -o out", JUDGED, None, None),
     "compared": ("compare store full", {0}, None, None),
     "carried": ("carry store better --directions probes.npz -o carried", {0, 1}, None, None),
     "a demo": ("demo --docs 300 -q", {0}, None, None),
@@ -164,3 +165,58 @@ def test_what_is_printed_runs(command, codes, begins, then, here, printed, shell
     assert found is not None and found.startswith(f"lead-migrate {begins}"), found
     done = shell(found)
     assert done.returncode in then, done.stderr
+
+
+def told(done, begins="next: "):
+    """The one line of a command in a shell that begins so, without its beginning."""
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith(begins)]
+    return line.removeprefix(begins).replace("python -m migrate", "lead-migrate")
+
+
+def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(
+    short_folder, short_beir, tmp_path, monkeypatch, capsys, shell
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(short_folder, "store")
+    shutil.copytree(short_beir, "judged")
+    audit = "audit new --reference pool --beir judged --source store --no-bm25 --margin 0.6 --two-stage 100"
+    for command in (
+        f"fit store --target {PACKAGED} --stitch ridge --sample 60 -o stitch",
+        "translate store stitch -o new",
+        f"{audit} --plan two-stage-100 --report report.json",
+    ):
+        assert run([*command.split(), "-q"]) == 0, capsys.readouterr().err
+    switched = shell("lead-migrate switch store new --report report.json")
+    worker = told(switched)
+    assert worker == "lead-migrate live run store"
+    lines = [line.strip() for line in switched.stdout.splitlines() if line.startswith("  ")]
+    program = "\n".join([*lines, "assert len(answer.ids) == 10 and not answer.degraded, answer", "searcher.close()"])
+    served = shell(shlex.join([sys.executable, "-c", program]))
+    assert served.returncode == 0, served.stderr
+    shell(f"{worker} > worker.txt 2>&1 &")
+    for _ in range(60):
+        status = shell("lead-migrate live status store")
+        if status.stdout.startswith("SAFE: every vector is the model's own"):
+            break
+        time.sleep(1)
+    assert "next:" not in status.stderr, "it was switched before"
+    assert shell("lead-migrate live stop store").returncode == 0
+    assert "complete: all 150 vectors" in Path("worker.txt").read_text()
+    back = told(switched, "to roll back: ")
+    assert shell(back).returncode == 0
+    assert told(shell("lead-migrate live status new")) == "lead-migrate switch OLD new"
+    assert shell("lead-migrate switch store new").returncode == 0
+    assert shell(told(switched, "to delete the old store: ") + " --yes").returncode == 0
+
+
+def test_a_private_translation_leads_from_side_to_side(here, shell):
+    pytest.importorskip("tenseal")
+    line = "lead-migrate private keygen -o keys"
+    for begins in ("private encrypt store", "private translate", "private decrypt", "audit new-store"):
+        line = told(shell(line))
+        line = shlex.join(TO_FILL_IN.get(word, word) for word in shlex.split(line))
+        assert line.startswith(f"lead-migrate {begins}"), line
+    assert shell(line).returncode in JUDGED
