@@ -155,7 +155,7 @@ def test_a_store_that_is_compatible_is_stamped_as_found(store, capsys, monkeypat
     facts = json.loads((store / "lead-migrate.json").read_text())["details"]
     assert facts["checked"] == {"basis": "sample", "sampled": 32, "agreeing": 32}
     assert lead_migrate("check", "store", "--model", "tfidf:32") == 0
-    assert "next:" not in capsys.readouterr().err
+    assert next_line(capsys) == "lead-migrate assess store --target SPEC"
 
 
 def test_a_finding_is_of_one_store_in_one_state(store, capsys):
@@ -195,6 +195,7 @@ def test_where_nothing_can_be_kept_the_command_names_the_model(store, tmp_path, 
 
 def test_a_store_that_changed_since_its_stamp_is_stamped_anew(store, capsys):
     assert lead_migrate("stamp", store, "--model", "tfidf:32") == 0
+    capsys.readouterr()
     docs = store / "docs.jsonl"
     docs.write_text(docs.read_text() + "\n")
     assert lead_migrate("check", store, "--model", "tfidf:32") == 1
