@@ -315,7 +315,9 @@ class MigrationPlan(SpendingPlan[Migration]):
         )
         report = audit_store(inputs, options, progress=progress)
         found = places_of(inputs.translated, request.store, request.embedder)
-        places = replace(request.known_places, can_switch=found.can_switch, server=found.server)
+        places = replace(
+            request.known_places, can_switch=found.can_switch, can_serve=found.can_serve, server=found.server
+        )
         report = replace(report, places=places, documents_per_s=self.documents_per_s)
         if "source" in report.stores:
             return report

@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
 
+import migrate
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
@@ -174,6 +176,18 @@ def memory_folder(tmp_path):
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
         yield Path(name)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Run a line in a new shell, in the current folder."""
+    program = tmp_path / "bin" / "lead-migrate"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m migrate "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(Path(migrate.__file__).parents[1])}
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    return lambda line: subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

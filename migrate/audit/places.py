@@ -34,6 +34,8 @@ class Places:
         Whether the store has texts.
     can_switch
         Whether the new store can trade names with the source.
+    can_serve
+        Whether `live` takes the target model: one whose vectors are worth keeping.
     server
         Where a store like the source can lie beside it, where that is on a server, and the new store is in files.
     """
@@ -48,6 +50,7 @@ class Places:
     again: tuple[str, ...] = ()
     has_texts: bool = True
     can_switch: bool = False
+    can_serve: bool = True
     server: str | None = None
 
 
@@ -62,6 +65,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
         target=("--target", embedder.identity.spec),
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
+        can_serve=embedder.cacheable or embedder.is_cached,
         server=None if source is None or is_alike else source.successor("new"),
     )
 

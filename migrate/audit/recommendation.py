@@ -13,7 +13,7 @@ from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSL
 from migrate.audit.verdict import Bounds, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
-from migrate.embedders.kinds import prefix_spec
+from migrate.embedders.kinds import may_cost_money, prefix_spec
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
@@ -195,7 +195,12 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
     if option.name.startswith(TWO_STAGE):
         if report.plan == option.name:
             return _switch(places.translated, report, needs_proof=True)
-        return ("live", "run", places.translated, *places.model), _two_stage_remark(option, report)
+        if not places.can_serve:
+            command, remark = _reembed(next(one for one in options_of(report) if one.name == FULL), report)
+            return command, remark or "vectors of this model cost nothing to have: the whole store at once is as good"
+        limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
+        model = (word for word in places.model if word != "--no-cache")  # `live` wants to keep what it embeds
+        return ("live", "run", places.translated, *model, *limit), _two_stage_remark(option, report)
     if option.name == BRIDGE:
         return None, "the old store is asked by queries that the stitch of --bridge maps back"
     return _reembed(option, report)
@@ -241,20 +246,30 @@ def _switch(new: str, report: AuditReport, *, needs_proof: bool) -> tuple[tuple[
     return None, "`switch` wants the report of the audit: keep it as JSON"
 
 
+def worker_limit(spec: str) -> tuple[str, ...]:
+    """How far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
+    return ("--budget=100%",) if may_cost_money(spec) else ()
+
+
 def _two_stage_remark(option: Option, report: AuditReport) -> str:
-    if report.verdict.provisional or not report.places.can_switch:
-        return ""
-    kept = " --report FILE" if report.places.report is None else ""
-    return (
-        f"`switch` takes the store too, if it is served like this: the same again with --plan {plan_word(option.name)}"
-        f"{kept} is the proof"
-    )
+    places, remarks = report.places, []
+    if len(places.target) > 1 and worker_limit(places.target[1]):
+        full = next(one for one in options_of(report) if one.name == FULL)
+        left = _amount(full.usd_left, None, full.tokens_left)
+        amount = f", {left} in all" if left else ""
+        remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
+    if not report.verdict.provisional and places.can_switch:
+        again = f"--plan {plan_word(option.name)}{'' if places.report else ' --report FILE'}"
+        remarks.append(
+            f"`switch` takes the store too, if it is served like this: the same again with {again} is the proof"
+        )
+    return "; ".join(remarks)
 
 
 def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
     """Lines that serve two stages as the audit ranks them: all of the first documents by their true vectors."""
     places = report.places
-    if not option.name.startswith(TWO_STAGE) or not places.translated:
+    if not option.name.startswith(TWO_STAGE) or not places.translated or not places.can_serve:
         return ()
     switched = report.plan == option.name and places.can_switch and places.source is not None
     location = places.source if switched and places.source is not None else places.translated

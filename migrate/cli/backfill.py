@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next
+from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import load_model_of
@@ -71,4 +71,6 @@ def command(
             "those of --hold-out, another --split, or --queries",
             quiet=quiet,
         )
-    advise_next("audit", done.path, "--reference", "build", "--beir", JUDGED, also=("target",), quiet=quiet)
+    new = str(done.path)
+    if not advise_switch(OLD, None, new, quiet=quiet):
+        advise_next("audit", new, "--reference", "pool", "--beir", JUDGED, also=("target",), quiet=quiet)

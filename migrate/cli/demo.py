@@ -11,10 +11,12 @@ from pathlib import Path
 import click
 
 from migrate.cli import options, pages
+from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import GeneralOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_summary
 from migrate.cli.unread import with_unread
 
+_MADE_BY = ("hard", "source_spec", "docs", "size", "seed")
 _PAGE_HERE = "lead-migrate-demo.html"
 
 
@@ -62,8 +64,10 @@ def command(
     from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
+    from migrate.files import free_path
     from migrate.pipeline import PAGE, MigrationRequest, migrate
     from migrate.report.audit import audit_text
+    from migrate.report.document import recommendation_document
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -108,6 +112,10 @@ def command(
     if general.verbose:
         show(f"\n{candidates_table(done.stitch.selection)}\n")
         show(audit_text(done.report), verdict=True)
+    if output is None:
+        advise_next("demo", "-o", free_path(Path("demo")), also=_MADE_BY, quiet=quiet)
+    else:
+        advise_recommendation(recommendation_document(done.report), quiet=quiet)
     pages.open_page(page, opens=opens, quiet=quiet)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import TARGET, advise_next
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -194,6 +195,7 @@ def command(
         show_json({"schema_version": 1, "kind": "embed", **facts})
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
+        advise_next("assess", done.path, "--target", TARGET, names_model=False, quiet=quiet)
 
 
 def _spec_of(spec: str, layer: int | None, pooling: str | None, first_tokens: int | None) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next
-from migrate.cli.terminal import advise, show, show_json
+from migrate.cli.next_step import STORE, advise_next, advise_store
+from migrate.cli.terminal import show, show_json
 from migrate.report.characters import printable
 
 
@@ -31,14 +31,15 @@ def command(store: str, as_json: bool) -> None:
     elif "stores" in document:
         _show_several(document["stores"])
     elif "stitch" in document:
-        _show_stitch(document)
+        _show_stitch(store, document)
     else:
         _show_store(store, document)
 
 
 def _show_store(store: str, document: dict[str, Any]) -> None:
     from migrate.report.terminal import WIDTH
-    from migrate.stores.base import NO_TEXTS, way_to_texts
+    from migrate.stores import open_store
+    from migrate.stores.base import NO_TEXTS
 
     facts = {name: value for name, value in document.items() if name not in ("schema_version", "kind")}
     facts["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
@@ -47,10 +48,7 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
         for line in value if isinstance(value, list) else [value]:
             row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
             show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-    if document["texts"]:
-        advise_next("assess", store, "--target", "SPEC", quiet=False)
-    else:
-        advise(f"to give it texts: {printable(way_to_texts(document['notes']))}", quiet=False)
+    advise_store(store, open_store(store), quiet=False)
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:
@@ -62,13 +60,15 @@ def _show_several(stores: list[dict[str, Any]]) -> None:
     advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"], quiet=False)
 
 
-def _show_stitch(document: dict[str, Any]) -> None:
+def _show_stitch(folder: str, document: dict[str, Any]) -> None:
     from migrate.report.stitch import stitch_rows
 
     rows = list(stitch_rows(document))
     width = max(len(name) for name, _ in rows)
     for name, line in rows:
         show(f"{name:{width}}  {printable(line)}")
+    if document["maps"] == "documents":
+        advise_next("translate", STORE, folder, "-o", "NEW", quiet=False)
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
 from migrate.cli.options import MarginOptions, ModelOptions, option
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
@@ -162,12 +164,15 @@ def run(
             seed=seed,
         ),
     )
-    advise(f"working at {store}; `lead-migrate live status {store}` says how it is doing", quiet=quiet)
+    said = shlex.join(["lead-migrate", "live", "status", store])
+    advise(f"working at {store}; `{said}` says how it is doing", quiet=quiet)
     report = worker.run()
     if as_json:
         show_json(report_document(report))
-    else:
-        show(report_text(report))
+        return
+    show(report_text(report))
+    if report.phase != "complete" or not advise_switch(OLD, None, store, quiet=quiet):
+        advise_next("live status", store, quiet=quiet)
 
 
 def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Renewal | None:
@@ -220,6 +225,10 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
         show_json(status_document(found))
     else:
         show(status_text(found))
+        if found.is_all_true:
+            advise_switch(OLD, None, store, quiet=False)
+        elif not found.is_running:
+            advise_worker(store, quiet=False)
 
 
 @command.add_command

@@ -22,12 +22,23 @@ if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
-JUDGED = "DIR"
-"""The judged queries, the one thing that is the user's to fill in."""
+JUDGED, TARGET, OLD, STORE, KEYS, STITCH = "DIR", "SPEC", "OLD", "STORE", "KEYS", "STITCH"
+_TO_FILL_IN = {
+    JUDGED: (
+        "DIR: your judged queries, a folder in the form of BEIR or the name of a BEIR set",
+        "nothing is judged? --queries FILE or --queries synthetic in the place of --beir",
+    ),
+    TARGET: ("SPEC: the model to move to, such as sentence-transformers:all-mpnet-base-v2",),
+    OLD: ("OLD: the store that the new one was made from",),
+    STORE: ("STORE: the store to move",),
+    KEYS: ("KEYS: the keyring of `private keygen`",),
+    STITCH: ("STITCH: a folder that `fit` wrote",),
+}
+"""What is the user's to fill in, and what to say of it."""
 
 _MODEL = tuple(ModelOptions.__dataclass_fields__)
 _PASSING = (
-    {"report", "html", "opens", "junit", "github", "markdown", "judge_next", "plan"}
+    {"report", "html", "opens", "junit", "github", "markdown", "judge_next"}
     | {"as_json", "quiet", "verbose", "force", "restart"}
 )  # fmt: skip
 """Parameters of what a command leaves behind, and of how it prints."""
@@ -50,12 +61,51 @@ def advise_next(
     context = click.get_current_context()
     root = context.find_root()
     names = {*(_MODEL if names_model else ()), *also} - {but}
-    if isinstance(root.command, click.Group) and (found := root.command.get_command(root, command)) is not None:
-        names &= {str(param.name) for param in found.params}
-    _advise_words([str(word) for word in [command, *words, *_typed(context, names)]], quiet=quiet)
-    if JUDGED in words:
-        advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
-        advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)
+    path = command.split()
+    found: click.Command | None = root.command
+    for part in path:
+        found = found.get_command(root, part) if isinstance(found, click.Group) else None
+    names &= set() if found is None else {str(param.name) for param in found.params}
+    _advise_words([str(word) for word in [*path, *words, *_typed(context, names)]], quiet=quiet)
+
+
+def advise_store(word: str, store: Store, *, quiet: bool) -> None:
+    """Print what comes next for a store as it is; `word` is its location as it was typed."""
+    from migrate.stores.all_true import is_made_from_another
+
+    if not store.info.has_texts:
+        advise(f"to give it texts: {printable(store.info.way_to_texts)}", quiet=quiet)
+    elif not is_made_from_another(store):
+        advise_next("assess", word, "--target", TARGET, names_model=False, quiet=quiet)
+    elif not advise_switch(OLD, None, word, quiet=quiet):
+        advise_next("audit", word, "--reference", "pool", "--beir", JUDGED, quiet=quiet)
+
+
+def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> bool:
+    """Print the switch from an old store to a new one of nothing but true vectors; False where that is not one.
+
+    `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
+    """
+    from migrate.stores import open_store
+    from migrate.stores.all_true import is_all_true
+    from migrate.stores.registry import absolute_location
+    from migrate.stores.switching import Switchable, why_no_switch
+    from migrate.switch import find_exchange
+
+    store = open_store(new)
+    if not is_all_true(store):
+        return False
+    exchange = find_exchange(absolute_location(new))
+    if exchange is not None and exchange.record() is not None:
+        return True
+    why = None if opened is None else why_no_switch(opened, store)
+    if isinstance(store, Switchable) and why is None:
+        advise_next("switch", old, new, names_model=False, quiet=quiet)
+    elif opened is not None:
+        advise(f"no switch: {why or 'stores of this kind do not trade names'}", quiet=quiet)
+        advise(f"let your programs open {new} and ask by its model", quiet=quiet)
+        advise_next("inspect", new, quiet=quiet)
+    return True
 
 
 def advise_recommendation(found: Mapping[str, Any] | None, *, quiet: bool) -> None:
@@ -76,12 +126,14 @@ def advise_recommendation(found: Mapping[str, Any] | None, *, quiet: bool) -> No
 
 def _advise_words(words: Sequence[str], *, quiet: bool) -> None:
     program = click.get_current_context().find_root().info_name or PROGRAM
-    advise(f"next: {program} {printable(shlex.join(words))}", quiet=quiet)
+    for line in (line for word in words for line in _TO_FILL_IN.get(word, ())):
+        advise(line, quiet=quiet)
     if any(secrets_of(word) for word in words):
         advise(
-            "  passwords and keys are left out: add them, or set PGPASSWORD, QDRANT_API_KEY or CHROMA_API_KEY",
+            "passwords and keys are left out: add them, or set PGPASSWORD, QDRANT_API_KEY or CHROMA_API_KEY",
             quiet=quiet,
         )
+    advise(f"next: {program} {printable(shlex.join(words))}", quiet=quiet)
 
 
 def typed_model() -> tuple[str, ...]:
@@ -111,6 +163,19 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
             yield from (f"{flag}={item}" for item in (value if isinstance(value, tuple) else [value]))
 
 
+def advise_worker(word: str, *, quiet: bool) -> None:
+    """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
+    from migrate.audit.recommendation import worker_limit
+    from migrate.embedders import load_embedder
+    from migrate.stores import open_store
+
+    manifest = open_store(word).info.manifest
+    model = None if manifest is None else manifest.model
+    if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
+        return
+    advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec), quiet=quiet)
+
+
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quiet: bool) -> None:
     """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
     from migrate.check import Cause
@@ -136,6 +201,8 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
     elif opened.takes_manifest and result.suits_queries:
         advise("the model's queries are right for these vectors all the same, so the store may be stamped", quiet=quiet)
         advise_next("stamp", store, f"--model={spec}", "--trust", *force, quiet=quiet)
+    elif result.compatible:
+        advise_store(store, opened, quiet=quiet)
 
 
 def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:

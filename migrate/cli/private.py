@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import JUDGED, KEYS, STITCH, STORE, advise_next
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
@@ -62,6 +63,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
         show_json({"schema_version": 1, "kind": "private keygen", "path": str(path)})
     else:
         show(keyring_text(path))
+        advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate", quiet=False)
 
 
 @command.add_command
@@ -89,7 +91,11 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
     refuse_output(output, *options.local_paths(store, keys), force=force)
     opened = open_store(store)
     _step(
-        "encrypt", lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress), as_json, quiet
+        "encrypt",
+        lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress),
+        ["private translate", output, STITCH, "-o", "to-decrypt"],
+        as_json,
+        quiet,
     )
 
 
@@ -116,6 +122,7 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
     _step(
         "translate",
         lambda progress: translate_ciphertext(encrypted, fitted, output, force=force, progress=progress),
+        ["private decrypt", output, STORE, "--keys", KEYS, "-o", "new-store"],
         as_json,
         quiet,
     )
@@ -148,13 +155,16 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
     _step(
         "decrypt",
         lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
+        ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
         as_json,
         quiet,
     )
 
 
-def _step(step: str, work: Callable[[Progress], Exchanged], as_json: bool, quiet: bool) -> None:
-    from migrate.report.private import exchanged_document, exchanged_text, next_sentence
+def _step(
+    step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], as_json: bool, quiet: bool
+) -> None:
+    from migrate.report.private import exchanged_document, exchanged_text, where_to
 
     with progress_bar(quiet=quiet) as progress:
         done = work(progress)
@@ -162,4 +172,5 @@ def _step(step: str, work: Callable[[Progress], Exchanged], as_json: bool, quiet
         show_json(exchanged_document(step, done))
     else:
         show(exchanged_text(step, done))
-        advise(next_sentence(step), quiet=quiet)
+        advise(where_to(step), quiet=quiet)
+        advise_next(*map(str, then), quiet=quiet)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next
+from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions, spending_options
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.cli.translate import ReembedOptions, policy, run_translation, save_stitch
 from migrate.cli.unread import warn_of_store
-
-if TYPE_CHECKING:
-    from migrate.embed import Embedding
-    from migrate.stores.base import Store
 
 _SHARE = (
     option(
@@ -122,22 +117,6 @@ def _embed_all(
     show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}, all of them true ones")
     for remark in done.remarks:
         show(f"note: {remark}")
-    _advise_switch(store, opened, output, done, quiet=quiet)
-
-
-def _advise_switch(store: str, opened: Store, output: str, done: Embedding, *, quiet: bool) -> None:
-    """The switch, where the new store can take the place of the old one and is proven by what it is."""
-    from migrate.stores import open_store
-    from migrate.stores.all_true import is_all_true
-    from migrate.stores.registry import output_of
-    from migrate.stores.switching import why_no_switch
-
-    new = open_store(output_of(output).location)
-    if not is_all_true(new):
-        advise_next("audit", output, "--reference", "pool", "--beir", JUDGED, quiet=quiet)
-    elif (why := why_no_switch(opened, new)) is None:
-        advise_next("switch", store, output, quiet=quiet)
-    else:
-        advise(f"no switch: {why}", quiet=quiet)
-        advise(f"let your programs open {done.path} and ask by its model", quiet=quiet)
-        advise_next("inspect", output, quiet=quiet)
+    new = output_of(output).location
+    if not advise_switch(store, opened, new, quiet=quiet):
+        advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED, quiet=quiet)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from migrate.cli.next_step import OLD, advise_switch
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -22,17 +23,15 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: boo
         So it is.
     """
     from migrate.check.same import is_embedded_by, is_recorded_of
-    from migrate.stores.all_true import is_all_true
 
     if not (is_embedded_by(store, embedder) if by_vectors else is_recorded_of(store, embedder)):
         return
     spec, location = embedder.quick_identity().spec, store.info.location
     sentence = f"{location} is of {spec} already: nothing to migrate"
-    if is_all_true(store):
-        sentence += "; `switch` lets it answer under the name of the store that it was made from"
     if as_json:
         same = {"store": location, "model": spec, "nothing_to_migrate": sentence}
         show_json({"schema_version": 1, "kind": kind, **same})
     else:
         show(sentence)
+        advise_switch(OLD, None, location, quiet=False)
     raise click.exceptions.Exit

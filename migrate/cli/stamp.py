@@ -6,7 +6,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.check import documents, sample
-from migrate.cli.next_step import advise_next, lead_on
+from migrate.cli.next_step import advise_next, advise_store, lead_on
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import progress_bar, show, show_json
 
@@ -75,4 +75,6 @@ def command(
         show(stamp_text(done))
     if done.checked is not None and not done.path:
         lead_on(store, spec, opened, done.checked, quiet=quiet)
+    elif done.path:
+        advise_store(store, opened, quiet=quiet)
     return 0 if done.path else 1

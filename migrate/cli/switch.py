@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_worker
 from migrate.cli.options import option
 from migrate.cli.terminal import show, show_json
 
@@ -41,7 +42,9 @@ def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bo
     from migrate.switch import switch_store
 
     done = switch_store(absolute_location(old), absolute_location(new), report=report, unproven=unproven)
-    _show(switch_document("switch", done), switched_text(done), as_json=as_json)
+    _show(switch_document("switch", done), switched_text(done, old), as_json=as_json)
+    if done.two_stage is not None and not as_json:
+        advise_worker(old, quiet=False)
 
 
 @options.command("rollback", "Let the old store answer again.", example="lead-migrate rollback my-store")

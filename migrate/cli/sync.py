@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next
+from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import GeneralOptions, ModelOptions, option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -46,8 +46,6 @@ def command(
     from migrate.cost.chunks import count_unread
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
     from migrate.stores import open_store
-    from migrate.stores.all_true import is_all_true
-    from migrate.stores.switching import why_no_switch
     from migrate.sync import plan_sync
     from migrate.sync.place import refuse_switched
 
@@ -83,7 +81,10 @@ def command(
     paid.finish()
     if general.as_json:
         show_json(document)
-    else:
-        show(text)
-        if not dry_run and is_all_true(now := open_store(new)) and why_no_switch(after, now) is None:
-            advise_next("switch", old, new, quiet=quiet)
+        return
+    show(text)
+    if dry_run and not plan.is_current:
+        advise_next("sync", old, new, also=("any_store", "target", "price"), quiet=quiet)
+    elif not advise_switch(old, after, new, quiet=quiet) and not plan.is_current:
+        words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
+        advise_next("audit", new, *words, also=("target",), quiet=quiet)

@@ -12,6 +12,7 @@ from migrate.cli import options
 from migrate.cli.next_step import (
     JUDGED,
     advise_next,
+    advise_switch,
     file_of,
     is_out_of_sight,
     may_not_load,
@@ -282,7 +283,8 @@ def run_translation(
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return
     _show(done, opened)
-    _advise_audit(opened, fitted, store, done.path, reembedding.target, quiet=quiet)
+    if not advise_switch(store, opened, str(done.path), quiet=quiet):
+        _advise_audit(opened, fitted, store, done.path, reembedding.target, quiet=quiet)
 
 
 def _say_first_tokens(fitted: FittedStitch, plan: TranslatePlan, *, quiet: bool) -> None:
@@ -307,7 +309,8 @@ def _advise_audit(
         return
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
-    words = ["--reference", "pool", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
+    by = "pool" if source.info.has_texts else "build"
+    words = ["--reference", by, "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
     advise_next("audit", output, *words, quiet=quiet)
 
 

@@ -227,6 +227,11 @@ def kind_of(spec: str) -> EmbedderKind | None:
     return find_kind(kind) if kind in BUILT_IN or kind in installed(ENTRY_POINTS) else None
 
 
+def may_cost_money(spec: str) -> bool:
+    """Whether texts that the model of a spec embeds may cost money: those of an API, or of code that nobody knows."""
+    return split_spec(spec)[0] == "openai" or runs_code(spec)
+
+
 def runs_code(spec: str) -> bool:
     """Whether the name in a spec says which code to run, so that no file may choose it."""
     kind = kind_of(spec)

@@ -8,9 +8,9 @@ from typing import Any
 from migrate.private.exchange import Exchanged
 
 _WHAT = {"encrypt": "encrypted", "translate": "translated, still encrypted", "decrypt": "decrypted"}
-_NEXT = {
-    "encrypt": "give this folder to the holder of the stitch, for `private translate`; keep the keyring to yourself",
-    "translate": "give this folder back to the holder of the keyring, for `private decrypt`",
+_WHERE_TO = {
+    "encrypt": "give this folder to the holder of the stitch, who translates it; keep the keyring to yourself",
+    "translate": "give this folder back to the holder of the keyring, who decrypts it",
     "decrypt": "keep it on this side: decrypted results sent back can give away the secret key",
 }
 
@@ -26,9 +26,9 @@ def exchanged_text(step: str, done: Exchanged) -> str:
     return f"{_WHAT[step]}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size})"
 
 
-def next_sentence(step: str) -> str:
+def where_to(step: str) -> str:
     """Where the folder goes next, and where not."""
-    return f"next: {_NEXT[step]}"
+    return _WHERE_TO[step]
 
 
 def exchanged_document(step: str, done: Exchanged) -> dict[str, Any]:

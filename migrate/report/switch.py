@@ -15,8 +15,11 @@ _TRUE: Final = "SAFE by construction: every vector of the new store is its model
 _STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
 
 
-def switched_text(done: Switch) -> str:
-    """What answers now, under which name, by which model; where the old store is, and the ways back and on."""
+def switched_text(done: Switch, old: str) -> str:
+    """What answers now, under which name, by which model; where the old store is, and the ways back and on.
+
+    `old` is the name as it was typed.
+    """
     lines = [
         f"{done.old}: the new store answers here now{', as an earlier switch began' if done.already else ''}",
         _queries(done.model, done.old_model),
@@ -24,8 +27,8 @@ def switched_text(done: Switch) -> str:
     ]
     lines += [_proof(done)]
     if done.two_stage is not None:
-        lines += [f"  {line}" for line in serving_lines(done.old, done.two_stage)]
-    lines += [f"to {what}: {shlex.join(['lead-migrate', command, done.old])}" for what, command in _STEPS]
+        lines += [f"  {line}" for line in serving_lines(old, done.two_stage)]
+    lines += [f"to {what}: {shlex.join(['lead-migrate', command, old])}" for what, command in _STEPS]
     return "\n".join(lines)
 
 

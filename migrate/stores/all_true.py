@@ -23,9 +23,14 @@ def is_all_true(store: Store) -> bool:
     return (
         manifest is not None
         and manifest.model is not None
-        and "source rows" in manifest.inputs
+        and is_made_from_another(store)
         and 0 < store.info.count == manifest.counts.get(TRUE)
     )
+
+
+def is_made_from_another(store: Store) -> bool:
+    """Whether the manifest of a store says that it was translated or embedded from an older one."""
+    return store.info.manifest is not None and "source rows" in store.info.manifest.inputs
 
 
 def note_content(location: str) -> None:

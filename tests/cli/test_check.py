@@ -1,13 +1,9 @@
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
@@ -111,18 +107,6 @@ def next_line(capsys):
     return lines[-1].removeprefix("next: ")
 
 
-@pytest.fixture
-def shell(tmp_path):
-    """Run a line in a new shell, in the current folder."""
-    program = tmp_path / "bin" / "lead-migrate"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m migrate "$@"\n')
-    program.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(Path(migrate.__file__).parents[1])}
-    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
-    return lambda line: subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("built_with", "prefix"),
@@ -171,7 +155,7 @@ def test_a_store_that_is_compatible_is_stamped_as_found(store, capsys, monkeypat
     facts = json.loads((store / "lead-migrate.json").read_text())["details"]
     assert facts["checked"] == {"basis": "sample", "sampled": 32, "agreeing": 32}
     assert lead_migrate("check", "store", "--model", "tfidf:32") == 0
-    assert "next:" not in capsys.readouterr().err
+    assert next_line(capsys) == "lead-migrate assess store --target SPEC"
 
 
 def test_a_finding_is_of_one_store_in_one_state(store, capsys):
@@ -211,6 +195,7 @@ def test_where_nothing_can_be_kept_the_command_names_the_model(store, tmp_path, 
 
 def test_a_store_that_changed_since_its_stamp_is_stamped_anew(store, capsys):
     assert lead_migrate("stamp", store, "--model", "tfidf:32") == 0
+    capsys.readouterr()
     docs = store / "docs.jsonl"
     docs.write_text(docs.read_text() + "\n")
     assert lead_migrate("check", store, "--model", "tfidf:32") == 1

@@ -34,7 +34,8 @@ def inspected(capsys, *arguments, code=0):
 
 
 def next_words(error):
-    (line,) = error
+    assert [line.partition(":")[0] for line in error] in (["next"], ["SPEC", "next"])
+    line = error[-1]
     assert line.startswith("next: lead-migrate ")
     return shlex.split(line)[2:]
 
