@@ -41,6 +41,7 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
     from migrate.stores import open_store
     from migrate.stores.base import NO_TEXTS
 
+    opened = open_store(store)
     facts = {name: value for name, value in document.items() if name not in ("schema_version", "kind")}
     facts["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
     width = max(len(name) for name in facts)
@@ -48,7 +49,7 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
         for line in value if isinstance(value, list) else [value]:
             row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
             show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-    advise_store(store, open_store(store), quiet=False)
+    advise_store(store, opened, quiet=False)
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:

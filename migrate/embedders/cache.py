@@ -195,7 +195,11 @@ class CacheFile:
         for start in range(0, len(ordered), _KEYS_PER_QUERY):
             part = ordered[start : start + _KEYS_PER_QUERY]
             marks = ",".join("?" * len(part))
-            yield from self._database.execute(f"SELECT {columns} FROM {table} WHERE key IN ({marks})", part)  # noqa: S608
+            # all at once: a cursor would be closed with the generator, and the database may be closed by then
+            yield from self._database.execute(
+                f"SELECT {columns} FROM {table} WHERE key IN ({marks})",  # noqa: S608
+                part,
+            ).fetchall()
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Return the digests of the queries of some choices."""

@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused(columns, found, write):
 
 
 def test_labels_that_match_nothing_are_refused(write):
-    with pytest.raises(StoreError, match="neither their ids nor 0 to n-1"):
+    with pytest.raises(StoreError, match="whose ids are not its labels, which are not 0 to n-1 either"):
         open_store(write(labels=LABELS))
 
 
