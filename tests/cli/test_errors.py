@@ -171,7 +171,7 @@ def test_a_bug_is_exit_70_and_says_where_to_report(store, capsys, monkeypatch):
     def broken(*_args, **_kwargs):
         raise ZeroDivisionError("surprise\nin two lines")
 
-    monkeypatch.setattr("migrate.stores.open_store", broken)
+    monkeypatch.setattr("migrate.report.inspect.open_store", broken)
     code, line = complaint(capsys, "inspect", store)
     assert code == 70 and "surprise in two lines" in line and "report" in line
 
@@ -181,7 +181,7 @@ def test_what_the_machine_refuses_is_exit_5(error, code, store, capsys, monkeypa
     def failing(*_args, **_kwargs):
         raise error
 
-    monkeypatch.setattr("migrate.stores.open_store", failing)
+    monkeypatch.setattr("migrate.report.inspect.open_store", failing)
     assert complaint(capsys, "inspect", store)[0] == code
 
 
@@ -189,7 +189,7 @@ def test_ctrl_c_is_exit_130(store, capsys, monkeypatch):
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("migrate.stores.open_store", interrupted)
+    monkeypatch.setattr("migrate.report.inspect.open_store", interrupted)
     assert complaint(capsys, "inspect", store)[0] == 130
 
 
