@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.audit import read_prefixes
-from migrate.cli.next_step import advise_next, model_words, path_beside
+from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
@@ -179,8 +179,8 @@ def command(
         full = opened.successor("full") or path_beside(opened, "full")
         advise_next("reembed", place.word, *place.model, "-o", full, but="rate", quiet=general.quiet)
         return
-    words: list[str | Path] = [place.word, "-o", path_beside(opened, "stitch"), *place.model]
-    advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
+    words: list[str | Path] = [place.word, *place.model, "--beir", JUDGED, "-o", path_beside(opened, "moved")]
+    advise_next("run", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
 
 
 @dataclass(frozen=True, slots=True)
