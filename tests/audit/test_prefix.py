@@ -209,7 +209,7 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
 ):
     for folder, code, message in (
         (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
-        (bare_folder, 4, "expected texts, whose first tokens --prefix embeds, found vectors only; put the docs.jsonl"),
+        (bare_folder, 4, "expected texts, whose first tokens --prefix embeds, found vectors only; put a docs.jsonl"),
     ):
         out = tmp_path / folder.name
         fit = ["fit", folder, "--target", f"file:{target_file}", "--stitch", "ridge", "--sample", "60", "-q"]

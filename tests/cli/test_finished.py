@@ -128,7 +128,7 @@ def test_a_store_of_any_kind_that_nobody_touched_is_vouched_for(kind, source_fol
         "fit",
         str(source_folder),
         "--target",
-        "tfidf:32",
+        "tfidf:28",
         "--stitch",
         "ridge",
         "--sample",

@@ -47,7 +47,7 @@ def test_fit_shows_the_candidates_and_what_to_do_next(source_folder, tmp_path, c
         "procrustes", "ridge", "adjoint:procrustes", "adjoint", "mean", "random",
     ]  # fmt: skip
     assert "fitted on 100 of 150 documents" in captured.out
-    assert f"--source {source_folder} --bridge {Path.cwd() / 'bridge'}" in captured.err
+    assert f"--source {source_folder} --bridge bridge" in captured.err
     assert lead_migrate("fit", source_folder, *options, "--force", "--json", "--quiet") == 0
     assert json.loads(capsys.readouterr().out)["direction"] == "query"
     facts = json.loads((tmp_path / "bridge" / "lead-migrate.json").read_text())

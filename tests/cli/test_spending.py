@@ -254,7 +254,7 @@ def test_a_pool_is_metered_announced_and_paid_for_once(source_folder, beir, serv
     report = tmp_path / "report.json"
     assert lead_migrate(*command, "--report", report) in (0, 1, 3)
     told = capsys.readouterr().err
-    assert "to embed: " in told and "pool, the first 10 documents for 150 queries" in told
+    assert "to embed: " in told and "pool, the first 20 documents for 150 queries" in told
     paid = [text for text in but_again(server.billed) if text != "word"]
     assert len(paid) == len(set(paid))
     pool = json.loads(report.read_text())["pool"]

@@ -84,7 +84,7 @@ CASES = {
     "audit, what it embeds": Case((*AUDIT, "--save-reference", "disk/out"), (64,)),
     "run": Case(("run", "store", *FILE, "--beir", "beir", "--stitch", "ridge", *OUT), (32,), keeps=("out",)),
     "live run": Case(("live", "run", "disk/api", "--once", "--budget", "90"), (16,), ("api",), ("api",)),
-    "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (0, 32), **CACHE),
+    "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (0, 12), **CACHE),
 }
 PLAYED = [(name, room) for name, case in CASES.items() for room in case.rooms]
 
