@@ -57,7 +57,7 @@ class Places:
 def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Places:
     """The places of two stores, as their locations were given, and the name of the target model."""
     old = translated if source is None else source
-    is_alike = source is not None and source.info.kind == translated.info.kind
+    beside = None if source is None or translated.successor("new") else source.successor("new")
     return Places(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
@@ -66,7 +66,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
         can_serve=embedder.cacheable or embedder.is_cached,
-        server=None if source is None or is_alike else source.successor("new"),
+        server=beside,
     )
 
 

@@ -1,7 +1,6 @@
 """The query side as a user meets it: `fit --direction query`, `audit --bridge`, and what is refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 

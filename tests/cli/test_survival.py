@@ -208,7 +208,10 @@ def test_no_command_changes_what_it_reads(beir, source_folder, tmp_path):
     ):
         assert run([*command, "--json"]) in (0, 1, 3), command
         assert [state(path) for path in (tmp_path / source, tmp_path / questions)] == before, command
-    assert json.loads((tmp_path / "full" / "lead-migrate.json").read_text())["counts"] == {"documents": 150, "true vectors": 150}
+    assert json.loads((tmp_path / "full" / "lead-migrate.json").read_text())["counts"] == {
+        "documents": 150,
+        "true vectors": 150,
+    }
 
 
 def state(folder):
