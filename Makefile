@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Workers and the commands that tests start read compiled modules rather than compile each again.
 TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+# Not compiled: the demo leaves most of what is installed unread, torch first of all.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
 .PHONY: demo quick test lint docs bench clean
 
