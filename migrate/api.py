@@ -33,6 +33,7 @@ from migrate.embedders.elsewhere import elsewhere
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
+from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.pipeline import Migration, MigrationRequest, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.report.document import audit_document
@@ -62,6 +63,8 @@ __all__ = [
     "Embedding",
     "FittedStitch",
     "LeadMigrateError",
+    "LiveLimits",
+    "LiveSearcher",
     "Migration",
     "Outcome",
     "Query",

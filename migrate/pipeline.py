@@ -14,7 +14,7 @@ from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.report import AuditReport, two_stage_depths
+from migrate.audit.report import AuditReport, check_plan, two_stage_depths
 from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import MARGIN
 from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
@@ -339,6 +339,7 @@ def plan_migration(request: MigrationRequest) -> MigrationPlan:
     LeadMigrateError
         As `plan_fit`.
     """
+    check_plan(request.plan, request.store.info.count)
     cap, questions = SpendingCap(), request.judging
     source, log = request.source_embedder, request.query_log
     metered = replace(

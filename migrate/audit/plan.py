@@ -15,7 +15,7 @@ from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import check_target, spot_documents
-from migrate.audit.report import AuditReport
+from migrate.audit.report import AuditReport, check_plan
 from migrate.check.again import prove_model
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
@@ -272,6 +272,7 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
     """
     request = replace(request, embedder=whole_embedder(request.embedder))
     check_target(request.translated, request.embedder)
+    check_plan(request.options.plan, request.translated.info.count)
     _check_prefixes(request)
     if request.trial is not None and request.query_set.chances is not None:
         raise UsageError(

@@ -281,8 +281,8 @@ def serving_lines(location: str, depth: int, spec: str | None = None) -> tuple[s
     """Lines of Python that serve a store in two stages, by its own model or by that of a spec."""
     named = ", ".join(map(repr, filter(None, [location, spec])))
     return (
-        "from migrate.live.searcher import LiveLimits, LiveSearcher",
-        f"searcher = LiveSearcher({named}, limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=2_000))",
+        "from migrate import LiveLimits, LiveSearcher",
+        f"searcher = LiveSearcher({named}, limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=60_000))",
         'answer = searcher.search("a question", k=10)',
     )
 

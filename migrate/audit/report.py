@@ -44,6 +44,21 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
     return (int(depth),) if plan_word(plan) != depth and depth.isascii() and depth.isdigit() and int(depth) else ()
 
 
+def check_plan(plan: str, count: int) -> None:
+    """Make sure, before anything is embedded, that a plan of two stages leaves out some of a store's `count` documents.
+
+    Raises
+    ------
+    UsageError
+        It ranks all of them again.
+    """
+    if any(depth >= count for depth in two_stage_depths(plan)):
+        raise UsageError(
+            f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
+            "does that once, or rank fewer, such as two-stage-20"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """The result of an audit. `measure` is what the verdict rests on: nDCG@10, or agreement@10 where nothing is judged.
@@ -158,7 +173,8 @@ class AuditReport:
         """
         names = {plan_word(name): name for name in (TRANSLATED, *self.family)}
         if plan_word(plan) not in names:
-            skipped = "; ".join(f"{name} {need}" for name, need in self.skipped_arms.items() if name in plan)
+            needs = self.skipped_arms.items()
+            skipped = "; ".join(f"{name} {need}" for name, need in needs if plan_word(name) == plan_word(plan))
             raise UsageError(
                 f"--plan: expected one of {', '.join(names)}, found {plan!r}{f' ({skipped})' if skipped else ''}; name "
                 "one of these"

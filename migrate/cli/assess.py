@@ -34,7 +34,11 @@ _RATE_OPTIONS = (
         default="1",
         help="OpenAI's usage tier of the account.",
     ),
-    option("--calibrate", is_flag=True, help="Embed 64 documents with a local model, and time them."),
+    option(
+        "--calibrate/--no-calibrate",
+        default=None,
+        help="Embed 32 documents with a local model and time them; by default where it is on this machine.",
+    ),
 )
 _QUALITY_OPTIONS = (
     option("--stitch", type=options.STITCH, help="Stitch fitted on STORE: says what is known of its quality."),
@@ -47,7 +51,7 @@ class RateOptions:
     """How fast the model embeds, where `--rate` does not say."""
 
     tier: str
-    calibrate: bool
+    calibrate: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +244,8 @@ def _rate(speed: RateOptions, target: Target, store: Store, model: ModelOptions,
     limits = tier_rate(speed.tier) if target.is_api and not own_server else None
     if rate is not None:
         return Rate.parse(rate).completed(limits)
-    if speed.calibrate:
+    at_hand = target.is_local and target.counter.exact  # its tokenizer is here, and so is the model
+    if at_hand if speed.calibrate is None else speed.calibrate:
         embedder = _uncached(model).load(target.spec, seed=seed, asks_again=False)
         embedder.fit(store.documents())
         return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)

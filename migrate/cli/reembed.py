@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next, advise_switch
+from migrate.cli.next_step import JUDGED, advise_next, advise_switch, warn_of_place
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions, spending_options
@@ -94,6 +94,7 @@ def _embed_all(
     refuse_overlap(output_of(output).path, *options.local_paths(store))
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
+        warn_of_place(opened, output_of(output).path, quiet=quiet)
         paid, loaded = spending.open(quiet=quiet), model.load(str(part.target), seed=general.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=general.as_json)
         embedder = elsewhere(loaded, runner)

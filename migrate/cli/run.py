@@ -10,7 +10,14 @@ import click
 
 from migrate.cli import options
 from migrate.cli.audit import BUILD, POOL
-from migrate.cli.next_step import advise_recommendation, is_out_of_sight, model_words, typed_again, typed_model
+from migrate.cli.next_step import (
+    advise_recommendation,
+    is_out_of_sight,
+    model_words,
+    typed_again,
+    typed_model,
+    warn_of_place,
+)
 from migrate.cli.options import (
     CI,
     GeneralOptions,
@@ -102,6 +109,7 @@ def command(
     ci.refuse(*read, force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
+        warn_of_place(opened, output, quiet=quiet)
         embedder = model.load(target, seed=general.seed)
         stop_if_same("run", opened, embedder, as_json=general.as_json)
         old = _source_model(opened, learning.source_model, model)

@@ -234,7 +234,7 @@ def _time_note(rate: Rate | None, target: Target) -> str:
         return f"time: {rate.sentence(is_api=target.is_api)}"
     if target.is_api:
         return "time is not known; --rate says what the server allows"
-    return "time is not known; --calibrate embeds 64 documents and times them, --rate 50/s says it"
+    return "time is not known; --calibrate embeds 32 documents and times them, --rate 50/s says it"
 
 
 def _long_note(count: TextCount, chunking: Chunking | None, target: Target) -> str:

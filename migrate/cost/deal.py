@@ -5,7 +5,6 @@ A local model's rate is measured on a few texts, drawn at random as the sample i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -14,6 +13,7 @@ import numpy as np
 
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration, estimate_cost
+from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
@@ -21,8 +21,8 @@ from migrate.selection.sample import known_documents
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
 
-_WARM, _TIMED, _FEWEST = 4, 32, 8
-"""Texts that are embedded before the clock starts, those that are timed, and the fewest of which that says anything."""
+_FEWEST = 12
+"""The fewest texts that a rate can be measured on."""
 
 _LOOKED_UP = 2_000
 """Documents that are looked up in the cache to see what part of a store is there."""
@@ -97,12 +97,7 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
 
 
 def _rate(embedder: Embedder, fresh: Sequence[Document]) -> float | None:
-    """Documents in a second; no query has chosen these."""
-    warm, timed = fresh[:_WARM], fresh[_WARM : _WARM + _TIMED]
-    if len(timed) < _FEWEST:
-        return None
-    embedder = embedder.chosen_by(())
-    embedder.embed_documents(warm)
-    started = time.perf_counter()
-    embedder.embed_documents(timed)
-    return len(timed) / max(time.perf_counter() - started, 1e-9)
+    """Documents in a second; None where too few are not in the cache."""
+    texts = fresh[:CALIBRATION_TEXTS]
+    rate = None if len(texts) < _FEWEST else measure_rate(embedder, texts).requests_per_min
+    return None if rate is None else rate / 60

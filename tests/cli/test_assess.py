@@ -148,7 +148,7 @@ def test_a_stitch_of_another_store_is_refused(source_folder, beir, tmp_path, cap
 
 def test_a_local_model_can_be_timed_and_a_paid_one_cannot(source_folder, capsys):
     found = assessed(capsys, source_folder, "--target", "tfidf:16", "--calibrate")
-    assert found["rate"]["source"] == "as measured here on 64 documents"
+    assert found["rate"]["source"] == "as measured here on 28 documents"
     assert found["plans"][0]["minutes"] == pytest.approx(150 / found["rate"]["requests_per_min"])
     code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--calibrate")
     assert code == 2 and "nothing is spent here" in line
