@@ -178,7 +178,7 @@ class MigrationRequest:
             source=store.info.location,
             translated=str(folder / STORE),
             stitch=str(folder / STITCH),
-            full=store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+            full=self.places.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
             target=self.places.target or ("--target", self.embedder.identity.spec),
             report=str(folder / REPORT),
             has_texts=store.info.has_texts,

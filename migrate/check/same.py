@@ -45,8 +45,8 @@ def _name(spec: str) -> str:
 def is_embedded_by(store: Store, embedder: Embedder) -> bool:
     """Whether a store without a manifest that answers has the model's own vectors, by some texts that are embedded.
 
-    These are four, and others up to 32 where the four have the store's vectors. What an index keeps in short codes
-    tells nothing, nor do texts that cannot be embedded.
+    These are four, and others up to 32 where the four have the store's vectors. Fewer documents tell nothing, nor does
+    what an index keeps in short codes, nor texts that cannot be embedded.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def is_embedded_by(store: Store, embedder: Embedder) -> bool:
     tolerance = tolerance_of(store.info)
     if not store.info.has_texts or tolerance.coded or tolerance.loose or is_recorded_of(store, embedder) is not None:
         return False
-    if embedder.quick_identity().dim != store.info.dim:
+    if store.info.count < _FEW or embedder.quick_identity().dim != store.info.dim:
         return False
     try:
         embedder.fit(store.documents())

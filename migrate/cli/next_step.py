@@ -267,18 +267,20 @@ def name_of(store: Store) -> str:
     return "-".join(filter(None, (path.absolute().stem, re.sub(r"[^\w.-]+", "-", table).strip("-"))))
 
 
-def warn_of_place(store: Store, output: Path, *, quiet: bool) -> None:
+def warn_of_place(store: Store, output: Path, *, quiet: bool) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
     from migrate.files import real_path
     from migrate.stores.file_store import as_files
 
     files = as_files(store)
-    if files is not None and not files.strangers() and real_path(files.folder) in real_path(output).parents:
+    is_inside = files is not None and not files.strangers() and real_path(files.folder) in real_path(output).parents
+    if is_inside:
         advise(
             f"note: {output} lies in the folder of the old store, so `switch` cannot exchange the two; an output "
             f"beside that folder can be switched, such as -o {path_beside(store, 'new')}",
             quiet=quiet,
         )
+    return is_inside
 
 
 def path_beside(store: Store, ending: str) -> Path:

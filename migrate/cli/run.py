@@ -14,6 +14,7 @@ from migrate.cli.next_step import (
     advise_recommendation,
     is_out_of_sight,
     model_words,
+    path_beside,
     typed_again,
     typed_model,
     warn_of_place,
@@ -109,7 +110,7 @@ def command(
     ci.refuse(*read, force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
-        warn_of_place(opened, output, quiet=quiet)
+        is_inside = warn_of_place(opened, output, quiet=quiet)
         embedder = model.load(target, seed=general.seed)
         stop_if_same("run", opened, embedder, as_json=general.as_json)
         old = _source_model(opened, learning.source_model, model)
@@ -133,6 +134,7 @@ def command(
             margin_from=asked.origin,
             plan=plan,
             places=Places(
+                full=str(path_beside(opened, "full")) if is_inside else "",
                 target=("--target", target, *typed_model()),
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 again=tuple(typed_again()),

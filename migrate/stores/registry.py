@@ -144,7 +144,8 @@ def stores_in(path: Path) -> list[str]:
             return [f"{kind.name}:{path}#{name}" for name in names]
     with read_errors(path):
         inside = sorted(path.iterdir()) if path.is_dir() else []
-    return [str(one) for one in inside if not one.name.startswith(".") and _recognised(one)]
+    # to open a pipe would wait for its other end
+    return [str(one) for one in inside if not one.name.startswith(".") and _is_place(one) and _recognised(one)]
 
 
 def kind_names() -> list[str]:

@@ -130,6 +130,17 @@ def test_a_file_in_a_folder_of_its_own_is_switched_and_one_among_others_is_not(k
     assert printed.then(full) == [["inspect", f"{old}/{stem}-full"]], "it cannot be switched"
 
 
+def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_outside(here, source_folder, capsys):
+    shutil.copytree(source_folder, "store")
+    same = ["--target", "tfidf:40", "-o"]
+    assert run(["reembed", "store/index.faiss", *same, "store/moved"]) == 0
+    told = capsys.readouterr().err
+    assert "note: store/moved lies in the folder of the old store" in told and "such as -o index-new" in told
+    shutil.rmtree("store/moved")
+    assert run(["reembed", "store/index.faiss", *same, "moved"]) == 0
+    assert "lies in the folder" not in capsys.readouterr().err
+
+
 def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(here, source_folder, beir, printed):
     shutil.copytree(source_folder, "store")
     fit = ["fit", "store", "--target", PACKAGED, "--sample", "20", "--stitch", "mean", "-o", "stitch"]

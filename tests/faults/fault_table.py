@@ -73,8 +73,9 @@ INDEX = [
     Fault(2, "a folder where the index should be", index.as_folder, INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
-    Fault(2, "two indexes", index.second_index, INSPECT, 4,
+    Fault(2, "two indexes", index.second_index, FIT, 4,
           "store: has 2 FAISS indexes (index.faiss, second.faiss); give one of these"),
+    Fault(2, "two indexes, looked at", index.second_index, INSPECT, 0, "store/second.faiss * 150 *"),
     Fault(3, "an empty file", index.put(b""), INSPECT, 4,
           "store/index.faiss: expected a FAISS index, found an empty file; copy or write it again"),
     faiss_cuts("Flat"),
@@ -416,7 +417,7 @@ TEXTS = [
           "store/docs.db: expected documents with the vector_id of each of 12 vectors, found 11 in the index "
           "'document'; deleting documents shifts the vectors of a flat index: run update_embeddings, and save again"),
     # nothing in the store contradicts itself; what comes of it answers badly, and the audit says so
-    Fault(45, "documents one row off their vectors", texts.drifted, RUN, 1, "NOT SAFE: *"),
+    Fault(45, "documents one row off their vectors", texts.drifted, RUN, 1, "translated alone: NOT SAFE: *"),
     Fault(46, "a blank text, embedded", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": " "}'), EMBED, 4,
           "document 'a': expected a text to embed, found none; drop it with --skip-bad"),
     Fault(46, "blank texts, passed over by the sample", texts.blank_texts(*range(50)), FIT, 0,
@@ -582,7 +583,8 @@ MORE = [
           "beir/corpus.jsonl: the file has no documents; check how it was written"),
     Fault(64, "an empty corpus beside the queries", stores.write("beir/corpus.jsonl", b""), AUDIT, 4,
           "beir/corpus.jsonl: the file has no documents; check how it was written"),
-    Fault(65, "one document", texts.one_document, ("fit", "store", "--target", "tfidf:1", "-o", "out", "-q"), 4,
+    Fault(65, "one document", then(texts.one_document, stores.remove("store/lead-migrate.json")),
+          ("fit", "store", "--target", "tfidf:1", "-o", "out", "-q"), 4,
           "a fit needs at least 2 pairs of vectors, found 1 source and 1 target vectors; take a larger sample"),
     Fault(65, "one document, looked at", texts.one_document, INSPECT, 0, "vectors *1"),
     Fault(66, "fewer documents than are ranked", texts.small_corpus, AUDIT, 3,
