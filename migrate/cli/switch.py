@@ -52,13 +52,13 @@ def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bo
     if as_json:
         return
     if moved:
-        advise(f"this shell is in the old store's folder now; to go to the new one: cd {shlex.quote(moved)}", quiet=False)
+        advise(f"this shell is in the old store's folder now; to the new one: cd {shlex.quote(moved)}", quiet=False)
     if done.two_stage is not None:
         advise_worker(name, quiet=False)
 
 
 def _folder_under_shell(done: Switch) -> str | None:
-    """Return the path at which the shell was, where the switch has moved its folder: it reads other stores by `.` now."""
+    """Return the path at which the shell was, where the switch has moved its folder, so that `.` is another store."""
     from migrate.files import real_path
     from migrate.stores.registry import path_in
 
