@@ -242,8 +242,10 @@ def complete(worker, store, shell, capsys):
     return status
 
 
-def test_two_stages_are_completed_by_the_printed_worker_and_switched(staged, printed, shell, capsys):
-    worker = printed(staged, JUDGED)
+@pytest.mark.usefixtures("staged")
+def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, shell, capsys):
+    assert printed("live run new --once --budget 80", {0}) == "lead-migrate live status new"
+    worker = printed("live status new", {0})
     assert worker == "lead-migrate live run new"
     status = complete(worker, "new", shell, capsys)
     assert status.err == "OLD: the store that the new one was made from\nnext: lead-migrate switch OLD new\n"
