@@ -210,10 +210,11 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
 def _reembed(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
     """The command that embeds the whole store, a part of it, or the first tokens of all texts."""
     places = report.places
+    old = places.translated if places.source is None else places.source
     if not places.target:
         return None, ""
     if not places.has_texts:
-        return None, "the store has no texts to embed: `inspect` says how to give it some"
+        return ("inspect", old), "the store has no texts to embed: `inspect` says how to give it some"
     part: tuple[str, ...] = ()
     flag, spec, *others = places.target
     if option.name.startswith(_REEMBED):
@@ -222,7 +223,6 @@ def _reembed(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
         part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
     if option.name.startswith(PREFIX):
         spec = prefix_spec(int(option.name.removeprefix(f"{PREFIX}:")), spec)
-    old = places.translated if places.source is None else places.source
     return ("reembed", old, *part, flag, spec, *others, "-o", places.full), ""
 
 

@@ -244,7 +244,12 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, vectors, s
     (here / "vectors.npz").rename(here / "moved.npz")
     capsys.readouterr()
     assert run(["translate", "store", "stitch", "-o", "new"]) == 0
-    assert "next: audit new; name its model with --target file:PATH, as vectors.npz is not" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "file:PATH: where vectors.npz is, which is not in this folder" in told
+    filled = {"DIR": str(beir), "file:PATH": "file:moved.npz"}
+    words = [filled.get(word, word) for word in shlex.split(told.splitlines()[-1])]
+    assert words[:4] == ["next:", "lead-migrate", "audit", "new"] and {*filled.values()} <= {*words}
+    assert run([*words[2:], "--no-bm25"]) in (0, 1, 3)
     audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--no-bm25"]
     assert run(audit) == 2
     assert "expected vectors.npz, the vectors that it is of, in the current folder" in capsys.readouterr().err
