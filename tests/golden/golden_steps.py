@@ -130,5 +130,5 @@ def switch(recorder, old, new):
     recorder.run("42 switch again", "switch", old, full, "--json")
     recorder.run("43 forget", "forget", old, "--yes", "--json")
     recorder.look("43 forget", old)
-    recorder.facts.put("43 forget.left", {path.name: True for path in Path().iterdir()})
+    recorder.facts.put("43 forget.left", {path.name: True for path in Path().iterdir()} | recorder.kind.left())
     recorder.run("44 stamp", "stamp", old, "--model", NEW, "--force", *QUIET, of_json=("manifest", "found"))

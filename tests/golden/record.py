@@ -139,8 +139,11 @@ class Recorder:
         from migrate.cli.main import run
 
         out, err = io.StringIO(), io.StringIO()
+        started = time.perf_counter()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run([str(argument) for argument in arguments])
+        if "GOLDEN_TIMES" in os.environ:
+            print(f"  {time.perf_counter() - started:6.2f} s  {step}", file=sys.stderr)
         self.facts.put(f"{step}.exit", code)
         self._put_output(f"{step}.out", out.getvalue(), of_json)
         for number, line in enumerate(sentences(err.getvalue())):
