@@ -1,7 +1,7 @@
 """Awkward documents, queries and two models, the same on every machine: only whole numbers are summed before a root.
 
-The models are named `langchain:golden_data:Old` and `langchain:golden_data:New`. A word's vector is that of its topic and
-a little of its own, so that a map from one model to the other can be learned.
+The models are named `langchain:golden_data:Old` and `langchain:golden_data:New`. A word's vector is that of its topic
+and a little of its own, so that a map from one model to the other can be learned.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from migrate.vectors import Document
 
 OLD, NEW = "langchain:golden_data:Old", "langchain:golden_data:New"
 OLD_DIM, NEW_DIM = 32, 24
-COUNT, QUERIES, TOPICS, WORDS = 300, 120, 30, 600
+COUNT, QUERIES, TOPICS, WORDS, PAIRS = 300, 120, 30, 600, 60
 
 AWKWARD = (
     ("7", "just a number"),
@@ -26,7 +26,7 @@ AWKWARD = (
     ("null", "null"),
     ("True", "true"),
     (" spaces ", "  spaces around  "),
-    ('quote"s and it\'s', 'he said "it\'s" \\ `so`; DROP TABLE docs; --'),
+    ("quote\"s and it's", 'he said "it\'s" \\ `so`; DROP TABLE docs; --'),
     ("na\u00efve/\u8def\u5f84#?x=1&y", "na\u00efve \u8def\u5f84 \u05e9\u05dc\u05d5\u05dd"),
     ("\U0001f986", "\U0001f986 \U0001f600 \U0001f1e9\U0001f1ea"),
     ("e\u0301 is not \u00e9", "e\u0301 is not \u00e9"),
@@ -84,10 +84,18 @@ class New(_Words):
     name, dim = "new", NEW_DIM
 
 
-def _sentence(seed, length):
-    draw = random.Random(seed)
-    topics = draw.sample(range(TOPICS), 2)
+def _pair(seed):
+    """The two topics of a text."""
+    pair = random.Random(f"pair of {seed}").randrange(PAIRS)
+    return pair, random.Random(f"pair {pair}").sample(range(TOPICS), 2)
+
+
+def _words(draw, topics, length):
     return " ".join(draw.choice(vocabulary()[topics[draw.random() < 0.3]]) for _ in range(length))
+
+
+def _sentence(seed, length):
+    return _words(random.Random(seed), _pair(seed)[1], length)
 
 
 def _metadata(row):
@@ -106,8 +114,8 @@ def _metadata(row):
 
 def documents():
     """All documents, in no order; the awkward ones are spread among them."""
-    found = [Document(f"doc-{(77 * row + 5) % COUNT:03}", _sentence(row, 8 + row % 20), _metadata(row)) for row in
-             range(COUNT)]  # fmt: skip
+    names = [f"doc-{(77 * row + 5) % COUNT:03}" for row in range(COUNT)]
+    found = [Document(name, _sentence(row, 8 + row % 20), _metadata(row)) for row, name in enumerate(names)]
     for number, (doc_id, text) in enumerate(AWKWARD):
         found[18 * number + 7] = Document(doc_id, text, _metadata(18 * number + 7))
     return found
@@ -119,12 +127,16 @@ def ordinary(found):
 
 
 def queries():
-    """Queries by id, each with the id of the document that its words were taken of."""
-    chosen = random.Random("queries").sample(ordinary(documents()), QUERIES)
-    return {
-        f"q{number:03}": (" ".join(random.Random(number).sample(document.text.split(), 5)), document.id)
-        for number, document in enumerate(chosen)
-    }
+    """Queries by id, each with its text and the ids of the documents of its two topics."""
+    by_pair = {}
+    for row, document in enumerate(documents()):
+        if document.id.startswith("doc-"):
+            by_pair.setdefault(_pair(row)[0], []).append(document.id)
+    found = {}
+    for number in range(QUERIES):
+        pair, topics = _pair(f"query {number}")
+        found[f"q{number:03}"] = (_words(random.Random(f"query {number}"), topics, 4), by_pair.get(pair, []))
+    return found
 
 
 def later(found):
@@ -140,6 +152,5 @@ def later(found):
         elif document.id in retold:
             document = Document(document.id, document.text, {**document.metadata, "page": 100_000})
         after.append(document)
-    added = [Document(f"new/{number:02} \u00fc", _sentence(f"new {number}", 10), _metadata(number + 1)) for number in
-             range(20)]  # fmt: skip
-    return after + added
+    names = [f"new/{number:02} \u00fc" for number in range(20)]
+    return after + [Document(name, _sentence(f"of {name}", 10), _metadata(row + 1)) for row, name in enumerate(names)]

@@ -9,8 +9,8 @@ import datetime
 import decimal
 import json
 import shutil
-import uuid
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import faiss_tools
@@ -42,10 +42,11 @@ def path_of(location):
 
 
 class Kind:
-    """A kind: `needs` names what has to be installed, `is_exact` tells that vectors are kept to the bit.
+    """A kind of store.
 
-    `tolerance` is how far sums of vectors may be from the golden ones on another machine; `target` and `source` are
-    the models, `can_embed_old` tells that a plain command can check it against the source model.
+    `needs` are the modules that have to be installed. `is_exact` tells that vectors are kept to the bit. `tolerance`
+    is how far sums of vectors may be from the golden ones on another machine. `shape` gives documents the metadata
+    that the kind can hold. `runs` adds the command `run`, for one kind of each family.
     """
 
     needs = ()
@@ -54,7 +55,6 @@ class Kind:
     shape = staticmethod(nested)
     maker = tools.Folder
     runs = False
-    """The command `run` is tried as well: once a family."""
 
     def __init__(self, folder, ends):
         self.folder, self.ends = folder, ends
@@ -93,6 +93,10 @@ class Kind:
         """How a new store is opened, by migrate."""
         return self.new(name)
 
+    def made(self):
+        """Where a store of the kind goes that is made of another kind, or None."""
+        return self.new("made") if ":" in self.new("made") else None
+
     def place(self, location):
         """The folder of files of a store, or None."""
         return path_of(location)
@@ -100,6 +104,11 @@ class Kind:
     def left(self):
         """What is left on a server."""
         return {}
+
+    @classmethod
+    def lacks(cls):
+        """What is not installed here of what the kind needs, or None."""
+        return next((f"{module} is not installed" for module in cls.needs if find_spec(module) is None), None)
 
     def read(self, location):
         """(records, facts)."""
@@ -168,12 +177,8 @@ def vectors_by_label(index):
     if ivf is None:
         return dict(enumerate(inner.reconstruct_n(0, inner.ntotal)))
     lists = ivf.invlists
-    labels = [
-        faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy() for number in range(ivf.nlist)
-    ]
-    ivf.make_direct_map(True) if max(map(max, (x for x in labels if len(x)))) < inner.ntotal else None
-    if ivf.direct_map.type == faiss.DirectMap.NoMap:
-        ivf.set_direct_map_type(faiss.DirectMap.Hashtable)
+    labels = [faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy() for number in range(ivf.nlist)]
+    ivf.set_direct_map_type(faiss.DirectMap.Hashtable)
     return {int(label): inner.reconstruct(int(label)) for part in labels for label in part}
 
 
@@ -192,6 +197,18 @@ def describe_index(index):
         if getattr(inner, name, None) is not None:
             facts[name] = describe_index(getattr(inner, name))
     return facts
+
+
+class Once(Faiss):
+    """What is tried once: a model of TF-IDF, which is saved beside what it made, and commands that ask for no kind."""
+
+    tolerance = 2e-3
+
+    def take(self, recorder):
+        """Its own steps."""
+        import golden_steps
+
+        golden_steps.take_once(recorder)
 
 
 class FaissIp(Faiss):
@@ -386,7 +403,7 @@ def arrow_facts(schema):
     """Types, nullability and metadata, without the note of ours."""
     return {
         "columns": {
-            field.name: f"{field.type}{'' if field.nullable else ', not null'}{field.metadata or ''}" for field in schema
+            one.name: f"{one.type}{'' if one.nullable else ', not null'}{one.metadata or ''}" for one in schema
         },
         "metadata": {k.decode(): v.decode() for k, v in (schema.metadata or {}).items() if k != b"lead-migrate"},
     }
@@ -547,16 +564,22 @@ class Chroma(Kind):
     def _put(self, location, pairs):
         with closing(self.tools.client(location)) as client:
             collection = client.get_collection("docs", embedding_function=None)
-            for document, vector in pairs:
-                row = document.metadata["page"]
-                more = {"list": [[1, 2], ["a", ""], [0.5], [True, False]][row % 4]}
-                collection.upsert(
-                    [document.id],
-                    embeddings=[vector],
-                    documents=[document.text],
-                    metadatas=None if row % 9 == 8 else [{**document.metadata, **more}],
-                    uris=[f"file://{row}"] if row % 4 == 3 else None,
-                )
+            for part in range(3):
+                chosen = [pair for pair in pairs if pair[0].metadata["page"] % 3 == part]
+                if chosen:
+                    collection.upsert(
+                        [document.id for document, _ in chosen],
+                        embeddings=[vector for _, vector in chosen],
+                        documents=[document.text for document, _ in chosen],
+                        metadatas=None if part == 2 else [self._fields(document) for document, _ in chosen],
+                        uris=[f"file://{number}" for number in range(len(chosen))] if part == 1 else None,
+                    )
+
+    def _fields(self, document):
+        return {
+            **document.metadata,
+            "list": [[1, 2], ["a", ""], [0.5], [True, False]][document.metadata["page"] % 4],
+        }
 
     def alter(self, location, before, after):
         names, gone = tools.parts(before, after)
@@ -603,16 +626,14 @@ class Qdrant(Kind):
         with self.client(location) as client:
             client.create_collection(
                 self.name(location),
-                {
-                    name: models.VectorParams(size=size, distance=models.Distance.EUCLID)
-                    for name, size in sizes.items()
-                },
+                {name: models.VectorParams(size=size, distance=models.Distance.EUCLID) for name, size in sizes.items()},
                 {"words": models.SparseVectorParams()},
             )
             points = [self._point(*pair) for pair in records.values()]
-            extra = [models.PointStruct(id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"none {row}")), vector={"other": [1] * 8},
-                     payload={"text": "no vector", "key": f"no vector {row}"}) for row in range(3)]  # fmt: skip
-            client.upsert(self.name(location), points + extra)
+            for key in ("no vector 0", "no vector 1", "no vector 2"):
+                payload = {"text": "no vector", "key": key}
+                points.append(models.PointStruct(id=self.tools.key(key), vector={"other": [1] * 8}, payload=payload))
+            client.upsert(self.name(location), points)
         return location
 
     def _point(self, document, vector):
@@ -671,7 +692,13 @@ class QdrantServer(Qdrant):
         return closing(QdrantClient(url=self.url, check_compatibility=False))
 
     def fill(self, folder, records):
-        return self._create(f"qdrant:{self.url}#old{self.options}", records)
+        from qdrant_client import models
+
+        self._create(f"qdrant:{self.url}#first{self.options}", records)
+        alias = models.CreateAlias(collection_name="first", alias_name="old")
+        with self.client("") as client:
+            client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+        return f"qdrant:{self.url}#old{self.options}"
 
     def new(self, name):
         return f"qdrant:{self.url}#{name}"
@@ -738,6 +765,9 @@ class SqliteVec(Kind):
                 connection.execute("DELETE FROM items WHERE id = ?", (name,))
             self._insert(connection, [after[name] for name in names])
 
+    def made(self):
+        return f"sqlite-vec:{self.folder / 'made'}#docs"
+
     def place(self, location):
         found = path_of(location)
         return found if found.is_dir() else found.parent
@@ -746,7 +776,7 @@ class SqliteVec(Kind):
         (path,) = sorted(self.place(location).glob("*.db"))
         with closing(self.tools.connect(f"sqlite-vec:{path}#")) as connection:
             made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOTNULL").fetchall())
-            made = {name: sql for name, sql in made.items() if name == "items" or not name.startswith(("items_", "lead_"))}
+            made = {name: sql for name, sql in made.items() if not name.startswith(("items_", "docs_", "lead_"))}
             (table,) = [name for name, sql in made.items() if "vec0" in sql]
             names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             rows = [dict(zip(names, row, strict=False)) for row in connection.execute(f"SELECT * FROM {table}")]
@@ -784,8 +814,9 @@ class Pgvector(Kind):
         with connect() as connection:
             connection.execute(
                 "CREATE TABLE golden_old (tenant int NOT NULL, id text PRIMARY KEY, content text, nested jsonb, "
-                "number bigint CHECK (number < 1000000), float double precision DEFAULT 0.5, price numeric, tags text[], "
-                "flag boolean, made timestamptz, raw bytea, twice bigint GENERATED ALWAYS AS (number * 2) STORED, "
+                "number bigint CHECK (number < 1000000), float double precision DEFAULT 0.5, price numeric, "
+                "tags text[], flag boolean, made timestamptz, raw bytea, "
+                "twice bigint GENERATED ALWAYS AS (number * 2) STORED, "
                 f"small vector(8), embedding {self.vector})"
             )
             operators = "halfvec_l2_ops" if "half" in self.vector else "vector_l2_ops"
@@ -794,7 +825,9 @@ class Pgvector(Kind):
             connection.execute("COMMENT ON TABLE golden_old IS 'of \u00fc'")
         self._put(list(records.values()))
         with connect() as connection:
-            connection.execute("INSERT INTO golden_old (tenant, id) SELECT 0, 'no vector ' || n FROM generate_series(0, 2) n")
+            connection.execute(
+                "INSERT INTO golden_old (tenant, id) SELECT 0, 'no vector ' || n FROM generate_series(0, 2) n"
+            )
         return f"pgvector:{self.url}#golden_old.embedding"
 
     def _put(self, pairs, gone=()):
@@ -831,10 +864,7 @@ class Pgvector(Kind):
         self._put([after[name] for name in names], gone)
 
     def new(self, name):
-        return f"pgvector:{self.url}#golden_{name}"
-
-    def opened(self, name):
-        return f"{self.new(name)}.embedding"
+        return f"pgvector:{self.url}#golden_{name}.embedding"
 
     def place(self, location):
         return None
@@ -882,8 +912,15 @@ class PgvectorHalf(Pgvector):
 
     vector, is_exact, runs = f"halfvec({OLD_DIM})", False, False
 
+    @classmethod
+    def lacks(cls):
+        from postgres import has_halves
+
+        return super().lacks() or (None if has_halves() else "this pgvector has no halfvec")
+
 
 KINDS = {
+    "once": Once,
     "faiss-flat": Faiss,
     "faiss-ip": FaissIp,
     "faiss-ivf": FaissIvf,

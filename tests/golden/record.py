@@ -22,7 +22,6 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,12 +29,12 @@ if __name__ == "__main__":
     rooms = (HERE, *(HERE.parent / name for name in ("stores", "embedders")), HERE.parents[1])
     sys.path[:0] = [str(path) for path in rooms]
 
-import numpy as np
+import numpy as np  # noqa: E402
 
 LONGEST = 8
 """Items of a list that stand in a golden file one by one."""
 
-_SKIPPED = re.compile(r"(^|[._])(wall|created|version|schema_version|seconds|sha256|hash|duration|pid)($|[._])|_s$|_at$")
+_SKIPPED = re.compile(r"(^|_)(wall|created|version|schema_version|seconds|sha256|hash|duration|pid)($|_)|_s$|_at$")
 _NORMAL = (
     (r"postgresql://[^\s'\"#,]*", "<server>"),
     (r"(http://)?127\.0\.0\.1:\d+", "<server>"),
@@ -59,7 +58,7 @@ class Facts:
         elif isinstance(value, dict):
             for key, one in value.items():
                 if not _SKIPPED.search(str(key)) and one is not None:
-                    self.put(f"{name}.{key}", one)
+                    self.put(normal(f"{name}.{key}"), one)
         elif isinstance(value, list | tuple):
             self._put_list(name, list(value))
         else:
@@ -97,7 +96,8 @@ def plain(value):
 
 def normal(text):
     """The text without what changes from run to run."""
-    text = text.replace(str(Path.cwd()), "<root>")
+    text = text.replace(str(Path.cwd()), "<root>").replace(str(Path.cwd().parent), "<root>")
+    text = re.sub(rf"{re.escape(tempfile.gettempdir())}/[\w.-]+", "<temporary>", text)
     for pattern, word in _NORMAL:
         text = re.sub(pattern, word, text)
     return text
@@ -176,7 +176,8 @@ class Recorder:
             values = [(doc_id, fields[name]) for doc_id, fields, _ in records if name in fields]
             kinds = Counter(type(value).__name__ for _, value in values)
             found = {"types": " ".join(f"{kind}:{count}" for kind, count in sorted(kinds.items())).replace(" ", ",")}
-            self.facts.put(f"{step}.fields.{name}", {**found, "values": digest(values), "first": typed(values[0][1])[:60]})
+            found |= {"values": digest(values), "first": typed(values[0][1])[:60]}
+            self.facts.put(f"{step}.fields.{name}", found)
         self._put_vectors(f"{step}.vectors", records, bits=bits)
         self.list_files(step, self.kind.place(location))
 
@@ -196,7 +197,7 @@ class Recorder:
             return
         names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
         names = sorted({re.sub(r"[0-9a-f]{8}[-0-9a-f]{8,}|\d{6,}", "<name>", name) for name in names})
-        self.facts.put(f"{step}.files", {name: True for name in names})
+        self.facts.put(f"{step}.files", dict.fromkeys(names, True))
         if (folder / "lead-migrate.json").is_file():
             manifest = json.loads((folder / "lead-migrate.json").read_text())
             self.facts.put(f"{step}.manifest", manifest)
@@ -280,13 +281,6 @@ def record(name, folder):
     return json.loads(json.dumps({"data": recorder.facts.data, "words": recorder.facts.words}))
 
 
-def missing(name):
-    """What is not installed of what the kind needs, or None."""
-    from golden_kinds import KINDS
-
-    return next((module for module in KINDS[name].needs if find_spec(module) is None), None)
-
-
 def golden_path(name):
     """The file of a kind."""
     return HERE / f"{name}.json"
@@ -322,8 +316,8 @@ def main():
     warnings.simplefilter("ignore")
     good = True
     for name in arguments.kinds or KINDS:
-        if (module := missing(name)) is not None:
-            print(f"{name}: skipped, {module} is not installed", flush=True)
+        if (reason := KINDS[name].lacks()) is not None:
+            print(f"{name}: skipped, {reason}", flush=True)
             continue
         folder, started = Path(tempfile.mkdtemp(prefix="lead-migrate-golden-")), time.perf_counter()
         facts = record(name, folder)

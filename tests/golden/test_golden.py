@@ -2,7 +2,7 @@
 
 import pytest
 from golden_kinds import KINDS
-from record import differences, missing, record
+from record import differences, record
 
 pytestmark = pytest.mark.slow
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore")
 def test_commands_give_what_they_gave(kind, tmp_path):
-    if (module := missing(kind)) is not None:
-        pytest.skip(f"{module} is not installed")
+    if (reason := KINDS[kind].lacks()) is not None:
+        pytest.skip(reason)
     found = differences(kind, record(kind, tmp_path))
     assert not found, "\n".join([f"{len(found)} facts differ; python tests/golden/record.py {kind}", *found])
