@@ -223,10 +223,6 @@ class FaissIvfPq(Faiss):
     factory, is_exact, tolerance = "IVF8,PQ8x4", False, 0.5
 
 
-class FaissSq(Faiss):
-    factory, is_exact, tolerance = "SQ8", False, 0.05
-
-
 class FaissHnsw(Faiss):
     factory = "HNSW8,Flat"
 
@@ -236,7 +232,7 @@ class FaissIdMap(Faiss):
 
 
 class FaissIdMapIvf(Faiss):
-    factory, labels, is_exact = "IDMap2,IVF8,SQfp16", True, False
+    factory, labels, is_exact, tolerance = "IDMap2,IVF8,SQ8", True, False, 0.05
 
 
 class Arrays(Kind):
@@ -925,7 +921,6 @@ KINDS = {
     "faiss-ip": FaissIp,
     "faiss-ivf": FaissIvf,
     "faiss-ivfpq": FaissIvfPq,
-    "faiss-sq8": FaissSq,
     "faiss-hnsw": FaissHnsw,
     "faiss-idmap": FaissIdMap,
     "faiss-idmap-ivf": FaissIdMapIvf,
