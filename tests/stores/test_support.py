@@ -10,7 +10,7 @@ from faiss_tools import read, rewrite, save
 
 from migrate.errors import UnsupportedStoreError
 from migrate.stores import open_store
-from migrate.stores.faiss.compat_matrix import SUPPORT, render_table
+from faiss_support import SUPPORT, render_table
 
 pytestmark = pytest.mark.slow
 
