@@ -35,10 +35,8 @@ REMOVED = 100
 
 def kinds() -> list[str]:
     """The factory strings of the table, and some plain kinds with other settings."""
-    try:
-        from faiss_support import SUPPORT
-    except ImportError:  # before 0.19 the table stood in the package
-        from migrate.stores.faiss.compat_matrix import SUPPORT  # type: ignore[import-not-found,no-redef,unused-ignore]
+    from faiss_support import SUPPORT  # type: ignore[import-untyped]
+
     return [row.factory for row in SUPPORT] + ["IVF300,Flat", "IVF8_HNSW8,Flat", "HNSW12,Flat"]
 
 
@@ -83,13 +81,13 @@ def make(folder: Path) -> None:
 def vary(index: Any, folder: Path, name: str) -> None:
     """Write the index with fewer rows, and with its lists in a second file, where it can do that."""
     with suppress(RuntimeError):
-        lists = faiss.downcast_index(index)
+        lists: Any = faiss.downcast_index(index)
         if isinstance(lists, faiss.IndexIVF):
             there = folder / f"{name} on disk"
             there.mkdir(parents=True)
-            data = faiss.OnDiskInvertedLists(lists.nlist, lists.code_size, str(there / "lists.ivfdata"))
+            data: Any = faiss.OnDiskInvertedLists(lists.nlist, lists.code_size, str(there / "lists.ivfdata"))
             data.merge_from_1(lists.invlists)
-            ours = faiss.clone_index(lists)
+            ours: Any = faiss.clone_index(lists)
             ours.replace_invlists(data, False)
             write(ours, there)
     with suppress(RuntimeError):
@@ -114,7 +112,7 @@ def read(folder: Path) -> Iterator[str]:
         ids, vectors = hashlib.sha256(), hashlib.sha256()
         for batch in store.scan(batch_size=97):
             ids.update("\n".join([*batch.ids, ""]).encode())
-            vectors.update(np.ascontiguousarray(batch.vectors))
+            vectors.update(batch.vectors.tobytes())
         info = store.info
         reading = f"{info.details['reading']} {info.count} x {info.dim} {info.metric} {info.details['factory']}"
         yield f"{path.name}: {reading} {ids.hexdigest()[:16]} {vectors.hexdigest()[:16]}"

@@ -57,7 +57,9 @@ class _Server:
         answers, their_answers = os.pipe()
         status, their_status = os.pipe()
         try:
-            socket.send_fds(self._control, [json.dumps(job).encode()], [their_answers, their_status])
+            # paths in a job may be relative, and this process may have gone to another folder since
+            located = json.dumps({**job, "folder": os.getcwd()}).encode()
+            socket.send_fds(self._control, [located], [their_answers, their_status])
         except OSError:
             os.close(answers)
             os.close(status)

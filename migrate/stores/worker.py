@@ -102,6 +102,7 @@ def _do(job: dict[str, Any], answers: int) -> None:
     try:
         with os.fdopen(answers, "wb", buffering=1 << 20) as pipe:
             try:
+                os.chdir(job["folder"])
                 _limit(job["memory_bytes"], job.get("cpu_s"))
                 function: Callable[[dict[str, Any], BinaryIO], None]
                 module, _, name = job["do"].partition(":")
@@ -131,7 +132,7 @@ def _limit(extra_bytes: int, cpu_s: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + extra_bytes, mapped + extra_bytes))
     if cpu_s is not None:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     # a crash is an answer, and its memory image of no use to anyone
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -98,16 +98,6 @@ INDEX = [
     cuts("LlamaIndex's index store", "store/index_store.json", cut.json_tokens, stores.llamaindex,
           "store/index_store.json: expected a JSON object, found other (*); the file is damaged or was not copied "
           "whole; copy it again"),
-    cuts("txtai's configuration", "store/config.json", cut.json_tokens, stores.txtai,
-          "store/config.json: expected a JSON object, found other (*); the file is damaged or was not copied "
-          "whole; copy it again"),
-    cuts("txtai's database", "store/documents", cut.sqlite_pages, stores.txtai,
-          "store/documents: expected *; the file is damaged or was not copied whole; copy it again"),
-    cuts("txtai's ids", "store/ids", cut.every_byte, stores.txtai_ids,
-          "store/ids: expected a MessagePack array of ids, found other (*); the file is damaged or was not copied "
-          "whole; copy it again"),
-    cuts("Haystack's database", "store/docs.db", cut.sqlite_pages, stores.haystack,
-          "store/docs.db: expected *; the file is damaged or was not copied whole; copy it again"),
     cuts("Parquet", "store/docs.parquet", cut.parquet_parts, stores.parquet,
           "store/docs.parquet: expected a readable Arrow or Parquet file, found another (*); the file is damaged "
           "or was not copied whole; copy it again"),
@@ -201,7 +191,7 @@ INDEX = [
     Fault(9, "JSON", index.put(b'{"a": 1}'), INSPECT, 4,
           "store/index.faiss: expected a FAISS index, found JSON; give the FAISS index instead"),
     Fault(10, "a binary index", faiss_writes(index.binary), INSPECT, 4,
-          "store/index.faiss: a binary index (IndexBinaryFlat); its vectors are bits, which no map between "
+          "store/index.faiss: a binary index (IBxF); its vectors are bits, which no map between "
           "embedding spaces applies to: use the index of the float vectors"),
     # lossy indexes are read and called approximate: every report says so, and the audit judges what comes of it
     Fault(11, "LSH", faiss_writes(of_factory("LSH")), INSPECT, 0, "reading *approximate"),
@@ -375,10 +365,6 @@ TEXTS = [
     Fault(40, "an old pickle of a command", stores.pickled(pickle.dumps(stores.Command(), 0)), INSPECT, 4,
           "store/index.pkl: expected a pickle written by LangChain, found the pickle instruction PUT, which no "
           "docstore needs; the file is damaged or was not copied whole; copy it again"),
-    Fault(40, "a pickle for a configuration", then(stores.txtai, stores.move("store/config.json", "store/config")),
-          INSPECT, 4,
-          "store/config: the configuration is a pickle, which could execute anything; load the store with a "
-          "current txtai, set its config format to json, and save it again"),
     Fault(40, "an array of objects", models.vectors_file(8, models.objects), FIT_FILE, 4,
           "x.npz: docs.npy holds Python objects or records, which are not read; save plain arrays"),
     Fault(41, "a pickle that announces 2^60 bytes", stores.pickled(b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little")),
@@ -398,9 +384,6 @@ TEXTS = [
         "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
           "store/docstore.json: expected a node for each vector, found none for 'id-3' (1 missing); save the store "
           "again"),
-    Fault(42, "txtai lacks a section", then(stores.txtai, stores.execute(
-        "store/documents", "DELETE FROM sections WHERE indexid = 3")), INSPECT, 4,
-          "store/documents: expected 12 sections with the ids of the index, found 11 sections; save the store again"),
     Fault(42, "a line too few", texts.edit_lines(lambda found: found[:-1]), INSPECT, 4,
           "store/docs.jsonl: has 149 documents for 150 vectors; write the file and the index from the same "
           "documents"),
@@ -412,10 +395,10 @@ TEXTS = [
     Fault(43, "LlamaIndex has a node more", then(stores.llamaindex, stores.edit_json(
         "store/docstore.json", lambda f: f["docstore/data"].update(orphan=f["docstore/data"]["id-3"]))),
           INSPECT, 0, "notes *1 nodes in docstore.json belong to no vector; they are kept as they are"),
-    Fault(44, "Haystack's vectors moved by a deletion", then(stores.haystack, stores.execute(
-        "store/docs.db", "DELETE FROM document WHERE id = 'id-3'")), INSPECT, 4,
-          "store/docs.db: expected documents with the vector_id of each of 12 vectors, found 11 in the index "
-          "'document'; deleting documents shifts the vectors of a flat index: run update_embeddings, and save again"),
+    Fault(44, "LlamaIndex deleted a node and not its vector", then(stores.llamaindex, stores.edit_json(
+        "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
+          "store/docstore.json: expected a node for each vector, found none for 'id-3' (1 missing); save the store "
+          "again"),
     # nothing in the store contradicts itself; what comes of it answers badly, and the audit says so
     Fault(45, "documents one row off their vectors", texts.drifted, RUN, 1, "translated alone: NOT SAFE: *"),
     Fault(46, "a blank text, embedded", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": " "}'), EMBED, 4,
@@ -620,9 +603,6 @@ MORE = [
           EMBED, 4, "beir/corpus.jsonl:2: the document id 'a' appears twice; remove one"),
     Fault(70, "one id twice in a file of vectors", models.vectors_file(8, models.repeat_first_id), FIT_FILE, 4,
           "x.npz: doc_ids names 1 ids twice; keep one of each"),
-    Fault(70, "one id twice in txtai", then(stores.txtai, stores.execute(
-        "store/documents", "UPDATE sections SET id = 'id-4' WHERE indexid = 3")), INSPECT, 4,
-          "store/documents: expected a different id for each section, found 'id-4' twice; save the store again"),
     Fault(71, "an id that is a number", texts.edit_document(5, id=17), INSPECT, 4,
           "store/docs.jsonl, line 6: expected a text as \"id\", found int 17; correct the line"),
     Fault(71, "no id", texts.raw_line(5, b'{"text": "x"}'), INSPECT, 4,
@@ -635,9 +615,6 @@ MORE = [
     Fault(71, "an id that is a number in LlamaIndex", then(stores.llamaindex, stores.edit_index_store(
         lambda nodes: nodes.update({"3": 17}))), INSPECT, 4,
           "store/index_store.json: expected ids that are text, found 17; save the store again"),
-    Fault(71, "an id that is none in txtai", then(stores.txtai, stores.execute(
-        "store/documents", "UPDATE sections SET id = NULL WHERE indexid = 3")), INSPECT, 4,
-          "store/documents: expected ids that are text, found 1 that are none; save the store again"),
     Fault(72, "a text that is a list", texts.edit_document(5, text=["x"]), FIT, 4,
           "store/docs.jsonl, line 6: expected a text as \"text\", found list ['x']; correct the line"),
     Fault(72, "a line that is not JSON", texts.raw_line(5, b"{"), INSPECT, 4,
@@ -682,11 +659,6 @@ MORE = [
           INSPECT, 4,
           "store/state.json: expected names of files in the same folder, found '../elsewhere/data-0.arrow'; save "
           "the store again"),
-    Fault(74, "Haystack names a database elsewhere", then(stores.haystack, stores.move(
-        "store/docs.db", "elsewhere/docs.db"), stores.edit_json(
-        "store/my.json", lambda f: f.update(sql_url="sqlite:///elsewhere/docs.db"))), INSPECT, 4,
-          "store/my.json: expected the database docs.db beside the index, found no such file; copy or link "
-          "elsewhere/docs.db there"),
     Fault(74, "lists on disk are elsewhere", index.lists_elsewhere, INSPECT, 4,
           "store/index.faiss: its inverted lists should be in lists.ivfdata beside it, but that file is "
           "missing; copy or link */elsewhere/lists.ivfdata there"),
@@ -705,9 +677,6 @@ MORE = [
           0, "notes *read and copied through links out of the folder: index.faiss"),
     Fault(76, "documents are a link out of the folder", stores.link("store/docs.jsonl", "elsewhere/blob"), INSPECT,
           0, "notes *read and copied through links out of the folder: docs.jsonl"),
-    Fault(76, "another file that would be copied is a link out of the folder", then(
-        stores.txtai, stores.write("store/scoring", b"x"), stores.link("store/scoring", "elsewhere/blob")), INSPECT,
-          0, "notes *read and copied through links out of the folder: scoring"),
     Fault(76, "a link that leads nowhere", then(stores.link("store/index.faiss", "elsewhere/blob"), stores.remove(
         "elsewhere/blob")), INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "

@@ -310,3 +310,11 @@ def test_a_process_with_more_than_a_thousand_open_files_reads_one(vectors, tmp_p
         for descriptor in opened:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_relative_path_is_read_from_where_this_process_is(vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path / "one")
+    save(train("SQ8", vectors[:100]), tmp_path / "two")
+    for name, count in (("one", COUNT), ("two", 100)):
+        monkeypatch.chdir(tmp_path / name)
+        assert open_store("index.faiss").info.count == count

@@ -41,7 +41,7 @@ _PROTOCOL: Final = 4
 _JOB: Final = "migrate.stores.documents.unpickle:unpickle"
 _SPARE_BYTES: Final = 1 << 28
 _MEMORY_PER_BYTE: Final = 32
-_LEAST_S: Final = 5
+_LEAST_S: Final = 3
 _BYTES_PER_S: Final = 4 << 20
 _TEXTS_IN_MEMORY: Final = 64
 _CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
@@ -172,8 +172,8 @@ class LangchainDocuments(DocumentSource):
             "cpu_s": _LEAST_S + size // _BYTES_PER_S,
         }
         lines = Lines(self._path, size)
-        errors = {"reader": "the unpickler", "remedy": "copy the file again, or save the store again with LangChain"}
-        for tag, content in run_job(self._path, job, file_bytes=size, **errors):
+        remedy = "copy the file again, or save the store again with LangChain"
+        for tag, content in run_job(self._path, job, file_bytes=size, reader="the unpickler", remedy=remedy):
             if tag == FACTS:
                 self._facts = json.loads(content)
             elif tag == IDS:
@@ -253,7 +253,7 @@ _MAKERS: Final[dict[str, Callable[[Any], Any]]] = {
     "timedelta": lambda content: datetime.timedelta(*content),
     "timezone": lambda content: datetime.timezone(*content),
     "time": lambda content: datetime.time(*content[:-1], fold=content[-1]),
-    "datetime": lambda content: datetime.datetime(*content[:-1], fold=content[-1]),  # noqa: DTZ001 - its zone is there
+    "datetime": lambda content: datetime.datetime(*content[:-1], fold=content[-1]),
 }
 """How values are made that JSON lacks, see `unpickle._Records`."""
 

@@ -1,8 +1,8 @@
 """Loads the docstore of a LangChain FAISS folder from its pickle. Runs in a guarded process only, see `child.py`.
 
 A pickle names classes by module and name. Each name of a docstore is mapped to a stub that can do nothing, or to one of
-a few harmless classes; any other is refused, so nothing is imported or executed. What else a hostile pickle can do, take
-memory and time or crash the interpreter, is up to the limits of the process.
+a few harmless classes; any other is refused, so nothing is imported or executed. What else a hostile pickle can do,
+such as take memory and time or crash the interpreter, the limits of the process stop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAG: Final = "$"
 """The only key of a JSON object that stands for a value which JSON lacks: a list of its kind and its content."""
 
 _MAX_BYTES: Final = 1 << 28
-_MAX_VALUES: Final = 1 << 20
+_MAX_VALUES: Final = 1 << 18
 """How much the metadata of a document may be where all that they share is written out, beside the size of the file."""
 
 _LONG_TEXT: Final = 1 << 10
@@ -60,9 +60,45 @@ class DocstoreStub:
 
 
 class DocumentStub(DocstoreStub):
-    """Stands for `Document`; holds the state it was pickled with."""
+    """Stands for `Document` where one is written; holds the state it is pickled with."""
 
     __slots__ = ()
+
+
+class Fields:
+    """Stands for `Document` where one is read; holds its fields, and empties the dictionaries that they came in.
+
+    The unpickler remembers those until its end, and they would take as much memory as short texts.
+    """
+
+    __slots__ = ("given", "id", "is_pydantic_2", "metadata", "text")
+
+    text: Any
+    metadata: Any
+
+    def __new__(cls) -> Self:
+        """Set what a document without a state has: unpickling calls no `__init__`."""
+        document = super().__new__(cls)
+        document.text = document.metadata = None
+        return document
+
+    def __setstate__(self, state: Any) -> None:
+        fields = state.get("__dict__") if type(state) is dict else None
+        if type(fields) is not dict:
+            return
+        self.text, self.metadata = fields.get("page_content"), fields.get("metadata", {})
+        self.is_pydantic_2 = "__pydantic_fields_set__" in state
+        names = state.get("__pydantic_fields_set__", state.get("__fields_set__"))
+        given = {"metadata", "page_content"} if type(names) is not set else names & {"id", "metadata", "page_content"}
+        self.given = ",".join(sorted(given))
+        self.id = fields.get("id")
+        fields.clear()
+        state.clear()
+
+    def check(self, doc_id: str) -> None:
+        """Make sure that the document has a text and metadata."""
+        if type(self.text) is not str or type(self.metadata) is not dict:
+            raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
 
 
 STUBS: Final[dict[tuple[str, str], type]] = {
@@ -75,7 +111,7 @@ STUBS: Final[dict[tuple[str, str], type]] = {
         )
     },
     **{
-        (module, "Document"): DocumentStub
+        (module, "Document"): Fields
         for module in (
             CURRENT_DOCUMENT[0],
             "langchain_core.documents",
@@ -139,8 +175,10 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     del unpickler  # which remembers every value
     documents, row_ids = _split(loaded)
     ids = _ids_of_rows(documents, row_ids, count)
-    for doc_id in documents:
-        documents[doc_id] = _Fields(doc_id, documents[doc_id])
+    for doc_id, document in documents.items():
+        if type(document) is not Fields:
+            raise RefusedError(f"{shown(doc_id)} is no document but a {type(document).__name__}; save the store again")
+        document.check(doc_id)
     is_pydantic_2 = all(fields.is_pydantic_2 for fields in documents.values())
     modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
     facts = {
@@ -213,27 +251,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-class _Fields:
-    """The fields of a document, without the dictionaries that they were pickled in."""
-
-    __slots__ = ("given", "id", "is_pydantic_2", "metadata", "text")
-
-    def __init__(self, doc_id: str, document: Any) -> None:
-        state = document.state if type(document) is DocumentStub else None
-        fields = state.get("__dict__") if type(state) is dict else None
-        if type(fields) is not dict:
-            raise RefusedError(f"{shown(doc_id)} is no document but a {type(document).__name__}; save the store again")
-        self.text, self.metadata = fields.get("page_content"), fields.get("metadata", {})
-        if type(self.text) is not str or type(self.metadata) is not dict:
-            raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
-        self.is_pydantic_2 = "__pydantic_fields_set__" in state
-        names = state.get("__pydantic_fields_set__", state.get("__fields_set__"))
-        given = {"metadata", "page_content"} if type(names) is not set else names & {"id", "metadata", "page_content"}
-        self.given = ",".join(sorted(given))
-        self.id = fields.get("id")
-        document.state = None
-
-
 class _Records:
     """Documents as lines of JSON.
 
@@ -248,7 +265,7 @@ class _Records:
         self._long: dict[int, tuple[int, str]] = {}  # holds the text, too, so that no other gets its identity
         self._lines = 0
 
-    def of(self, fields: _Fields, doc_id: str) -> Iterator[bytes]:
+    def of(self, fields: Fields, doc_id: str) -> Iterator[bytes]:
         """The lines of a document."""
         self._bytes = self._values = 0
         self._new: list[str] = []

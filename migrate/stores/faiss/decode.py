@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.codes import decode_codes
+from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.inverted import decode_lists
 from migrate.stores.faiss.parts import (
     Part,
     Recipe,
-    RefusedError,
     Rows,
     Stored,
     class_name,
@@ -28,6 +27,7 @@ from migrate.stores.faiss.parts import (
     open_index,
 )
 from migrate.stores.faiss.undo import undo_transforms
+from migrate.stores.frames import RefusedError
 
 _LARGEST_DIM = 1 << 20
 _ADVICE = "write the vectors to a flat index first"

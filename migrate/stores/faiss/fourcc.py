@@ -9,13 +9,78 @@ from migrate.stores.base import Metric
 METRICS: Final[dict[int, Metric]] = {0: "ip", 1: "l2"}
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
 
-BINARY: Final = frozenset("IBxF IBwF IBFf IBHf IBHc IBMp IBM2 IBHh IBHm".split())
+BINARY: Final = frozenset(["IBxF", "IBwF", "IBFf", "IBHf", "IBHc", "IBMp", "IBM2", "IBHh", "IBHm"])
 """Indexes of bits."""
 
 _CODES: Final = frozenset(
-    "IxF2 IxFI IxFl IxFP IxMp IxM2 IxSQ IxPq IxPo IxPQ IxHe IxPT IxRF IxRq IxRQ IxLS IxPR IxPL Ix2L IxLa Ixrq Ixrr IxEe "
-    "IHNf IHNp IHNs IHN2 IHc2 IHNc IHfP IHNr INSf INSp INSs INNf IPfs IwFl IwPf IwPQ IwQR IwSq IwFd IwSh IwIQ IwLS IwRQ "
-    "IwPL IwPR Iwrq Iwrf Iwrr Iwrn IwP2 IwEe IVLf IVRf IvFl IvPQ IvSQ ILfs IRfs IRMf IRMh Irfn ImRQ Imiq".split()
+    [
+        "IxF2",
+        "IxFI",
+        "IxFl",
+        "IxFP",
+        "IxMp",
+        "IxM2",
+        "IxSQ",
+        "IxPq",
+        "IxPo",
+        "IxPQ",
+        "IxHe",
+        "IxPT",
+        "IxRF",
+        "IxRq",
+        "IxRQ",
+        "IxLS",
+        "IxPR",
+        "IxPL",
+        "Ix2L",
+        "IxLa",
+        "Ixrq",
+        "Ixrr",
+        "IxEe",
+        "IHNf",
+        "IHNp",
+        "IHNs",
+        "IHN2",
+        "IHc2",
+        "IHNc",
+        "IHfP",
+        "IHNr",
+        "INSf",
+        "INSp",
+        "INSs",
+        "INNf",
+        "IPfs",
+        "IwFl",
+        "IwPf",
+        "IwPQ",
+        "IwQR",
+        "IwSq",
+        "IwFd",
+        "IwSh",
+        "IwIQ",
+        "IwLS",
+        "IwRQ",
+        "IwPL",
+        "IwPR",
+        "Iwrq",
+        "Iwrf",
+        "Iwrr",
+        "Iwrn",
+        "IwP2",
+        "IwEe",
+        "IVLf",
+        "IVRf",
+        "IvFl",
+        "IvPQ",
+        "IvSQ",
+        "ILfs",
+        "IRfs",
+        "IRMf",
+        "IRMh",
+        "Irfn",
+        "ImRQ",
+        "Imiq",
+    ]
 )
 
 

@@ -15,7 +15,6 @@ from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.parts import (
     Part,
     Recipe,
-    RefusedError,
     Rows,
     Stored,
     block_rows,
@@ -24,6 +23,7 @@ from migrate.stores.faiss.parts import (
     library,
     open_index,
 )
+from migrate.stores.frames import RefusedError
 
 Codes = NDArray[np.uint8]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from migrate.stores.faiss.build import make_index, write_durably
 from migrate.stores.faiss.decode import decode_index
-from migrate.stores.faiss.parts import Part, RefusedError, Rows, library
-from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, send_array, send_facts
+from migrate.stores.faiss.parts import Part, Rows, library
+from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, RefusedError, send_array, send_facts
 from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
 
 _LEAST_BYTES: Final = 64 << 20

@@ -75,7 +75,7 @@ def expect_same_shape(index: Any, inner: Any, role: str) -> None:
     """Make sure that an index and the one inside have as many vectors, of one dimension."""
     if (index.d, index.ntotal) != (inner.d, inner.ntotal):
         raise RefusedError(
-            f"{class_name(index)} counts {index.ntotal} vectors of dimension {index.d}, but {role} holds {inner.ntotal} "
+            f"{class_name(index)} counts {index.ntotal} vectors of dimension {index.d}, but {role} has {inner.ntotal} "
             f"of dimension {inner.d}; the file is damaged, copy it again or build the index again"
         )
 

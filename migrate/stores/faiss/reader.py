@@ -140,7 +140,9 @@ class FaissFile:
     def _check_facts(self, content: bytes) -> dict[str, Any]:
         try:
             facts: dict[str, Any] = json.loads(content)
-            typed = all(type(facts[name]) is kind for name, kind in _TYPES.items()) and facts["metric"] in fourcc.METRICS
+            typed = (
+                all(type(facts[name]) is kind for name, kind in _TYPES.items()) and facts["metric"] in fourcc.METRICS
+            )
             factory(facts["recipe"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(
