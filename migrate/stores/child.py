@@ -6,6 +6,7 @@ forks a process with limits of its own for each job, which takes milliseconds.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -58,7 +59,7 @@ class _Server:
         status, their_status = os.pipe()
         try:
             # paths in a job may be relative, and this process may have gone to another folder since
-            located = json.dumps({**job, "folder": os.getcwd()}).encode()
+            located = json.dumps({**job, "folder": str(Path.cwd())}).encode()
             socket.send_fds(self._control, [located], [their_answers, their_status])
         except OSError:
             os.close(answers)
@@ -145,6 +146,8 @@ def run_job(
                 raise StoreError(f"{path}: {reader} cannot read the file ({_text(content)}); {remedy}")
             if tag == OS_ERROR:
                 number = json.loads(content)["errno"]
+                if number == errno.ENOMEM:
+                    raise MemoryError
                 with output_errors(path):
                     raise OSError(number, os.strerror(number))
             yield tag, content

@@ -7,8 +7,10 @@ before the file is opened.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -20,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from migrate.stores.frames import FAILED, REFUSED, RefusedError, send
+from migrate.stores.frames import FAILED, OS_ERROR, REFUSED, RefusedError, send, send_facts
 
 _MODULES: Final = ("migrate.stores.faiss.jobs", "migrate.stores.documents.unpickle")
 """Loaded before the first job; a job is named as `MODULE:FUNCTION`."""
@@ -99,17 +101,23 @@ class _Server:
 
 def _do(job: dict[str, Any], answers: int) -> None:
     """Do a job and end the process."""
+    limits_memory = True
     try:
         with os.fdopen(answers, "wb", buffering=1 << 20) as pipe:
             try:
                 os.chdir(job["folder"])
-                _limit(job["memory_bytes"], job.get("cpu_s"))
+                limits_memory = _limit(job["memory_bytes"], job.get("cpu_s"))
                 function: Callable[[dict[str, Any], BinaryIO], None]
                 module, _, name = job["do"].partition(":")
                 function = getattr(import_module(module), name)
                 function(job, pipe)
             except RefusedError as error:
                 send(pipe, REFUSED, str(error).encode(errors="replace"))
+            except MemoryError:
+                if limits_memory:
+                    send(pipe, FAILED, b"it asks for more memory than its size explains")
+                else:  # the limit is that of the user's process, and the file not at fault
+                    send_facts(pipe, OS_ERROR, {"errno": errno.ENOMEM})
             except Exception as error:
                 # FAISS raises RuntimeError, SWIG TypeError, NumPy MemoryError: in any case the file is at fault
                 send(pipe, FAILED, _reason(error).encode(errors="replace"))
@@ -119,22 +127,23 @@ def _do(job: dict[str, Any], answers: int) -> None:
 
 def _reason(error: Exception) -> str:
     """The last line of a message, without the line of FAISS's source that it comes from."""
-    if isinstance(error, MemoryError):
-        return "it asks for more memory than its size explains"
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1].split("Error: ", 1)[-1].strip()[:300]
+    return re.sub(r"^.*Error(:| in .* at \S+:\d+:) ", "", lines[-1]).strip()[:300]
 
 
-def _limit(extra_bytes: int, cpu_s: int | None) -> None:
-    """Allow memory beyond what is mapped now, and processor time."""
+def _limit(extra_bytes: int, cpu_s: int | None) -> bool:
+    """Allow memory beyond what is mapped now, and processor time; return whether no lower limit of memory was there."""
+    limits_memory = False
     with suppress(OSError, ValueError):
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + extra_bytes, mapped + extra_bytes))
+        limits_memory = True
     if cpu_s is not None:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     # a crash is an answer, and its memory image of no use to anyone
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return limits_memory
 
 
 if __name__ == "__main__":
