@@ -3,8 +3,8 @@
     python benchmarks/fuzz_faiss.py [COUNT] [SEED] [--case FACTORY NUMBER]
 
 What is read is held, metric, ids and vectors, to the bit, against what FAISS reads from the same spoiled bytes, vector
-by vector, in a process of its own (`faiss_judge`), and, for the kinds that are read without FAISS, against a second
-reader of the bytes (`faiss_plain`). A judge that cannot read the bytes says nothing. The outcomes:
+by vector, in a process of its own (`faiss_judge`), and, for the kinds whose vectors lie plain in the file, against a
+second reader of the bytes (`faiss_plain`). A judge that cannot read the bytes says nothing. The outcomes:
 
 - *as written*: the harm fell elsewhere; the vectors are those of the sound index, and no judge sees others;
 - *as the file says*: the harm fell on vectors, ids or what decodes them; a judge reads the same, and none others;
@@ -37,6 +37,7 @@ from faiss_spoil import FACTORIES, sample, spoiled_case
 
 from migrate.errors import StoreError, VectorError
 from migrate.stores import open_store
+from migrate.stores.child import end_server
 
 LONGEST_S = 60
 AS_WRITTEN, AS_SPOILED, REFUSED = "as written", "as the file says", "refused"
@@ -144,6 +145,7 @@ def fuzz(count: int, seed: int, folder: Path, judge: Judge) -> Iterator[tuple[st
 
 def totals(tally: Tally) -> str:
     """All of it in a line."""
+    end_server()  # children are counted when they have ended
     seen, (written, spoiled, refused) = tally.outcomes, map(tally.outcomes.__getitem__, GOOD)
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     return (

@@ -70,7 +70,6 @@ HOMES = {
         "embedders/",
         "live/state",
         "stores/chroma",
-        "stores/documents/sqlite_file",
         "stores/qdrant",
         "stores/sqlite_",
     ],
@@ -251,6 +250,8 @@ def test_importing_the_library_imports_no_heavy_library(module):
 
 
 def test_a_process_that_decodes_an_index_loads_no_other_kind_of_store():
-    code = "import sys, migrate.stores.faiss.worker\nprint('migrate.stores.registry' in sys.modules)"
+    code = (
+        "import sys, migrate.stores.worker, migrate.stores.faiss.jobs\nprint('migrate.stores.registry' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from migrate.files import output_errors
 from migrate.stores.base import Store
-from migrate.stores.faiss.decoded import memory_for, run_job
-from migrate.stores.faiss.frames import LABELS
+from migrate.stores.child import run_job
+from migrate.stores.faiss.reader import read_job
 from migrate.stores.faiss.store import FaissStore
-from migrate.stores.faiss.walk import find_lists
+from migrate.stores.frames import LABELS
 from migrate.stores.neighbours import NEIGHBOURS, QUERIES, query_rows, share_found, tenth_scores
 from migrate.vectors import Vectors
 
@@ -60,17 +60,9 @@ def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
 def _search(path: Path, queries: Vectors, count: int) -> NDArray[np.int64]:
     """The labels that the index itself finds, (n, k)."""
     k = min(NEIGHBOURS, count)
-    lists = find_lists(path)
-    size = path.stat().st_size + (lists.size if lists else 0)
     with output_errors(Path(tempfile.gettempdir())), tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file, queries)
         file.flush()
-        job = {
-            "do": "search",
-            "path": str(path),
-            "queries": file.name,
-            "k": k,
-            "memory_bytes": memory_for(size, count),
-        }
-        frames = dict(run_job(path, job, file_bytes=size))
+        job = read_job("search", path, queries=file.name, k=k)
+        frames = dict(run_job(path, job, file_bytes=path.stat().st_size))
     return np.frombuffer(frames[LABELS], "<i8").reshape(len(queries), k).astype(np.int64)

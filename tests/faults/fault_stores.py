@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sqlite3
-import struct
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -59,46 +58,6 @@ def llamaindex(place: Place) -> None:
     data = {"index_id": "i", "nodes_dict": {str(row): doc_id for row, doc_id in enumerate(IDS)}}
     struct_ = {"i": {"__type__": "vector_store", "__data__": json.dumps(data)}}
     write_json(folder / "index_store.json", {"index_store/data": struct_})
-
-
-def txtai(place: Place) -> None:
-    folder = fresh(place)
-    save_index(folder / "embeddings", list(range(COUNT)))
-    write_json(folder / "config.json", {"path": "some/model", "content": True, "dimensions": DIM, "backend": "faiss"})
-    with closing(sqlite3.connect(folder / "documents")) as connection:
-        connection.executescript(
-            "CREATE TABLE documents (id TEXT PRIMARY KEY, data JSON, tags TEXT, entry DATETIME);"
-            "CREATE TABLE sections (indexid INTEGER PRIMARY KEY, id TEXT, text TEXT, tags TEXT, entry DATETIME);"
-            "CREATE INDEX section_id ON sections(id);"
-        )
-        rows = [(row, d.id, d.text, None, "2026-01-01") for row, d in enumerate(DOCUMENTS)]
-        connection.executemany("INSERT INTO sections VALUES (?, ?, ?, ?, ?)", rows)
-        connection.commit()
-
-
-def txtai_ids(place: Place) -> None:
-    """What txtai saves where it keeps no content."""
-    txtai(place)
-    (place / "store/documents").unlink()
-    write_json(place / "store/config.json", {"path": "some/model", "content": False, "dimensions": DIM})
-    packed = b"".join(struct.pack(">BB", 0xD9, len(doc_id)) + doc_id.encode() for doc_id in IDS)
-    (place / "store/ids").write_bytes(struct.pack(">BH", 0xDC, COUNT) + packed)
-
-
-def haystack(place: Place) -> None:
-    folder = fresh(place)
-    save_index(folder / "my.faiss")
-    write_json(folder / "my.json", {"sql_url": "sqlite:///docs.db", "embedding_dim": DIM, "similarity": "dot_product"})
-    with closing(sqlite3.connect(folder / "docs.db")) as connection:
-        connection.executescript(
-            "CREATE TABLE document (id VARCHAR(100) NOT NULL, content JSON NOT NULL, content_type TEXT, "
-            '"index" VARCHAR(100) NOT NULL, vector_id VARCHAR(100), PRIMARY KEY (id, "index"));'
-            "CREATE TABLE meta_document (id VARCHAR(100) PRIMARY KEY, name TEXT, value TEXT, document_id TEXT, "
-            "document_index TEXT);"
-        )
-        rows = [(d.id, json.dumps(d.text), "text", "document", str(row)) for row, d in enumerate(DOCUMENTS)]
-        connection.executemany("INSERT INTO document VALUES (?, ?, ?, ?, ?)", rows)
-        connection.commit()
 
 
 def parquet(place: Place) -> None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 from fault_place import Place, Spoiler, files_of
 from refusing_disk import RefusingDisk
@@ -197,16 +196,11 @@ def changes_meanwhile(how: str) -> Spoiler:
 
 def child_dies(place: Place) -> None:
     """The process that FAISS reads in is killed when it begins to answer."""
-    from migrate.stores.faiss import decoded as faiss_process
+    from hostile_jobs import put_in_place_of
 
-    real = faiss_process._receive
+    from migrate.stores.faiss.reader import JOBS
 
-    def dying(path: Path, child: subprocess.Popen[bytes], size: int, limit: float) -> bytes:
-        child.send_signal(signal.SIGSEGV)
-        child.wait()
-        return real(path, child, size, limit)[:0]
-
-    place.patch.setattr(faiss_process, "_receive", dying)
+    put_in_place_of(place.patch, f"{JOBS}:read", "die", signal=signal.SIGSEGV.value)
 
 
 def with_threads(count: int) -> Spoiler:

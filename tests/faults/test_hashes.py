@@ -9,7 +9,7 @@ from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
-KINDS = [stores.langchain, stores.llamaindex, stores.txtai, stores.haystack, stores.parquet, stores.dataset]
+KINDS = [stores.langchain, stores.llamaindex, stores.parquet, stores.dataset]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import sqlite3
-from contextlib import closing
 
 import faiss
 import numpy as np
@@ -180,54 +178,4 @@ class TestLlamaIndex(StoreTests):
         nodes = (node(d.id, d.text, dict(d.metadata), excluded_embed_metadata_keys=list(d.metadata)) for d in documents)
         write_nodes(folder, dict(zip((document.id for document in documents), nodes, strict=True)))
         write_index_store(folder, {str(row): document.id for row, document in enumerate(documents)})
-        return folder
-
-
-class TestTxtai(StoreTests):
-    """What txtai 9 saves with content."""
-
-    can_be_empty = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        from test_txtai import SCHEMA, write_config
-
-        labels = [2 * row + 1 for row in range(len(documents))]
-        save(build("IDMap,Flat", vectors, metric=metric, labels=labels), folder, "embeddings")
-        write_config(folder, dimensions=vectors.shape[1], offset=2 * len(documents) + 1)
-        (folder / "documents").unlink(missing_ok=True)
-        with closing(sqlite3.connect(folder / "documents")) as connection, connection:
-            connection.executescript(SCHEMA)
-            for label, document in zip(labels, documents, strict=True):
-                section = (label, document.id, document.text, None, "2026-01-01")
-                connection.execute("INSERT INTO sections VALUES (?, ?, ?, ?, ?)", section)
-                data = json.dumps({"text": document.text} | dict(document.metadata))
-                connection.execute("INSERT INTO documents VALUES (?, ?, NULL, NULL)", (document.id, data))
-        return folder
-
-
-class TestHaystack(StoreTests):
-    """What farm-haystack 1.26 saves."""
-
-    can_be_empty = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        from test_haystack import SCHEMA, write_config
-
-        save(build("Flat", vectors, metric=metric), folder, "my.faiss")
-        similarity = "dot_product" if metric == "ip" else "l2"
-        write_config(folder, similarity=similarity, vector_dim=vectors.shape[1], embedding_dim=vectors.shape[1])
-        (folder / "docs.db").unlink(missing_ok=True)
-        with closing(sqlite3.connect(folder / "docs.db")) as connection, connection:
-            connection.executescript(SCHEMA)
-            for row, document in enumerate(documents):
-                connection.execute(
-                    'INSERT INTO document (id, content, "index", vector_id) VALUES (?, ?, ?, ?)',
-                    (document.id, json.dumps(document.text), "document", str(row)),
-                )
-                for name, value in document.metadata.items():
-                    connection.execute(
-                        "INSERT INTO meta_document (id, name, value, document_id, document_index) "
-                        "VALUES (?, ?, ?, ?, 'document')",
-                        (f"{row}-{name}", name, json.dumps(value), document.id),
-                    )
         return folder

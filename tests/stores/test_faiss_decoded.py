@@ -1,18 +1,23 @@
 """Indexes that only FAISS can read: what comes back, what is refused, and what survives a crash of FAISS."""
 
+import json
 import os
 import resource
 import shutil
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, read, save
+from hostile_jobs import put_in_place_of
 
 from migrate.errors import StoreError, UnsupportedStoreError
-from migrate.stores import open_store
-from migrate.stores.faiss import decoded
+from migrate.stores import child, open_store
+from migrate.stores.faiss import reader
 
 pytestmark = pytest.mark.slow
 
@@ -115,55 +120,115 @@ def test_a_second_file_that_is_cut_or_missing_is_refused_before_it_is_touched(ve
     with pytest.raises(StoreError, match=f"holds {size - 1} of the {size} bytes of inverted lists"):
         open_store(path)
     data.unlink()
-    with pytest.raises(StoreError, match=r"lists\.ivfdata beside it, but that file is missing"):
+    with pytest.raises(StoreError, match=r"lists\.ivfdata.*No such file"):
         open_store(path)
 
 
-def spoil_child(monkeypatch, code):
-    """Let the child run this code instead of reading."""
-    whole = decoded.subprocess.Popen
-
-    def start(command, **options):
-        return whole([command[0], "-c", code], **options)
-
-    monkeypatch.setattr(decoded.subprocess, "Popen", start)
+JOB = f"{reader.JOBS}:read"
 
 
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL"])
-def test_a_crash_of_faiss_is_one_error_that_names_the_signal(name, vectors, tmp_path, monkeypatch):
-    save(train("SQ8", vectors), tmp_path)
-    spoil_child(monkeypatch, f"import os; os.kill(os.getpid(), {getattr(signal, name).value})")
+@pytest.mark.parametrize("factory", ["Flat", "SQ8"])
+def test_a_crash_of_faiss_is_one_error_that_names_the_signal(factory, name, vectors, tmp_path, monkeypatch):
+    save(train(factory, vectors), tmp_path)
+    put_in_place_of(monkeypatch, JOB, "die", signal=getattr(signal, name).value)
     with pytest.raises(StoreError, match=name):
         open_store(tmp_path)
 
 
-def test_a_child_that_hangs_is_given_up(vectors, tmp_path, monkeypatch):
+def test_a_child_that_hangs_is_given_up_and_ended(vectors, tmp_path, monkeypatch):
     save(train("SQ8", vectors), tmp_path)
-    spoil_child(monkeypatch, "import time; time.sleep(60)")
-    monkeypatch.setattr(decoded, "QUIET_S", 0.2)
+    put_in_place_of(monkeypatch, JOB, "hang")
+    monkeypatch.setattr(child, "QUIET_S", 0.2)
     with pytest.raises(StoreError, match="did not respond within"):
         open_store(tmp_path)
+    children = Path(f"/proc/{child._server.process}/task/{child._server.process}/children")
+    deadline = time.monotonic() + 20
+    while children.read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not children.read_text()
+
+
+def frame(tag, content=b""):
+    return tag + len(content).to_bytes(8, "little") + content
+
+
+def facts(**changes):
+    """What FAISS says of the index of the tests, with changes."""
+    told = {
+        "chain": "IndexFlatL2",
+        "dim": DIM,
+        "count": COUNT,
+        "metric": 1,
+        "exact": True,
+        "remarks": [],
+        "recipe": {"kind": "Flat"},
+        "labels": False,
+        "in_place": True,
+    }
+    return frame(b"FACT", json.dumps(told | changes).encode())
+
+
+def places(*numbers):
+    return frame(b"PLAC", np.array(numbers, "<i8").tobytes())
 
 
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("b'nonsense' * 9", "sent a frame of"),
-        ("b'FACT' + (2).to_bytes(8, 'little') + b'{}'", "facts about the index that make no sense"),
-        ("b'DONE' + bytes(8)", "FAISS did not return 400 vectors"),
-        ("b''", "FAISS cannot read the index: it ended"),
+        (b"nonsense" * 9, "sent a frame of"),
+        (frame(b"FACT", b"{}"), "facts about the index that make no sense"),
+        (facts(count=1 << 60) + frame(b"DONE"), "did not return facts that fit"),
+        (facts(dim=-1) + frame(b"DONE"), "did not return facts that fit"),
+        (frame(b"DONE"), "FAISS did not return all vectors"),
+        (facts(in_place=False) + frame(b"DONE"), "FAISS did not return all vectors"),
+        (facts(labels=True) + places(45, COUNT) + frame(b"DONE"), "did not return a label for each vector"),
+        (facts() + places(46, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
+        (facts() + places(-45, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
+        (facts() + places(45, 1) + frame(b"DONE"), "did not return places of vectors within the file"),
+        (b"", "FAISS cannot read the file: its process ended with 0"),
     ],
 )
 def test_a_child_that_talks_nonsense_is_not_believed(output, message, vectors, tmp_path, monkeypatch):
-    save(train("SQ8", vectors), tmp_path)
-    spoil_child(monkeypatch, f"import os; os.write(1, {output})")
+    save(train("Flat", vectors), tmp_path)
+    put_in_place_of(monkeypatch, JOB, "answer", bytes=output.hex())
     with pytest.raises(StoreError, match=message):
         open_store(tmp_path)
 
 
+def test_another_server_is_started_where_one_was_killed(vectors, tmp_path):
+    save(train("Flat", vectors), tmp_path)
+    open_store(tmp_path)
+    first = child._server.process
+    os.kill(first, signal.SIGKILL)
+    time.sleep(0.1)
+    assert open_store(tmp_path).info.count == COUNT
+    assert child._server.process != first
+
+
+def test_threads_open_indexes_at_once(vectors, tmp_path):
+    save(train("SQ8", vectors), tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(open_store, [tmp_path] * 40))
+    assert len({read(store)[1].tobytes() for store in stores}) == 1
+
+
+def test_a_forked_process_has_a_server_of_its_own(vectors, tmp_path):
+    save(train("SQ8", vectors), tmp_path)
+    open_store(tmp_path)
+    first = child._server.process
+    process = os.fork()
+    if not process:
+        fine = child._server is None and open_store(tmp_path).info.count == COUNT
+        os._exit(0 if fine else 1)
+    assert os.waitpid(process, 0)[1] == 0
+    assert open_store(tmp_path).info.count == COUNT
+    assert child._server.process == first
+
+
 def test_memory_of_the_child_is_limited(tmp_path, monkeypatch):
     save(train("SQ8", np.random.default_rng(0).random((20_000, 1_000), np.float32)), tmp_path)
-    monkeypatch.setattr(decoded, "memory_for", lambda *_: 1)
+    monkeypatch.setattr(reader, "_READ_SPARE_BYTES", -5 * 20_000 * 1_000)
     with pytest.raises(StoreError, match="memory"):
         open_store(tmp_path)
 
@@ -171,8 +236,8 @@ def test_memory_of_the_child_is_limited(tmp_path, monkeypatch):
 def test_no_room_for_the_decoded_vectors_is_told_beforehand(vectors, tmp_path, monkeypatch):
     save(train("SQ8", vectors), tmp_path)
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(decoded.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(decoded.OutputError, match="TMPDIR"):
+    monkeypatch.setattr(child.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(child.OutputError, match="TMPDIR"):
         open_store(tmp_path)
 
 
@@ -245,3 +310,11 @@ def test_a_process_with_more_than_a_thousand_open_files_reads_one(vectors, tmp_p
         for descriptor in opened:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_relative_path_is_read_from_where_this_process_is(vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path / "one")
+    save(train("SQ8", vectors[:100]), tmp_path / "two")
+    for name, count in (("one", COUNT), ("two", 100)):
+        monkeypatch.chdir(tmp_path / name)
+        assert open_store("index.faiss").info.count == count

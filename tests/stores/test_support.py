@@ -6,11 +6,11 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
+from faiss_support import SUPPORT, render_table
 from faiss_tools import read, rewrite, save
 
 from migrate.errors import UnsupportedStoreError
 from migrate.stores import open_store
-from migrate.stores.faiss.compat_matrix import SUPPORT, render_table
 
 pytestmark = pytest.mark.slow
 

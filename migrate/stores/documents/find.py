@@ -9,12 +9,10 @@ from typing import Final
 
 from migrate.stores.documents.arrow import has_parquet, open_parquet
 from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly
-from migrate.stores.documents.haystack import HaystackDocuments, is_haystack
 from migrate.stores.documents.huggingface import DatasetDocuments, has_dataset
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
 from migrate.stores.documents.own_file import find_own_file
-from migrate.stores.documents.txtai import is_txtai, open_txtai
 
 _Test = Callable[[Path], bool]
 _Opener = Callable[[Path, Labels, int], DocumentSource]
@@ -31,8 +29,6 @@ def _open_docs(index: Path, labels: Labels, count: int) -> DocumentSource:
 # The first whose files are there opens them: frameworks by their own file names before files of any name.
 _KINDS: Final[tuple[tuple[_Test, _Opener], ...]] = (
     (is_llamaindex, LlamaIndexDocuments),
-    (is_txtai, open_txtai),
-    (is_haystack, HaystackDocuments),
     (_has_docs, _open_docs),
     (has_dataset, DatasetDocuments),
 )

@@ -21,8 +21,9 @@ from migrate.files import output_errors
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.layout import Flat, Hnsw, Ivf
 from migrate.stores.faiss.lists import append_lists
-from migrate.stores.faiss.parts import Recipe, RefusedError, Rows, library, open_index
+from migrate.stores.faiss.parts import Recipe, Rows, library, open_index
 from migrate.stores.faiss.recipe import SCALAR_NAMES, factory
+from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 
 _TRAINING_ROWS_PER_LIST: Final = 256

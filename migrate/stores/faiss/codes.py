@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.faiss.coding import describe_coding
-from migrate.stores.faiss.parts import Part, RefusedError, Rows, block_rows, borrow, class_name, library
+from migrate.stores.faiss.parts import Part, Rows, block_rows, borrow, class_name, library
+from migrate.stores.frames import RefusedError
 
 Codes = NDArray[np.uint8]
 

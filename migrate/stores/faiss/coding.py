@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss.parts import Recipe, RefusedError, class_name, library
+from migrate.stores.faiss.parts import Recipe, class_name, library
+from migrate.stores.frames import RefusedError
 
 Chunks = Callable[[], Iterator[NDArray[np.uint8]]]
 

@@ -7,15 +7,29 @@ Instead, the codes are decoded and the inverted lists are walked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from migrate.stores.faiss.codes import decode_codes
+from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.inverted import decode_lists
-from migrate.stores.faiss.parts import Part, Recipe, RefusedError, Rows, class_name, flat_rows, library, open_index
+from migrate.stores.faiss.parts import (
+    Part,
+    Recipe,
+    Rows,
+    Stored,
+    class_name,
+    expect_same_shape,
+    library,
+    open_flat,
+    open_index,
+)
 from migrate.stores.faiss.undo import undo_transforms
+from migrate.stores.frames import RefusedError
 
+_LARGEST_DIM = 1 << 20
 _ADVICE = "write the vectors to a flat index first"
 
 
@@ -23,6 +37,7 @@ def decode_index(loaded: Any) -> Part:
     """The vectors, labels and recipe of an index."""
     index: Any = open_index(loaded)
     name = class_name(index)
+    _check_header(index)
     for family, decode in _families():
         if isinstance(index, family):
             part = decode(index)
@@ -35,6 +50,20 @@ def decode_index(loaded: Any) -> Part:
             "from the lists yet counts them; build it again without them"
         )
     return part
+
+
+def _check_header(index: Any) -> None:
+    name, metric = class_name(index), index.metric_type
+    if metric not in METRICS:
+        metrics = {value: key[7:] for key, value in vars(library()).items() if key.startswith("METRIC_")}
+        raise RefusedError(
+            f"{name} uses the metric {metrics.get(metric, metric)}, but only L2 and inner product are read; build the "
+            "index with one of these first"
+        )
+    if not index.is_trained:
+        raise RefusedError(f"the {name} is not trained; train and fill it first")
+    if not 0 < index.d <= _LARGEST_DIM:
+        raise RefusedError(f"{name} has a dimension of {index.d}; the file is damaged, copy it again")
 
 
 def _families() -> Iterator[tuple[Any, Callable[[Any], Part]]]:
@@ -56,25 +85,41 @@ def _flat(index: Any) -> Part:
     if class_name(index) not in {"IndexFlat", "IndexFlatL2", "IndexFlatIP"}:
         # Panorama stores the vectors level by level, and FAISS returns zeros for them
         raise RefusedError(f"the vectors of {class_name(index)} do not lie one after the other; {_ADVICE}")
-    return Part(class_name(index), {"kind": "Flat"}, flat_rows(index), exact=True)
+    return open_flat(index)
 
 
 def _id_map(index: Any) -> Part:
     faiss = library()
 
+    expect_same_shape(index, index.index, "the index inside")
     inner = decode_index(index.index)
     ids = faiss.vector_to_array(index.id_map).astype(np.int64)
-    if ids.size != index.ntotal or index.index.ntotal != index.ntotal:
-        raise RefusedError(
-            f"expected {index.ntotal} ids, found {ids.size} for {index.index.ntotal} vectors; copy it again"
-        )
+    if ids.size != index.ntotal:
+        raise RefusedError(f"the map holds {ids.size} ids for {index.ntotal} vectors; copy it again")
     if inner.labels is not None:
         if inner.labels.size and not 0 <= inner.labels.min() <= inner.labels.max() < ids.size:
             raise RefusedError(f"the inner labels are not 0 to {ids.size - 1}; build the index again")
         ids = ids[inner.labels]
     kind = "IDMap2" if isinstance(index, faiss.IndexIDMap2) else "IDMap"
-    chain = f"Index{kind}({inner.chain})"
-    return inner.like(chain=chain, recipe={"kind": kind, "inner": inner.recipe}, labels=ids)
+    return inner.like(
+        chain=f"Index{kind}({inner.chain})",
+        recipe={"kind": kind, "inner": inner.recipe},
+        labels=ids,
+        remarks=(*_compared(index, index.index), *inner.remarks),
+        stored=_with_tail(inner.stored, 8 + 8 * ids.size),
+    )
+
+
+def _with_tail(stored: Stored | None, tail_bytes: int) -> Stored | None:
+    """The same in an index that goes on for so many bytes after the one inside."""
+    return stored and replace(stored, end=stored.end and stored.end + tail_bytes)
+
+
+def _compared(index: Any, inner: Any) -> tuple[str, ...]:
+    if index.metric_type == inner.metric_type:
+        return ()
+    metrics = f"{METRICS[index.metric_type]}, {METRICS.get(inner.metric_type, inner.metric_type)}"
+    return (f"the index and the one inside compare differently: {metrics}",)
 
 
 def _transformed(index: Any) -> Part:
@@ -90,22 +135,20 @@ def _transformed(index: Any) -> Part:
         rows=rows,
         exact=inner.exact and undo.exact,
         remarks=(*undo.remarks, *inner.remarks),
+        stored=None,
     )
 
 
 def _refined(index: Any) -> Part:
     base, refine = open_index(index.base_index), open_index(index.refine_index)
-    if not base.ntotal == refine.ntotal == index.ntotal:
-        raise RefusedError(
-            f"the index has {base.ntotal} vectors to search and {refine.ntotal} to refine with, for "
-            f"{index.ntotal} in all; build the index again"
-        )
+    expect_same_shape(index, base, "the one to search in")
+    expect_same_shape(index, refine, "the one to refine with")
     kept = decode_index(refine)
     # the base is looked at for its settings; its rows are the worse copy
     decoded = decode_index(base)
     recipe = {"kind": "Refine", "base": decoded.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
     chain = f"{class_name(index)}({decoded.chain}, {kept.chain})"
-    return kept.like(chain=chain, recipe=recipe)
+    return kept.like(chain=chain, recipe=recipe, stored=_with_tail(kept.stored, 4))
 
 
 def _hnsw(index: Any) -> Part:
@@ -141,8 +184,6 @@ def _nsg(index: Any) -> Part:
 
 
 def _over_storage(index: Any, stored: Part, recipe: Recipe) -> Part:
-    if index.storage.ntotal != index.ntotal:
-        raise RefusedError(
-            f"the graph is of {index.ntotal} vectors, but {index.storage.ntotal} are stored; copy it again"
-        )
-    return stored.like(chain=class_name(index), recipe=recipe)
+    expect_same_shape(index, index.storage, "its storage")
+    remarks = (*_compared(index, index.storage), *stored.remarks)
+    return stored.like(chain=class_name(index), recipe=recipe, remarks=remarks)

@@ -29,7 +29,7 @@ class FaissKind:
 
     name = "faiss"
     support = KindSupport(
-        "FAISS, and folders of LangChain, LlamaIndex, txtai, Haystack, `datasets` around it",
+        "FAISS, and folders of LangChain, LlamaIndex, `datasets` around it",
         ("FOLDER", "FILE"),
         "",
         "ids, texts, metadata, kind and parameters of the index",

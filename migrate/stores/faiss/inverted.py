@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,17 +11,19 @@ from numpy.typing import NDArray
 
 from migrate.stores.faiss.codes import Packing, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss.coding import Coding, describe_coding
+from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.parts import (
     Part,
     Recipe,
-    RefusedError,
     Rows,
+    Stored,
     block_rows,
     borrow,
     class_name,
     library,
     open_index,
 )
+from migrate.stores.frames import RefusedError
 
 Codes = NDArray[np.uint8]
 
@@ -45,7 +48,7 @@ def decode_lists(index: Any) -> Part:
             f"the index should have {index.nlist} inverted lists, but has none or another number; copy the file again"
         )
     coding = describe_coding(index)
-    labels = _labels(index)
+    labels, stored = _labels(index)
     packed = isinstance(index, faiss.IndexIVFFastScan)
     chunks = _packed(index) if packed else _plain(index)
     decode = _packed_decoder(index) if packed else _plain_decoder(index, coding)
@@ -54,7 +57,19 @@ def decode_lists(index: Any) -> Part:
         return (decode(lists, codes) for lists, codes in chunks())
 
     coding.check(lambda: (codes for _, codes in chunks()))
-    return Part(class_name(index), _recipe(index, coding), rows, coding.exact, labels, coding.remarks)
+    remarks = (*_remarks(index), *coding.remarks)
+    plain = coding.recipe["kind"] == "Flat" and class_name(index) == "IndexIVFFlat"
+    return Part(
+        class_name(index), _recipe(index, coding), rows, coding.exact, labels, remarks, stored if plain else None
+    )
+
+
+def _remarks(index: Any) -> Iterator[str]:
+    quantizer = index.quantizer
+    if quantizer.metric_type != index.metric_type and quantizer.metric_type in METRICS:
+        yield f"the quantizer compares by {METRICS[quantizer.metric_type]}, the lists by {METRICS[index.metric_type]}"
+    if quantizer.ntotal < index.nlist:
+        yield f"a shard: the quantizer holds {quantizer.ntotal} of {index.nlist} centroids, the lists are whole"
 
 
 def _recipe(index: Any, coding: Coding) -> Recipe:
@@ -64,16 +79,18 @@ def _recipe(index: Any, coding: Coding) -> Recipe:
         "nlist": int(index.nlist),
         "nprobe": int(index.nprobe),
         "by_residual": bool(index.by_residual),
-        "quantizer": _quantizer_recipe(quantizer, index.nlist),
+        "quantizer": _quantizer_recipe(quantizer, index.nlist, index.d),
         "code": coding.recipe,
     }
 
 
-def _quantizer_recipe(quantizer: Any, nlist: int) -> Recipe:
+def _quantizer_recipe(quantizer: Any, nlist: int, dim: int) -> Recipe:
     faiss = library()
 
-    if quantizer is None or quantizer.ntotal != nlist:
-        raise RefusedError(f"expected a quantizer of {nlist} centroids, found another; copy the file again")
+    # A file of `shard_ivf_index_centroids` has fewer centroids than lists; the lists are all there.
+    if quantizer is None or quantizer.d != dim or not 0 < quantizer.ntotal <= nlist:
+        raise RefusedError(f"the quantizer does not fit to {nlist} lists of dimension {dim}; copy the file again")
+    metric = METRICS.get(quantizer.metric_type, "l2")
     if isinstance(quantizer, faiss.IndexHNSW):
         links = faiss.vector_to_array(quantizer.hnsw.cum_nneighbor_per_level)
         graph = quantizer.hnsw
@@ -82,16 +99,17 @@ def _quantizer_recipe(quantizer: Any, nlist: int) -> Recipe:
             "M": int(links[1]) // 2,
             "efConstruction": int(graph.efConstruction),
             "efSearch": int(graph.efSearch),
+            "metric": metric,
         }
     if isinstance(quantizer, faiss.MultiIndexQuantizer):
         return {"kind": "IMI", "M": int(quantizer.pq.M), "nbits": int(quantizer.pq.nbits)}
-    # a flat quantizer finds the nearest centroid at least as well as any other
-    return (
-        {"kind": "Flat"} if isinstance(quantizer, faiss.IndexFlat) else {"kind": "Other", "was": class_name(quantizer)}
-    )
+    if isinstance(quantizer, faiss.IndexFlat):  # finds the nearest centroid at least as well as any other
+        return {"kind": "Flat", "metric": metric}
+    return {"kind": "Other", "was": class_name(quantizer)}
 
 
-def _labels(index: Any) -> NDArray[np.int64]:
+def _labels(index: Any) -> tuple[NDArray[np.int64], Stored]:
+    """The labels of all lists, and where the codes lie."""
     lists = index.invlists
     sizes = [lists.list_size(number) for number in range(index.nlist)]
     if sum(sizes) != index.ntotal:
@@ -100,14 +118,18 @@ def _labels(index: Any) -> NDArray[np.int64]:
             "vectors from the lists yet counts them; build it again without them"
         )
     labels = np.empty(sum(sizes), np.int64)
-    first = 0
+    stored = Stored([], [size for size in sizes if size], None)
+    first = end = 0
     for number, size in enumerate(sizes):
         if size:
-            pointer = lists.get_ids(number)
-            labels[first : first + size] = borrow(pointer, size)
-            lists.release_ids(number, pointer)
+            ids, codes = lists.get_ids(number), lists.get_codes(number)
+            labels[first : first + size] = borrow(ids, size)
+            stored.addresses.append(int(codes))
+            end = max(end, int(ids) + labels.itemsize * size)
+            lists.release_ids(number, ids)
+            lists.release_codes(number, codes)
             first += size
-    return labels
+    return labels, replace(stored, end=end)
 
 
 def _plain(index: Any) -> Callable[[], Iterator[tuple[NDArray[np.int64], Codes]]]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.stores.frames import RefusedError
+
 Rows = NDArray[np.float32]
 """Some vectors, (n, dim)."""
 
@@ -18,13 +20,24 @@ Recipe = dict[str, Any]
 BLOCK_BYTES = 4 << 20
 
 
-class RefusedError(Exception):
-    """An index that cannot be read; the message is the user's. It never leaves the child process as an exception."""
+@dataclass(frozen=True)
+class Stored:
+    """Vectors as they lie in the memory of FAISS: runs of `counts` rows at `addresses`.
+
+    `end` is the address after the last byte of the index, if that is known.
+    """
+
+    addresses: list[int]
+    counts: list[int]
+    end: int | None
 
 
 @dataclass(frozen=True)
 class Part:
-    """The vectors of an index, and what is known of how they are kept."""
+    """The vectors of an index, and what is known of how they are kept.
+
+    `stored` is None where the vectors are not kept as they are.
+    """
 
     chain: str
     recipe: Recipe
@@ -32,6 +45,7 @@ class Part:
     exact: bool
     labels: NDArray[np.int64] | None = None
     remarks: tuple[str, ...] = ()
+    stored: Stored | None = None
 
     def like(self, **changes: Any) -> Part:
         """The same with some fields changed."""
@@ -57,6 +71,15 @@ def class_name(index: Any) -> str:
     return type(index).__name__
 
 
+def expect_same_shape(index: Any, inner: Any, role: str) -> None:
+    """Make sure that an index and the one inside have as many vectors, of one dimension."""
+    if (index.d, index.ntotal) != (inner.d, inner.ntotal):
+        raise RefusedError(
+            f"{class_name(index)} counts {index.ntotal} vectors of dimension {index.d}, but {role} has {inner.ntotal} "
+            f"of dimension {inner.d}; the file is damaged, copy it again or build the index again"
+        )
+
+
 def block_rows(row_bytes: int) -> int:
     """Rows in a block of about 4 MiB."""
     return max(1, BLOCK_BYTES // max(row_bytes, 1))
@@ -70,11 +93,11 @@ def borrow(pointer: Any, count: int) -> NDArray[Any]:
     return view
 
 
-def flat_rows(index: Any) -> Callable[[], Iterator[Rows]]:
+def open_flat(index: Any) -> Part:
     """The vectors of a flat index."""
     count, dim = index.ntotal, index.d
     if index.codes.size() != 4 * count * dim:
-        raise RefusedError(f"expected {4 * count * dim} bytes of vectors, found {index.codes.size()}; copy it again")
+        raise RefusedError(f"the index counts {count} vectors but holds {index.codes.size()} bytes; copy it again")
 
     def rows() -> Iterator[Rows]:
         step = block_rows(4 * dim)
@@ -82,4 +105,8 @@ def flat_rows(index: Any) -> Callable[[], Iterator[Rows]]:
             vectors = borrow(index.get_xb(), count * dim).reshape(count, dim)
             yield from (vectors[first : first + step] for first in range(0, count, step))
 
-    return rows
+    stored = None
+    if count:
+        start = int(index.get_xb())
+        stored = Stored([start], [count], start + 4 * count * dim)
+    return Part(class_name(index), {"kind": "Flat"}, rows, exact=True, stored=stored)

@@ -20,9 +20,9 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
 from migrate.stores.documents.find import find_documents
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.faiss.decoded import open_file
-from migrate.stores.faiss.layout import FLOAT_BYTES, Decoded, IdMap, Ivf, Layout, class_chain, headers
+from migrate.stores.faiss.layout import FLOAT_BYTES, Layout
 from migrate.stores.faiss.reader import FaissFile
+from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import FileStore
 from migrate.stores.serving import Hits
@@ -68,7 +68,7 @@ class FaissStore(FileStore):
     ) -> None:
         self.index_path = index
         self._opening = Lock()
-        self._file = open_file(index)
+        self._file = FaissFile(index)
         self.layout: Layout = self._file.layout
         labels = self._labels = check_labels(self.layout.labels, index)
         manifest, foreign = _manifest_of(index)
@@ -151,11 +151,11 @@ def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Label
     return StoreInfo(
         location=str(path),
         kind=source.format,
-        index_type=class_chain(file.layout),
+        index_type=file.chain,
         count=header.count,
         dim=header.dim,
         metric=header.metric,
-        exact=_is_exact(file.layout),
+        exact=file.exact,
         has_texts=source.has_texts,
         notes=(*_remarks(file, labels), *source.notes, *_links_out(file.path.parent)),
         details=_details(file, source),
@@ -166,10 +166,10 @@ def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]
     details: dict[str, str | int] = {
         "index": file.path.name,
         "index_bytes": file.identity.size,
-        "fourcc": "/".join(header.code for header in headers(file.layout)),
-        "factory": file.layout.factory,
-        "reading": "exact" if _is_exact(file.layout) else "approximate",
-        **file.layout.details,
+        "fourcc": file.code,
+        "factory": factory(file.recipe),
+        "reading": "exact" if file.exact else "approximate",
+        **settings(file.recipe),
         "documents": source.kind,
     }
     if source.file is not None:
@@ -177,22 +177,8 @@ def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]
     return details
 
 
-def _is_exact(layout: Layout) -> bool:
-    return layout.exact if isinstance(layout, Decoded) else True
-
-
 def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
-    metrics = [header.metric for header in headers(file.layout)]
-    if len(set(metrics)) > 1:
-        yield f"the index and the one inside compare differently: {', '.join(metrics)}"
-    plain = file.layout.inner if isinstance(file.layout, IdMap) else file.layout
-    if isinstance(plain, Ivf) and plain.quantizer.header.metric != plain.header.metric:
-        yield f"the quantizer compares by {plain.quantizer.header.metric}, the lists by {plain.header.metric}"
-    if isinstance(file.layout, Decoded):
-        yield from file.layout.remarks
-    if isinstance(plain, Ivf) and plain.quantizer.header.count < plain.nlist:
-        centroids = f"{plain.quantizer.header.count} of {plain.nlist} centroids"
-        yield f"a shard: the quantizer holds {centroids}, the lists are whole"
+    yield from file.remarks
     if labels is not None and (labels == _NOTHING_FOUND).any():
         yield "a document has the id -1, with which FAISS also says that it found nothing"
 

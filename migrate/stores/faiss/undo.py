@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss.parts import Recipe, RefusedError, Rows, library
+from migrate.stores.faiss.parts import Recipe, Rows, library
+from migrate.stores.frames import RefusedError
 
 _WELL_CONDITIONED = 1e4
 _ROTATIONS = ("PCAMatrix", "OPQMatrix", "RandomRotationMatrix", "ITQMatrix")

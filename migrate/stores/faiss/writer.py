@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.base import FROM_THE_START, Resume, StoreWriter
+from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, Labels, places_of
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.build import append_built
-from migrate.stores.faiss.decoded import BUILD_QUIET_S, build_memory, run_job
-from migrate.stores.faiss.frames import DONE, LABELS
 from migrate.stores.faiss.layout import Decoded, Flat, Hnsw, IdMap, Ivf, Layout, flat_head, id_map_head, id_map_tail
+from migrate.stores.faiss.reader import BUILD_QUIET_S, JOBS, build_memory, read_layout
 from migrate.stores.faiss.rescale import rescale
-from migrate.stores.faiss.walk import read_layout
+from migrate.stores.frames import DONE, LABELS
 from migrate.stores.row_file import RowFile
 
 
@@ -111,7 +111,7 @@ class RebuildingWriter(_BuiltWriter):
         labels, new = rows.path.with_suffix(".labels"), bytearray()
         size = rows.path.stat().st_size
         job: dict[str, Any] = {
-            "do": "build",
+            "do": f"{JOBS}:build",
             "path": str(self._path),
             "rows": str(rows.path),
             "labels": str(labels) if old is not None else None,

@@ -39,7 +39,7 @@ _PROJECTED = "what the projection dropped is lost"
 _BITS = "one bit a dimension: directions only, far from the originals"
 
 SUPPORT: Final[tuple[Support, ...]] = (
-    *_exact("read without FAISS", "Flat", "IVF16,Flat", "IVF16_HNSW8,Flat", "HNSW8,Flat"),
+    *_exact("read where they lie", "Flat", "IVF16,Flat", "IVF16_HNSW8,Flat", "HNSW8,Flat"),
     *_exact("the ids of the map", "IDMap,Flat", "IDMap2,IVF16,Flat"),
     *_exact("vectors beside the graph", "NSG16,Flat"),
     *_exact("the vectors kept for the second look", "PQ8,RFlat", "IVF16,PQ8,RFlat"),

@@ -1,4 +1,4 @@
-"""The protocol between this process and the child that runs FAISS: tagged frames with their length, over a pipe."""
+"""Frames between this process and a guarded one: a tag, a length, and bytes, over a pipe."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 FACTS: Final = b"FACT"
 LABELS: Final = b"LABL"
 ROWS: Final = b"ROWS"
+PLACES: Final = b"PLAC"
+IDS: Final = b"IDS "
+TEXT: Final = b"TEXT"
 DONE: Final = b"DONE"
 REFUSED: Final = b"REFU"
 FAILED: Final = b"FAIL"
@@ -23,7 +26,11 @@ LONGEST: Final = 64 << 20
 """No frame is longer; longer contents are cut into several."""
 
 
-def send(pipe: BinaryIO, tag: bytes, content: bytes | memoryview = b"") -> None:
+class RefusedError(Exception):
+    """A file that is not read; the message is the user's. It never leaves the guarded process as an exception."""
+
+
+def send(pipe: BinaryIO, tag: bytes, content: bytes | bytearray | memoryview = b"") -> None:
     """Write one frame."""
     pipe.write(HEADER.pack(tag, len(content)))
     pipe.write(content)

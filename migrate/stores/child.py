@@ -1,0 +1,240 @@
+"""Does jobs on untrusted files in guarded processes, which may crash, hang or run out of memory without harm to us.
+
+A server process (`worker.py`) is started with the first job, and ends with this process. It imports FAISS once, and
+forks a process with limits of its own for each job, which takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO, Final
+
+from migrate.errors import OutputError, StoreError, UnsupportedStoreError
+from migrate.files import output_errors
+from migrate.stores.frames import DONE, FAILED, HEADER, LONGEST, OS_ERROR, REFUSED
+from migrate.stores.worker import EXIT_CODE
+
+QUIET_S: Final = 120.0
+"""How long a job may be silent, in addition to the time for reading the file."""
+
+_BYTES_PER_S: Final = 5_000_000
+_CHUNK: Final = 1 << 20
+_DISK_SPARE_BYTES: Final = 64 << 20
+
+Frame = tuple[bytes, bytes]
+
+
+class _Server:
+    """The process that forks others for jobs."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # It finds the modules that this process finds, and nothing in the folder it happens to be started from.
+        threads = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with theirs:
+            streams = [
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                *((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)),
+            ]
+            command = [sys.executable, "-P", "-m", "migrate.stores.worker"]
+            self.process = os.posix_spawn(sys.executable, command, environment, file_actions=streams)
+
+    def start(self, job: Mapping[str, Any]) -> tuple[int, int]:
+        """Start a job; where to read its answers, and then how it ended."""
+        answers, their_answers = os.pipe()
+        status, their_status = os.pipe()
+        try:
+            # paths in a job may be relative, and this process may have gone to another folder since
+            located = json.dumps({**job, "folder": str(Path.cwd())}).encode()
+            socket.send_fds(self._control, [located], [their_answers, their_status])
+        except OSError:
+            os.close(answers)
+            os.close(status)
+            raise
+        finally:
+            os.close(their_answers)
+            os.close(their_status)
+        return answers, status
+
+    def close(self) -> None:
+        self._control.close()
+
+
+_lock = Lock()
+_server: _Server | None = None
+
+
+def _start(job: Mapping[str, Any]) -> tuple[int, int]:
+    global _server
+    with _lock:
+        if _server is not None:
+            with suppress(OSError):  # somebody has killed it
+                return _server.start(job)
+            end_server()
+        _server = _Server()
+        return _server.start(job)
+
+
+def end_server() -> None:
+    """End the server process and the jobs in it; the next job starts another."""
+    global _server
+    if _server is not None:
+        _server.close()
+        with suppress(ChildProcessError):
+            os.waitpid(_server.process, 0)
+        _server = None
+
+
+def _forget_server() -> None:
+    """Leave the server to the process that started it."""
+    global _server, _lock
+    _lock = Lock()
+    if _server is not None:
+        _server.close()
+        _server = None
+
+
+os.register_at_fork(after_in_child=_forget_server)
+
+
+def run_job(
+    path: Path,
+    job: Mapping[str, Any],
+    *,
+    file_bytes: int,
+    quiet_s: float | None = None,
+    reader: str = "FAISS",
+    remedy: str = "copy it again or build it again",
+) -> Iterator[Frame]:
+    """Do a job in a guarded process; yields its frames up to and including the last one.
+
+    Parameters
+    ----------
+    path
+        The file that errors name.
+    job
+        The job and its parameters: `do` names it, `memory_bytes` and `cpu_s` limit it.
+    file_bytes
+        Size of all that is read, for the limit of time.
+    quiet_s
+        How long the process may be silent.
+    reader
+        What reads the file, named in errors.
+    remedy
+        What a user can do about a file that is not read.
+    """
+    limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
+    with _started(job) as (answers, status):
+        for tag, content in _frames(path, answers, limit, reader, remedy):
+            if tag == REFUSED:
+                raise UnsupportedStoreError(f"{path}: {_text(content)}")
+            if tag == FAILED:
+                raise StoreError(f"{path}: {reader} cannot read the file ({_text(content)}); {remedy}")
+            if tag == OS_ERROR:
+                number = json.loads(content)["errno"]
+                if number == errno.ENOMEM:
+                    raise MemoryError
+                with output_errors(path):
+                    raise OSError(number, os.strerror(number))
+            yield tag, content
+            if tag == DONE:
+                return
+        raise StoreError(f"{path}: {reader} cannot read the file: {_ending(status)}; {remedy}")
+
+
+@contextmanager
+def _started(job: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    answers, status = _start(job)
+    try:
+        yield answers, status
+    finally:
+        os.close(answers)
+        os.close(status)  # upon which the server kills the process, if it is still there
+
+
+def _frames(path: Path, descriptor: int, limit: float, reader: str, remedy: str) -> Iterator[Frame]:
+    """Frames until the pipe ends."""
+    try:
+        while header := _receive(descriptor, HEADER.size, limit):
+            if len(header) < HEADER.size:
+                return
+            tag, size = HEADER.unpack(header)
+            if size > LONGEST:
+                raise StoreError(f"{path}: {reader} sent a frame of {size} bytes, which is too many; {remedy}")
+            content = _receive(descriptor, size, limit)
+            if len(content) < size:
+                return
+            yield tag, content
+    except TimeoutError as error:
+        raise StoreError(
+            f"{path}: {reader} did not respond within {limit:.0f} s: the file is probably damaged, or this machine too "
+            f"busy; {remedy}, or try again"
+        ) from error
+
+
+def _receive(descriptor: int, size: int, limit: float) -> bytes:
+    """Read so many bytes, or fewer if the pipe ends before."""
+    content, deadline = bytearray(), time.monotonic() + limit
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while len(content) < size:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError
+            part = os.read(descriptor, min(_CHUNK, size - len(content)))
+            if not part:
+                break
+            content += part
+    return bytes(content)
+
+
+def _ending(status: int) -> str:
+    """How a process ended, in words."""
+    packed = os.read(status, EXIT_CODE.size)
+    if len(packed) < EXIT_CODE.size:
+        return "its process was killed"
+    (code,) = EXIT_CODE.unpack(packed)
+    if code == -signal.SIGXCPU:
+        return "it takes longer than its size explains"
+    try:
+        return f"its process ended by {signal.Signals(-code).name}" if code < 0 else f"its process ended with {code}"
+    except ValueError:
+        return f"its process ended by signal {-code}"
+
+
+def _text(content: bytes) -> str:
+    return " ".join(content.decode("utf-8", errors="replace").split())
+
+
+def temporary_file(path: Path, size: int) -> BinaryIO:
+    """Open a file without a name for `size` bytes that are read from `path`; it disappears with the process."""
+    folder = Path(tempfile.gettempdir())
+    with output_errors(folder):
+        free = shutil.disk_usage(folder).free
+        if size + _DISK_SPARE_BYTES > free:
+            raise OutputError(
+                f"cannot read {path}: what is decoded from it takes {size} bytes in {folder}, which has {free}; free "
+                "some space, or set TMPDIR to a folder that has it"
+            )
+        return tempfile.TemporaryFile(dir=folder, buffering=0)
+
+
+def write_all(file: BinaryIO, content: bytes) -> None:
+    """Append to a temporary file."""
+    view = memoryview(content)
+    with output_errors(Path(tempfile.gettempdir())):
+        while view:
+            view = view[file.write(view) :]
