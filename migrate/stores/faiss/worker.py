@@ -32,8 +32,10 @@ from migrate.stores.faiss.frames import (
     send_array,
     send_facts,
 )
-from migrate.stores.faiss.parts import RefusedError, Rows, library
+from migrate.stores.faiss.parts import RefusedError, library
 from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
+from migrate.work.shards import Rows as StoredRows
+from migrate.work.shards import ShardFolder
 
 _LEAST_BYTES: Final = 64 << 20
 _BLOCK: Final = 16_384
@@ -120,8 +122,7 @@ def _search(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 
 def _build(job: dict[str, Any], pipe: BinaryIO) -> None:
-    dim = job["dim"]
-    vectors = np.memmap(job["rows"], "<f4", "r").reshape(-1, dim)
+    vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
     labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
     index = make_index(json.loads(job["recipe"]), job["metric"], vectors, labels)
     try:
@@ -134,7 +135,7 @@ def _build(job: dict[str, Any], pipe: BinaryIO) -> None:
     send_facts(pipe, DONE, {"rows": len(vectors), "recall": _recall(index, vectors, labels)})
 
 
-def _recall(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> float:
+def _recall(index: Any, vectors: StoredRows, labels: NDArray[np.int64] | None) -> float:
     """Recall@10 of a new index over the vectors it was built from."""
     queries = np.ascontiguousarray(vectors[query_rows(len(vectors))])
     inner = bool(index.metric_type == library().METRIC_INNER_PRODUCT)
