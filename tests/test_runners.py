@@ -3,9 +3,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from migrate.runners import LocalRunner, Shard, ShardResult, ShardTask, shards_of
 
 from migrate.errors import OutputError, VectorError
-from migrate.runners import LocalRunner, Shard, ShardResult, ShardTask, shards_of
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def decrypt_store(
                 start += len(batch)
                 progress("decrypt", start, store.info.count)
 
-        write_rows(writer, aside / ".shards", parts(), store.info.count)
+        write_rows(writer, parts(), store.info.count, aside)
         store.check_unchanged(before)
         _decrypted_manifest(manifest, facts, store, before.rows_sha256, aside).write(aside)
     return Exchanged(output, store.info.count, dim, _size(output))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,7 +241,6 @@ class Rows:
         self.dim, self.shards = dim, shards
         self._segments = segments
         self._stops = np.array([stop for *_, stop in segments], np.int64)
-        self._file: tuple[str, BinaryIO] | None = None
 
     @property
     def count(self) -> int:
@@ -267,6 +266,28 @@ class Rows:
 
     def read(self, start: int, stop: int) -> Vectors:
         """Rows `start` to `stop`, not included, (stop - start, dim)."""
+        with _OpenFile() as file:
+            return self._read(file, start, stop)
+
+    def batches(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
+        """All rows in order, some at a time, each part with its first row."""
+        at_once = rows or max(_BATCH_BYTES // (4 * self.dim), 1)
+        with _OpenFile() as file:
+            for first in range(0, self.count, at_once):
+                yield first, self._read(file, first, min(first + at_once, self.count))
+
+    def at(self, rows: NDArray[np.int64]) -> Vectors:
+        """Some rows, in any order, (len(rows), dim)."""
+        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        starts = np.flatnonzero(np.diff(ascending, prepend=-2) != 1).tolist()
+        with _OpenFile() as file:
+            for start, stop in pairwise([*starts, len(rows)]):
+                first = int(ascending[start])
+                vectors[order[start:stop]] = self._read(file, first, first + stop - start)
+        return vectors
+
+    def _read(self, file: _OpenFile, start: int, stop: int) -> Vectors:
         vectors = np.empty((stop - start, self.dim), np.float32)
         at = int(np.searchsorted(self._stops, start, side="right"))
         row = start
@@ -274,43 +295,36 @@ class Rows:
             path, begin, first, last = self._segments[at]
             end = min(stop, last)
             target = vectors[row - start : end - start].reshape(-1).view(np.uint8).data
-            self._read(path, target, begin + (row - first) * self.dim * 4)
+            file.read(path, target, begin + (row - first) * self.dim * 4)
             row, at = end, at + 1
         return vectors
 
-    def batches(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
-        """All rows in order, some at a time, each part with its first row."""
-        at_once = rows or max(_BATCH_BYTES // (4 * self.dim), 1)
-        for first in range(0, self.count, at_once):
-            yield first, self.read(first, min(first + at_once, self.count))
 
-    def at(self, rows: NDArray[np.int64]) -> Vectors:
-        """Some rows, in any order, (len(rows), dim)."""
-        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows, kind="stable")
-        ascending = rows[order]
-        starts = np.flatnonzero(np.diff(ascending, prepend=-2) != 1).tolist()
-        for start, stop in pairwise([*starts, len(rows)]):
-            first = int(ascending[start])
-            vectors[order[start:stop]] = self.read(first, first + stop - start)
-        return vectors
+class _OpenFile:
+    """The file that was read last, which is read again as a rule."""
 
-    def _read(self, path: str, target: memoryview, offset: int) -> None:
-        """Fill `target`; the file stays open for the next rows, which are near as a rule."""
+    def __init__(self) -> None:
+        self._path, self._descriptor = "", -1
+
+    def __enter__(self) -> _OpenFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self, path: str, target: memoryview, offset: int) -> None:
+        """Fill `target` with the bytes from `offset` on."""
         with output_errors(Path(path)):
-            if self._file is None or self._file[0] != path:
-                self.close()
-                self._file = path, Path(path).open("rb", buffering=0)  # noqa: SIM115 - see `close`
+            if path != self._path:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self.__exit__()
+                self._path, self._descriptor = path, descriptor
             while target:
-                count = os.preadv(self._file[1].fileno(), [target], offset)
+                count = os.preadv(self._descriptor, [target], offset)
                 if not count:
                     raise StoreError(f"{path}: the file ends before its last row; run the same command again")
                 target, offset = target[count:], offset + count
-
-    def close(self) -> None:
-        """Close the file that was read last."""
-        if self._file is not None:
-            self._file[1].close()
-        self._file = None
 
 
 def write_values(path: Path, parts: Iterable[NDArray[Any]], count: int) -> str:

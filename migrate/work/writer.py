@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -311,14 +311,16 @@ def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vect
     maker(Shard(start, start + len(vectors)))()
 
 
-def write_rows(writer: StoreWriter, scratch: Path, parts: Iterable[tuple[int, Vectors]], count: int) -> None:
-    """Write a store at once, from parts in any order, each with its first row; `scratch` is a free path."""
-    scratch.mkdir()
-    try:
-        shards = ShardFolder(scratch)
+def write_rows(
+    writer: StoreWriter, parts: Iterable[tuple[int, Vectors]], count: int, scratch: Path | None = None
+) -> None:
+    """Write a store of `count` rows at once, from parts in any order, each with its first row.
+
+    What waits to be written waits in the folder `scratch`; by default, where temporary files are.
+    """
+    with TemporaryDirectory(dir=scratch, prefix=".rows-") as folder:
+        shards = ShardFolder(Path(folder))
         writer.begin()
         for start, vectors in parts:
             put_rows(writer, shards, start, vectors)
         writer.finish(shards.all_rows(writer.dim, count))
-    finally:
-        shutil.rmtree(scratch)

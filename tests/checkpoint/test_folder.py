@@ -2,11 +2,11 @@ import hashlib
 import os
 
 import pytest
-
 from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, make_folder, write_store
+from migrate.runners import LocalRunner, ShardResult, ShardTask, shards_of
+
 from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
-from migrate.runners import LocalRunner, ShardResult, ShardTask, shards_of
 
 
 class Maker(StoreJob, ShardTask):

@@ -2,8 +2,8 @@ import json
 import os
 
 import pytest
-
 from migrate.checkpoint.journal import Journal, Part, Parts, checksum, read_journal, sound_parts
+
 from migrate.errors import OutputError
 
 PARTS = [

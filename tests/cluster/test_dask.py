@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import victims
 from dask_processes import ENVIRONMENT, kill, processes
+from migrate.runners import LocalRunner
 
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus, reembed_store
@@ -22,7 +23,6 @@ from migrate.embed.corpus import AGAIN
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import RemoteError, UsageError, VectorError
-from migrate.runners import LocalRunner
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from migrate.cluster.files import ShardFiles
+from migrate.runners import LocalRunner, Made, RemoteTask, Shard
 
 from migrate.cluster import DaskRunner, runner_of
-from migrate.cluster.files import ShardFiles
 from migrate.errors import OutputError, UsageError
-from migrate.runners import LocalRunner, Made, RemoteTask, Shard
 
 SHARD = RemoteTask.name_of(None, Shard(256, 512))
 MADE = Made({"vectors": np.arange(12, dtype=np.float32).reshape(3, 4)}, {"true": 2})

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import victims
+from migrate.runners import LocalRunner
 
 import migrate.embed.corpus
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
@@ -16,7 +17,6 @@ from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere, remote_in
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter
 from migrate.errors import InputError, OutputError, SpendingError
-from migrate.runners import LocalRunner
 from migrate.stores import open_store
 from migrate.vectors import Document
 

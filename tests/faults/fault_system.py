@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fault_place import Place, Spoiler, files_of
-from refusing_disk import RefusingDisk
-
 from migrate.checkpoint.journal import POINTS, VARIABLE
+from refusing_disk import RefusingDisk
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
