@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 import victims
-from migrate.runners import LocalRunner
 
 import migrate.embed.corpus
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
@@ -19,6 +18,7 @@ from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter
 from migrate.errors import InputError, OutputError, SpendingError
 from migrate.stores import open_store
 from migrate.vectors import Document
+from migrate.work.runner import LocalRunner
 
 pytestmark = pytest.mark.slow
 

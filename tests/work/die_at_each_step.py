@@ -17,9 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import faiss  # noqa: F401
 import numpy.ma  # noqa: F401
 import scipy.sparse  # noqa: F401
-from migrate.checkpoint.journal import POINTS, VARIABLE
 from survive import run_child
 from victims import digest, job_of, make_parts_small, prepare
+
+from migrate.files import VARIABLE
+from migrate.work.outputs import POINTS
 
 
 def dying(job, output, point, visit):
