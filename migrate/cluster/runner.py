@@ -113,20 +113,21 @@ class DaskRunner:
         UsageError
             Dask is not installed, or a worker has another version of this package, or sees another place as `shards`.
         """
-        if work.task is None:
+        rows = work.task()
+        if rows is None:
             yield from work.here(shards)
         elif self.is_local and self.shards is None:
             with self.cluster() as cluster:
-                for shard, name in cluster.spread(ShardTask(work.task, work.path), shards):
+                for shard, name in cluster.spread(ShardTask(rows, work.path), shards):
                     work.shards.add(shard, name)
                     yield shard
         elif self.shards is None:
             with self.cluster() as cluster:
-                for shard, content in cluster.spread(ShardTask(work.task, None), shards):
+                for shard, content in cluster.spread(ShardTask(rows, None), shards):
                     work.take(shard, content)
                     yield shard
         else:
-            task = ShardTask(work.task, None)
+            task = ShardTask(rows, None)
             yield from self._by_files(work, task, SharedFiles(self.shards, task.digest), shards)
 
     @property

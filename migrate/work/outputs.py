@@ -674,7 +674,7 @@ def _check_shards(work: Work, job: StoreJob, output: object) -> None:
 def _make_shards(work: Work, job: StoreJob, runner: Runner, progress: Progress) -> None:
     maker = ShardMaker(job.blocks, work.writer, work.shards)
     shards = job.shards(work)
-    spread = ShardWork(maker, job.task(), work.path, work.shards, job.waits, job.spreads)
+    spread = ShardWork(maker, job.task, work.path, work.shards, job.waits, job.spreads)
     rows = work.rows
     progress(job.stage, rows, job.total)
     with closing(runner.run(spread, work.lacking(shards))) as results:

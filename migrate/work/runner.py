@@ -111,7 +111,7 @@ class ShardWork:
     maker
         Makes shards in this process.
     task
-        Makes their rows in another; None where only this one can.
+        Says how to make their rows in another; None where only this one can.
     path
         The work folder.
     shards
@@ -123,7 +123,7 @@ class ShardWork:
     """
 
     maker: ShardMaker
-    task: RowTask | None
+    task: Callable[[], RowTask | None]
     path: Path
     shards: ShardFolder
     waits: bool = False
@@ -231,12 +231,13 @@ class LocalRunner:
         """
         waiting = iter(shards)
         most = self.processes or available_cores()
-        few = list(islice(waiting, 2 * most)) if work.spreads and work.task is not None else []
+        task = work.task() if work.spreads else None
+        few = list(islice(waiting, 2 * most)) if task is not None else []
         processes = min(most, len(few) // 2)  # a process that does one shard takes longer to start than it saves
-        if work.task is None or processes < 2:
+        if task is None or processes < 2:
             yield from work.here(chain(few, waiting))
             return
-        with _processes(ShardTask(work.task, work.path), processes, ahead=1) as pool:
+        with _processes(ShardTask(task, work.path), processes, ahead=1) as pool:
             waiting, flying = chain(few, waiting), dict[Future[Any], Shard]()
             while True:
                 for shard in islice(waiting, processes - len(flying)):

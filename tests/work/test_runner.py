@@ -38,7 +38,7 @@ def work(tmp_path):
     def work(task=None, *, spreads=True, waits=False, **options):
         task = task or Task(**options)
         maker = ShardMaker(*task.open(Path()), shards)
-        return ShardWork(maker, task, tmp_path, shards, waits, spreads)
+        return ShardWork(maker, lambda: task, tmp_path, shards, waits, spreads)
 
     return work
 
