@@ -10,7 +10,7 @@ own that do one half each, at the same time; ratios are above 1 where the cluste
 timed have imported what they need, and each side ends with complete stores. `--texts 0` leaves the
 embedding out. `kills` kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a
 translation, starts again what is missing, and compares every file in the end; with `s3` shards go through moto's server
-(pip install 'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and
+(pip install 'moto[server]' s3fs). `memory` writes stores whose made-up vectors go elsewhere, in shards of 8,192, and
 prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and
 prints the memory that it takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
 """
@@ -41,18 +41,19 @@ from dask_processes import Processes, kill, processes
 from s3_server import s3_server
 from victims import digest, make_parts_small, make_stitch, make_store, prepare
 
-from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
-from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import SAMPLE_SIZE
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.stores.row_file import RowFile
 from migrate.translate import translate_store
 from migrate.vectors import Document
+from migrate.work.outputs import Configuration, StoreJob, Work, write_store
+from migrate.work.runner import LocalRunner, MakeBlocks, OpenWriter, RowTask, Runner
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import NoParts, StoreWriter
 
 _VICTIMS = ("worker", "scheduler", "coordinator")
 
@@ -205,7 +206,7 @@ class Trials:
     def run(self, kills: int) -> tuple[Counter[str], int, int]:
         """How often each was killed, how many kills left unfinished work, and how many outputs are identical."""
         expected, output = self.folder / "expected", self.folder / "output"
-        journal = self.folder / ".output.work" / "journal.jsonl"
+        state = self.folder / ".output.work" / "work.json"
         ended(forked(partial(translate, self.folder, expected, LocalRunner(1))))
         job = partial(translate, self.folder, output, self.runner)
         begun = time.perf_counter()
@@ -222,12 +223,12 @@ class Trials:
             time.sleep(self.rng.uniform(0, whole_s))
             self._kill(victim, child)
             got_through = ended(child)
-            midway += journal.exists()
+            midway += state.exists()
             killed[victim] += 1
             self._repair()
             while not got_through:
-                got_through = ended(forked(job)) or (output.exists() and not journal.exists())
-            identical += digest(output) == digest(expected) and not journal.exists()
+                got_through = ended(forked(job)) or (output.exists() and not state.exists())
+            identical += digest(output) == digest(expected) and not state.exists()
             shutil.rmtree(output)
             print(f"{killed.total()} of {kills}, {identical} identical", file=sys.stderr)
         return killed, midway, identical
@@ -273,45 +274,24 @@ def _place(shards: str, folder: Path) -> Iterator[str | None]:
         yield str(folder / "shards") if shards == "folder" else None
 
 
-_DIM, _SHARD_ROWS = 4, 8_192
+_SHARD_ROWS = 8_192
 
 
 @dataclass(frozen=True)
-class MadeUp(RemoteTask):
-    """A shard of rows that nobody made."""
+class MadeUp(RowTask):
+    """Shards whose vectors went to where every machine can write: confidence and checksums are left of them."""
 
-    digest: str = "made-up"
+    digest: str = "00"
 
-    def open(self) -> Callable[[Shard], Made]:
+    def open(self, content: Path | None) -> tuple[MakeBlocks, OpenWriter]:
         """Nothing to open."""
-        return _made_up
+        return made_up, NoParts
 
 
-def _made_up(shard: Shard) -> Made:
-    return Made({"rows": np.zeros(1, np.float32)}, {"true": shard.start % 7})
-
-
-@dataclass(frozen=True)
-class MadeUpTask(ShardTask):
-    """Hands out made-up shards; their rows stay holes in the file."""
-
-    rows: RowFile
-
-    def open(self) -> Callable[[Shard], ShardResult]:
-        """For this process."""
-        return lambda shard: self.put(shard, _made_up(shard))
-
-    def remote(self) -> MadeUp:
-        """For another, by a module that it finds: not __main__, which is another one there."""
-        import cluster
-
-        return cluster.MadeUp()
-
-    def put(self, shard: Shard, made: Made) -> ShardResult:
-        """Into the hole."""
-        self.rows.mark(shard.start, shard.stop)
-        begin, end = self.rows.place(shard.start), self.rows.place(shard.stop)
-        return ShardResult(shard, self.rows.path, begin, end, made.facts)
+def made_up(shard: Shard) -> Iterator[Block]:
+    """The rows of a shard."""
+    ones = np.ones(len(shard), np.float32)
+    yield Block({"confidence": ones, "sources": np.arange(shard.start, shard.stop, dtype=np.uint64)})
 
 
 @dataclass
@@ -319,34 +299,44 @@ class MadeUpJob(StoreJob):
     """A store of made-up rows: everything that a coordinator does, but for opening a store."""
 
     total: int = 0
-    journal_bytes: int = 0
+    shard_bytes: int = 0
 
     stage = "made up"
+    dim = 4
 
     def configuration(self) -> Configuration:
         """Of nothing but the number of rows."""
         return Configuration("made up", {"rows": self.total})
 
-    def shards(self) -> Iterator[Shard]:
+    def writer(self, work: Work, dim: int) -> NoParts:
+        """One that keeps nothing."""
+        return NoParts(dim)
+
+    def shards(self, work: Work) -> Iterator[Shard]:
         """Smaller than those of a real store, so that there are more."""
         return shards_of(self.total, _SHARD_ROWS)
 
-    def task(self, work: Work) -> MadeUpTask:
-        """A file of holes."""
-        return MadeUpTask(RowFile(work.content / "rows", b"", _DIM, self.total, work.finished))
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        """As a worker makes them."""
+        return made_up(shard)
 
-    def finish(self, work: Work) -> dict[str, int]:
-        """As a translation does, which counts true vectors, and hashes the file."""
-        self.journal_bytes = work.journal.path.stat().st_size
-        rows = RowFile(work.content / "rows", b"", _DIM, self.total, work.finished)
-        rows.finish()
-        work.digest.of(rows.path)
-        return {"true": sum(part.facts["true"] for part in work.parts)}
+    def task(self) -> MadeUp:
+        """By a module that workers find: not __main__, which is another one there."""
+        import cluster
+
+        return cluster.MadeUp()
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, int]:
+        """As a translation does, which counts true vectors and writes what lies beside the store."""
+        self.shard_bytes = sum(path.stat().st_size for path in (work.path / "shards").iterdir())
+        work.all_rows(self.dim)
+        work.write_values(None)
+        return {"true": sum(int((work.shards.array(shard, "confidence") == 1).sum()) for shard in work.shards)}
 
 
 def measure_memory(counts: Sequence[int]) -> None:
     """Print the resident memory of the coordinator and of the scheduler."""
-    print("       rows   shards  coordinator MiB  scheduler MiB  journal B/shard  CPU ms/shard  seconds")
+    print("       rows   shards  coordinator MiB  scheduler MiB     B/shard file  CPU ms/shard  seconds")
     with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=with_this()) as started:
         for rows in counts:
             if not ended(forked(partial(_hand_out, started, Path(name) / f"made-up-{rows}", rows))):
@@ -404,7 +394,7 @@ def _hand_out(started: Processes, output: Path, rows: int) -> None:
     cpu_ms = 1_000 * (used.ru_utime + used.ru_stime) / shards
     print(
         f"{rows:11,} {shards:8,} {used.ru_maxrss / 1024:16.0f} {_peak_mib(scheduler):14.0f} "
-        f"{job.journal_bytes / shards:16.0f} {cpu_ms:13.1f} {time.perf_counter() - begun:8.1f}",
+        f"{job.shard_bytes / shards:16.0f} {cpu_ms:13.1f} {time.perf_counter() - begun:8.1f}",
         flush=True,
     )
 

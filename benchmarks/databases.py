@@ -31,11 +31,10 @@ from typing import Any
 import numpy as np
 
 from migrate.stores import open_store
-from migrate.stores.base import Resume, Store
-from migrate.stores.documents.base import LazyIds
-from migrate.stores.records import RecordStore
+from migrate.stores.base import Store
 from migrate.stores.registry import output_of
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
+from migrate.work.writer import write_rows
 
 TEXT = "some words of a document " * 8
 PART = 4_096
@@ -334,16 +333,16 @@ KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, LanceDB, Parquet)
 
 def write_ours(database: Database, store: Store, folder: Path) -> None:
     """A copy of the store with other vectors: rows, table, check."""
-    content, scratch = folder / "content", folder / "scratch"
-    for path in (content, scratch):
-        path.mkdir()
-    writer, start = output_of(database.new).writer(store, content, database.dim, Resume(None, scratch)), 0
-    for part in database.parts():
-        rows = range(start, start + len(part))
-        ids = store.ids(rows) if isinstance(store, RecordStore) else LazyIds(len(rows), list)
-        writer.write(start, Batch(ids, part))
-        start += len(part)
-    writer.finish()
+    content = folder / "content"
+    content.mkdir()
+
+    def parts() -> Iterator[tuple[int, Vectors]]:
+        start = 0
+        for part in database.parts():
+            yield start, part
+            start += len(part)
+
+    write_rows(output_of(database.new).writer(store, content, database.dim), parts(), store.info.count, folder)
 
 
 def apart(run: Callable[[], object]) -> None:

@@ -16,6 +16,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,8 @@ REMOVED = 100
 
 def kinds() -> list[str]:
     """The factory strings of the table, and some plain kinds with other settings."""
-    from faiss_support import SUPPORT  # type: ignore[import-untyped]
-
-    return [row.factory for row in SUPPORT] + ["IVF300,Flat", "IVF8_HNSW8,Flat", "HNSW12,Flat"]
+    support = import_module("faiss_support").SUPPORT  # of the tests, which are no package
+    return [row.factory for row in support] + ["IVF300,Flat", "IVF8_HNSW8,Flat", "HNSW12,Flat"]
 
 
 def build(factory: str, metric: int, rows: NDArray[np.float32]) -> Any:

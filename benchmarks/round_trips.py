@@ -31,10 +31,9 @@ from kills import Setting, client_of, start_chroma, start_postgres
 from numpy.typing import NDArray
 
 from migrate.stores import open_store
-from migrate.stores.base import Resume
 from migrate.stores.outputs import ServerOutput
 from migrate.stores.registry import output_of
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 DIM = 32
 PART = 2_000
@@ -541,15 +540,9 @@ def copy(kind: Kind, location: str, name: str) -> str:
     source = open_store(location)
     where, content = kind.place(name)
     content.mkdir()
-    scratch = content.with_name(f"{name}.scratch")
-    scratch.mkdir()
-    output = output_of(where)
-    writer = output.writer(source, content, DIM, Resume(None, scratch))
-    start = 0
-    for batch in source.scan(batch_size=PART):
-        writer.write(start, Batch(batch.ids, -batch.vectors))
-        start += len(batch.ids)
-    writer.finish()
+    output, starts = output_of(where), range(0, source.info.count, PART)
+    parts = ((start, -batch.vectors) for start, batch in zip(starts, source.scan(batch_size=PART), strict=True))
+    write_rows(output.writer(source, content, DIM), parts, source.info.count)
     if isinstance(output, ServerOutput):
         output.publish(content, force=False)
     return kind.opened(name)

@@ -3,11 +3,12 @@
     python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 2 64]
 
 Measured in this run, each on one core: opening a store, translating, embedding, writing and reading, what a shard takes
-of coordinator and journal, the lists of an IVF index, and the memory for it. Simulated, shard by shard: workers that
+of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard by shard: workers that
 open the store, do shards, and die once in a thousand hours with what they have in hand; and a coordinator that opens
-the store too, puts one shard after the other into its place, and at the end reads what was written and opens it. The
-store has 384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an API's is
-that of its tokens.
+the store too, puts one shard after the other into its place, and at the end reads what was written and opens it. Where
+the new store is of Parquet, workers put the vectors into its parts themselves, and the coordinator has 12 bytes of each
+row. The store has 384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an
+API's is that of its tokens.
 """
 
 from __future__ import annotations
@@ -27,22 +28,27 @@ import numpy as np
 from cluster import MadeUpJob, ended, forked, passages, prepare_passages, with_this
 from dask_processes import processes
 
-from migrate.checkpoint.folder import write_store
 from migrate.cluster import DaskRunner
 from migrate.cost.target import Tally
-from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.registry import known_models
-from migrate.runners import LocalRunner
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.faiss.lists import append_lists
 from migrate.translate import translate_store
+from migrate.work.outputs import write_store
+from migrate.work.runner import LocalRunner
 
 _OLD_DIM, _DIM, _LISTS = 384, 768, 1_024
 _EMBED_ROWS = 1_024
 _ID_BYTES = 3 * 8
 """The hash of an id, and what it takes to find equal ones."""
+
+_BESIDE_BYTES = 4 + 8
+"""Of a row, beside its vector: confidence and checksum."""
+
+_SHARD_MEMORY = 400
+"""Bytes of memory for a finished shard: its rows and the name of its file."""
 
 _LIFE_S = 1_000 * 3_600.0
 _MADE_UP_SHARDS = 500
@@ -53,7 +59,7 @@ Figures = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Work:
-    """One kind of work: seconds of a core a row, rows and bytes of the journal a shard, and what the coordinator holds.
+    """One kind of work: seconds of a core a row, rows a shard, and bytes that the coordinator moves and holds of a row.
 
     `open_s` is what opening the store takes for a row: a corpus is not opened, of which only hashes of ids are held.
     """
@@ -61,7 +67,7 @@ class Work:
     name: str
     row_s: float
     shard_rows: int
-    journal_bytes: float
+    moved_bytes: float
     dim: int
     open_s: float
     row_bytes: float
@@ -93,12 +99,14 @@ def measure(rows: int, texts: int, folder: Path) -> tuple[Rates, list[Work]]:
     _in_child(lambda: prepare_passages(small, 1_000))
     base, open_s, open_bytes = _in_child(partial(_open, small / "source", source))
     works = []
-    for name, stitch in (("translate, old vectors", "linear"), ("translate, texts too", "stitch")):
-        seconds, shard_rows, journal = _in_child(partial(_translate, source, folder / stitch, new))
+    for name, stitch in (("old vectors", "linear"), ("texts too", "stitch")):
+        seconds, shard_rows = _in_child(partial(_translate, source, folder / stitch, new))
         own_s = max(seconds - 2 * open_s, 0)  # it opens the old store, and the new one at the end
-        works.append(Work(name, own_s / rows, int(shard_rows), journal, _DIM, open_s / rows, open_bytes / rows))
-    embed_s, journal = _in_child(partial(_embed, texts, new))
-    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, journal, _OLD_DIM, 0.0, _ID_BYTES))
+        for kind, moved in (("", 4 * _DIM + _BESIDE_BYTES), (" to Parquet", _BESIDE_BYTES)):
+            what = Work(f"{name}{kind}", own_s / rows, int(shard_rows), moved, _DIM, open_s / rows, open_bytes / rows)
+            works.append(what)
+    (embed_s,) = _in_child(partial(_embed, texts))
+    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, 4 * _OLD_DIM, _OLD_DIM, 0.0, _ID_BYTES))
     tokens, estimate_bytes = _in_child(partial(_estimate, rows))
     write_s, read_s = _in_child(partial(_disk, folder / "bytes"))
     list_s, list_bytes = _in_child(partial(_lists, rows, folder / "lists"))
@@ -131,35 +139,29 @@ def _open(small: Path, source: Path) -> Figures:
 
 
 def _translate(source: Path, stitch: Path, output: Path) -> Figures:
-    store, fitted, seen = open_store(source), load_stitch(stitch), _Seen(output)
+    store, fitted, seen = open_store(source), load_stitch(stitch), _Seen()
     begun = time.process_time()
     translate_store(store, fitted, output, runner=LocalRunner(1), progress=seen)
     shutil.rmtree(output)
-    return time.process_time() - begun, seen.shard_rows, seen.journal_bytes
+    return time.process_time() - begun, seen.shard_rows
 
 
 class _Seen:
-    """A progress that looks at the journal of an output: its longest line, and the most rows of a shard."""
+    """A progress that notes the most rows of a shard."""
 
-    def __init__(self, output: Path) -> None:
-        self._journal = output.with_name(f".{output.name}.work") / "journal.jsonl"
-        self._done, self.shard_rows, self.journal_bytes = 0, 0, 0
+    def __init__(self) -> None:
+        self._done, self.shard_rows = 0, 0
 
     def __call__(self, stage: str, done: int, total: int | None) -> None:
         self.shard_rows, self._done = max(self.shard_rows, done - self._done), done
-        lines = self._journal.read_bytes().splitlines(keepends=True)[1:] if self._journal.exists() else []
-        self.journal_bytes = max([self.journal_bytes, *map(len, lines)])
 
 
-def _embed(texts: int, output: Path) -> Figures:
+def _embed(texts: int) -> Figures:
     model, documents = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), list(passages(texts))
     model.embed_documents(documents[:8])
     begun = time.process_time()
     model.embed_documents(documents)
-    seconds, seen = (time.process_time() - begun) / texts, _Seen(output)
-    embed_corpus(lambda: passages(4 * _EMBED_ROWS), load_embedder("tfidf:64"), output, progress=seen)
-    shutil.rmtree(output)
-    return seconds, seen.journal_bytes
+    return ((time.process_time() - begun) / texts,)
 
 
 def _estimate(rows: int) -> Figures:
@@ -238,7 +240,7 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     shards = -(-count // work.shard_rows)
     group = -(-shards // 100_000)
     shard_s = work.row_s * work.shard_rows * group
-    put_s = (rates.put_s + work.shard_rows * 4 * work.dim * rates.write_s) * group
+    put_s = (rates.put_s + work.shard_rows * work.moved_bytes * rates.write_s) * group
     open_s = count * work.open_s
     free = [2 * open_s] * workers  # the coordinator opens it first
     put_until, lost = open_s, 0
@@ -248,7 +250,10 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
             done, lost = done + open_s + shard_s / group, lost + 1
         heapq.heappush(free, done)
         put_until = max(put_until, done) + put_s
-    finish_s = count * (4 * work.dim * rates.read_s + rates.doc_bytes * (rates.read_s + rates.write_s))
+    # What comes in order is hashed while it is put; of a cluster it does not, so that an index is read once
+    finish_s = count * work.moved_bytes * rates.read_s
+    if work.moved_bytes > _BESIDE_BYTES:  # documents are written with the parts where there are any
+        finish_s += count * rates.doc_bytes * (rates.read_s + rates.write_s)
     wall_s = put_until + finish_s + open_s
     return Run(wall_s / 3_600, (workers + 1) * wall_s / 3_600, lost)
 
@@ -261,7 +266,7 @@ def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> No
         print(
             f"{work.name:24} {1e6 * work.row_s:10.1f} us of a core a row, {1 / work.row_s:,.0f} rows/s, "
             f"${work.row_s * 1e6 / 3_600 * core_hour_usd:.3f} for 10^6; {work.shard_rows:,} rows a shard, "
-            f"{work.journal_bytes:.0f} bytes of the journal"
+            f"{work.moved_bytes:.0f} bytes a row by the coordinator"
         )
     print(f"a document               {rates.doc_bytes:10.0f} bytes, {rates.doc_tokens:.0f} tokens")
     print(f"disk                     {1e-6 / rates.write_s:10.0f} MB/s written, {1e-6 / rates.read_s:.0f} MB/s read")
@@ -273,17 +278,17 @@ def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> No
 def print_runs(rates: Rates, works: Sequence[Work], workers: Sequence[int], core_hour_usd: float) -> None:
     """The table."""
     price = next(model.price_usd_per_mtok for model in known_models() if model.name == _PAID) or 0.0
-    print("work                    documents  workers      hours  $ of cores  memory GiB  disk GiB  journal MiB  lost")
+    print("work                    documents  workers      hours  $ of cores  memory GiB  disk GiB  moved GiB  lost")
     for work in works:
         for count in _COUNTS:
             for number in workers:
                 run = simulate(work, rates, count, number, np.random.default_rng(0))
-                memory = rates.base_bytes + count * work.row_bytes + 24 * count / work.shard_rows
+                memory = rates.base_bytes + count * work.row_bytes + _SHARD_MEMORY * count / work.shard_rows
                 disk = count * (4 * work.dim + rates.doc_bytes + 12)
                 print(
                     f"{work.name:22} {count:11,} {number:8} {run.hours:10.2f} {run.core_hours * core_hour_usd:11,.2f} "
                     f"{memory / 2**30:11.1f} {disk / 2**30:9.1f} "
-                    f"{work.journal_bytes * count / work.shard_rows / 2**20:12.1f} {run.lost:5}"
+                    f"{work.moved_bytes * count / 2**30:10.1f} {run.lost:5}"
                 )
     print(f"\nembedding by {_PAID}, at ${price} for 10^6 tokens:")
     print("   ".join(f"{count:,}: ${count * rates.doc_tokens * price / 1e6:,.2f}" for count in _COUNTS))
@@ -294,7 +299,7 @@ def print_limits(rates: Rates, works: Sequence[Work], memory_gib: float) -> None
     room = memory_gib * 2**30 - rates.base_bytes
     print(f"\nwith {memory_gib:.0f} GiB a machine, documents that fit:")
     for what, row_bytes in (
-        ("a corpus that is embedded", _ID_BYTES + 24 / _EMBED_ROWS),
+        ("a corpus that is embedded", _ID_BYTES + _SHARD_MEMORY / _EMBED_ROWS),
         ("a store with a docs.jsonl, opened", rates.open_bytes),
         ("the same, with an IVF index at the end", rates.open_bytes + rates.list_bytes),
         ("the estimate of tokens of a paid model", rates.estimate_bytes),
@@ -302,7 +307,7 @@ def print_limits(rates: Rates, works: Sequence[Work], memory_gib: float) -> None
         print(f"{what:40} {room / row_bytes:16,.0f}")
     print("workers that keep one coordinator busy:")
     for work in works:
-        put_s = rates.put_s + work.shard_rows * 4 * work.dim * rates.write_s
+        put_s = rates.put_s + work.shard_rows * work.moved_bytes * rates.write_s
         print(f"{work.name:40} {work.row_s * work.shard_rows / put_s:16,.1f}")
 
 

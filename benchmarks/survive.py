@@ -74,7 +74,7 @@ def run_child(job: Callable[[], object], delay_s: float | None = None) -> bool:
 def survive(kind: str, folder: Path, *, kills: int, rows: int, rng: random.Random) -> Tally:
     """Kill runs of one kind until there were `kills`."""
     tally, output, expected, bill = Tally(), folder / "output", folder / "expected", folder / "bill"
-    journal = folder / ".output.work" / "journal.jsonl"
+    state = folder / ".output.work" / "work.json"
     run_child(partial(prepare, kind, folder, rows))
     job = job_of(kind, folder, rows)
     source = digest(folder / "source")
@@ -82,15 +82,15 @@ def survive(kind: str, folder: Path, *, kills: int, rows: int, rng: random.Rando
     run_child(partial(job, expected))
     whole_s = time.perf_counter() - started
     pass_texts, passes = _size(bill), 1
-    while tally.kills < kills or journal.exists() or not tally.finished:
+    while tally.kills < kills or state.exists() or not tally.finished:
         delay_s = rng.uniform(0, 1.2 * whole_s) if tally.kills < kills else None
         got_through = run_child(partial(job, output), delay_s)
         tally.kills += not got_through
-        tally.midway += journal.exists()
-        if got_through or (output.exists() and not journal.exists()):
+        tally.midway += state.exists()
+        if got_through or (output.exists() and not state.exists()):
             passes += 1
             tally.finished += 1
-            tally.identical += digest(output) == digest(expected) and not journal.exists()
+            tally.identical += digest(output) == digest(expected) and not state.exists()
             shutil.rmtree(output)
     tally.source_same = digest(folder / "source") == source
     tally.extra_texts = _size(bill) - passes * pass_texts

@@ -19,7 +19,6 @@ from migrate.check import Compatibility, Stamp, check_store, stamp_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
-from migrate.checkpoint.folder import LOCAL
 from migrate.cluster import runner_of
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
@@ -38,7 +37,6 @@ from migrate.pipeline import Migration, MigrationRequest, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.report.document import audit_document
 from migrate.report.inspect import inspect_document
-from migrate.runners import Runner
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
@@ -53,6 +51,7 @@ from migrate.switch import Switch, forget_switch, roll_back, switch_store
 from migrate.sync import Synced, plan_sync
 from migrate.translate import Translation
 from migrate.vectors import Document, Progress, Query, no_progress
+from migrate.work.runner import LOCAL, Runner
 
 __all__ = [
     "Assessment",

@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.embedders.again import ASKED_AGAIN, prove_known
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
-from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.all_true import TRUE, note_content, with_content
-from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile, stored_confidence
+from migrate.stores.base import Snapshot, Store
+from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
-from migrate.stores.row_values import place_row_values
-from migrate.stores.sources import SourceFile, stored_sources
+from migrate.stores.sources import Checksums, stored_sources
 from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
+from migrate.work.outputs import Configuration, StoreJob, Work, write_store
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import StoreWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def backfill_store(
     )
 
     place = output_of(output)
-    job = _FillJob(store, embedder, place, before, new, is_cached, confidence)
-    write_store(place.work_place, job, force=force, restart=restart, progress=progress)
+    job = _FillJob(store, embedder, place, before, new, is_cached, confidence, stored_sources(store))
+    write_store(place.published, job, force=force, restart=restart, progress=progress)
     if is_full:
         note_content(place.location)
     return Backfill(
@@ -168,6 +168,7 @@ class _FillJob(StoreJob):
     manifest: Manifest
     is_cached: NDArray[np.bool_]
     confidence: Vectors
+    sources: Checksums | None
 
     stage = "fill in"
 
@@ -186,57 +187,39 @@ class _FillJob(StoreJob):
         options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
         return Configuration("backfill", self.store.snapshot().as_json(), {**options, **self.output.work_options})
 
-    def shards(self) -> Iterator[Shard]:
+    @property
+    def dim(self) -> int:
+        """That of the store."""
+        return self.store.info.dim
+
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        return self.output.writer(self.store, work.content, dim)
+
+    def shards(self, work: Work) -> Iterator[Shard]:
         return shards_of(self.total, self.rows)
 
-    def task(self, work: Work) -> ShardTask:
-        ConfidenceFile(work.scratch, self.total).close()
-        return _FillTask(self, work, self._writer(work))
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        """One batch."""
+        rows = slice(shard.start, shard.stop)
+        batch = next(iter(self.store.scan(shard.start, shard.stop, batch_size=len(shard))))
+        documents = list(self.store.documents(np.arange(shard.start, shard.stop)))
+        arrays: dict[str, NDArray[Any]] = {
+            "vectors": _filled(batch, documents, self.is_cached[rows], self.embedder),
+            "confidence": np.where(self.is_cached[rows], np.float32(1), self.confidence[rows]),
+        }
+        yield Block(arrays if self.sources is None else {**arrays, "sources": self.sources[rows]})
 
-    def finish(self, work: Work) -> dict[str, Any]:
-        writer = self._writer(work)
-        writer.finish()
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+        writer.finish(work.all_rows(self.dim))
         self.store.check_unchanged(self.before)
-        if (sources := stored_sources(self.store)) is not None:
-            with SourceFile(work.scratch, len(sources)) as file:
-                file.put(0, sources)
-        beside = place_row_values(work.scratch, work.content, writer.order)
+        beside = StoreFacts(beside_sha256=work.write_values(writer.order)).as_details()
         self.embedder.save_state(work.content)
-        files = self.output.facts(self.store, work.content, work.digest.of)
+        files = self.output.facts(self.store, work.content, writer.sha256)
         replace(self.manifest, details={**self.manifest.details, **files, **beside}).write(work.content)
         return {}
 
-    def _writer(self, work: Work) -> StoreWriter:
-        resume = Resume(work.finished, work.scratch)
-        return self.output.writer(self.store, work.content, self.store.info.dim, resume)
 
-
-@dataclass(frozen=True)
-class _FillTask(ShardTask):
-    """Shards of one batch, in the process that has the cache."""
-
-    job: _FillJob
-    work: Work
-    writer: StoreWriter
-
-    def open(self) -> DoShard:
-        """Nothing is left to open."""
-        return self._fill
-
-    def _fill(self, shard: Shard) -> ShardResult:
-        job, rows = self.job, slice(shard.start, shard.stop)
-        batch = next(iter(job.store.scan(shard.start, shard.stop, batch_size=len(shard))))
-        documents = list(job.store.documents(np.arange(shard.start, shard.stop)))
-        self.writer.write(shard.start, _filled(batch, documents, job.is_cached[rows], job.embedder))
-        with ConfidenceFile(self.work.scratch, job.total) as file:
-            file.put(shard.start, np.where(job.is_cached[rows], np.float32(1), job.confidence[rows]))
-            file.sync()
-        file_of_rows = self.writer.rows
-        begin, end = file_of_rows.place(shard.start), file_of_rows.place(shard.stop)
-        return ShardResult(shard, file_of_rows.path, begin, end)
-
-
-def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_], embedder: Embedder) -> Batch:
+def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_], embedder: Embedder) -> Vectors:
     vectors = batch.vectors.copy()
     places = np.flatnonzero(is_cached)
     true = embedder.find([documents[place] for place in places], "document")
@@ -248,4 +231,4 @@ def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_
                 "with another --dimensions?"
             )
         vectors[places[number]] = vector
-    return Batch(batch.ids, vectors)
+    return vectors

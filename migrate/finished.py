@@ -12,7 +12,6 @@ from typing import Any
 
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import Outcome
-from migrate.checkpoint.folder import Configuration, look_at
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind
@@ -24,6 +23,7 @@ from migrate.stores import open_store
 from migrate.stores.base import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
+from migrate.work.outputs import Configuration, look_at
 
 RECORD = "run.json"
 _VERSION = 3
@@ -166,6 +166,7 @@ def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
         for name, output in facts["outputs"].items():
             _check_output(name, output, facts["version"])
     earlier, now = facts["configuration"], made_from.work.as_json()
+    earlier["options"].pop("journal", None)  # of earlier versions
     others = [
         *_changed(earlier["options"], now["options"]),
         *(["the store"] * (earlier["source"] != now["source"])),

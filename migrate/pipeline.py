@@ -17,7 +17,6 @@ from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport, check_plan, two_stage_depths
 from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import MARGIN
-from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel, SpendingPlan
 from migrate.embed import reembed_store
@@ -40,6 +39,7 @@ from migrate.stores.base import Store, content_of
 from migrate.stores.confidence import distrust, find_outside
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Document, Progress, no_progress
+from migrate.work.outputs import Configuration, Steps, look_at, open_steps
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 """What `migrate` leaves in its folder."""
@@ -244,8 +244,8 @@ class MigrationPlan(SpendingPlan[Migration]):
         """
         request = self.request
         folder, restart = self.request.folder, self.request.restart
-        record = None if restart else look_at(folder)
-        steps = record.steps if record and record.steps else self.kept.outputs
+        state = None if restart else look_at(folder)
+        steps = state.steps if state and state.steps else self.kept.outputs
         done = {name for name in steps if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()

@@ -6,11 +6,10 @@ import hashlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,30 +17,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
 from migrate.errors import LeadMigrateError, StitchError, StoreError
 from migrate.files import canonical_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
-from migrate.runners import DoShard, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.choosers import choosers_of
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
-from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
+from migrate.stores.base import Snapshot, Store
 from migrate.stores.confidence import (
-    ConfidenceFile,
     Outside,
     distrust_of,
     outside_of,
     read_confidence,
 )
 from migrate.stores.file_store import state_of, verify_files
-from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
-from migrate.stores.row_values import place_row_values
-from migrate.stores.sources import Checksums, SourceFile, check_all_vectors, vector_checksums
+from migrate.stores.sources import Checksums, check_all_vectors, vector_checksums
 from migrate.vectors import Batch, Document, Progress, no_progress
+from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, write_store
+from migrate.work.runner import LOCAL, MakeBlocks, OpenWriter, RowTask, Runner
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import NoParts, StoreWriter
 
 COMMAND = "translate"
 _BATCH_BYTES = 16 << 20
@@ -147,7 +146,7 @@ def translate_store(
     fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
     place = output_of(output)
     job = _TranslateJob(store, before, fitted, fallback, place, patch=same_store)
-    facts = write_store(place.work_place, job, runner=runner, force=force, restart=restart, progress=progress)
+    facts = write_store(place.published, job, runner=runner, force=force, restart=restart, progress=progress)
     wall_s = time.perf_counter() - started
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:
@@ -210,44 +209,70 @@ class _TranslateJob(StoreJob):
         """Rows of a batch: a matrix product of other rows together may differ in the last digit."""
         return batch_rows(max(self.store.info.dim, self.fitted.dim))
 
+    @property
+    def dim(self) -> int:
+        """That of the target."""
+        return self.fitted.dim
+
+    @property
+    def spreads(self) -> bool:
+        """Where many texts are read, which NumPy cannot spread over cores."""
+        return self.fitted.reads_texts and self.total >= _MANY_TEXTS
+
     def configuration(self) -> Configuration:
         return Configuration(COMMAND, self.store.snapshot().as_json(), {**self._options(), **self.output.work_options})
 
     def _options(self) -> dict[str, Any]:
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
 
-    def shards(self) -> Iterator[Shard]:
-        """Of 64 MiB; of one batch where the stitch reads texts, which takes seconds."""
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        return self.output.writer(self.store, work.content, dim)
+
+    def shards(self, work: Work) -> Iterable[Shard]:
+        """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
+        if not self.fitted.reads_texts or self.output.is_shared:
+            parts = work.writer(self.dim).shards()
+            if parts is not None:
+                return parts
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
         return shards_of(self.total, batches * self.rows)
 
-    def task(self, work: Work) -> TranslateTask:
-        ConfidenceFile(work.scratch, self.total).close()
-        SourceFile(work.scratch, self.total).close()
-        writer = self._writer(work)
-        task = TranslateTask(self.store.info.location, None, work.content, work.scratch, self.rows, self.patch)
-        task = replace(
-            task,
-            output=self.output,
-            secrets=known_secrets(),
-            opened=(self.store, self.fitted, writer),
-            noted=Configuration(COMMAND, self.before.fingerprint, self._options()).as_json(),
-        )
-        is_slow = self.fitted.reads_texts and self.total >= _MANY_TEXTS
-        return (task.shared() or task) if is_slow else task
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        return translated_blocks(self.store, self.fitted, self.rows, self.patch, shard)
 
-    def finish(self, work: Work) -> dict[str, Any]:
+    def task(self) -> TranslateTask | None:
+        """The store's location and the files of the stitch; None where that needs a further model in each process."""
+        fitted = self.fitted
+        if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
+            return None
+        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
+            fitted.save(Path(folder) / "stitch")
+            files = {path.name: path.read_bytes() for path in sorted((Path(folder) / "stitch").iterdir())}
+        made_from = Configuration(COMMAND, self.before.fingerprint, self._options()).as_json()
+        digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
+        return TranslateTask(
+            _anywhere(self.store.info.location),
+            files,
+            self.before.fingerprint,
+            self.rows,
+            self.patch,
+            self.output,
+            known_secrets(),
+            digest,
+        )
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         store = self.store
-        writer = self._writer(work)
-        writer.finish()
-        check_all_vectors(store, work.scratch)
+        writer.finish(work.all_rows(self.dim))
+        check_all_vectors(store, partial(work.shards.all_values, "sources"))
         store.check_unchanged(self.before)
         order = writer.order
-        beside = place_row_values(work.scratch, work.content, order)
+        beside = StoreFacts(beside_sha256=work.write_values(order)).as_details()
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
-        n_true = sum(part.facts["true"] for part in work.parts)
-        hashes = {**self.output.facts(store, work.content, work.digest.of), **beside}
+        true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)
+        n_true = int(sum(true))  # which predictions never have
+        hashes = {**self.output.facts(store, work.content, writer.sha256), **beside}
         _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
         return {
             "true": n_true,
@@ -266,92 +291,13 @@ class _TranslateJob(StoreJob):
         outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
         return {"outside": asdict(outside), "distrust": reason}
 
-    def _writer(self, work: Work) -> StoreWriter:
-        resume = Resume(work.finished, work.scratch)
-        return self.output.writer(self.store, work.content, self.fitted.dim, resume)
-
 
 @dataclass(frozen=True)
-class TranslateTask(ShardTask):
-    """Translating shards, as locations: another process opens the store at `source` and the stitch at `stitch`.
+class TranslateTask(RowTask):
+    """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
-    `secrets` are what it needs for that. `opened` are store, stitch and writer of this process; a copy for another has
-    none. `noted` is what the rows are made from.
-    """
-
-    source: str
-    stitch: Path | None
-    content: Path
-    scratch: Path
-    rows: int
-    patch: bool
-    output: Output = field(default=FolderOutput(Path()), compare=False)
-    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
-    opened: tuple[Store, FittedStitch, StoreWriter] | None = field(default=None, compare=False, repr=False)
-    noted: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def is_portable(self) -> bool:
-        """Whether there is a stitch to open, as there is where one process would take long."""
-        return self.stitch is not None
-
-    def shared(self) -> TranslateTask | None:
-        """The task with its stitch in a file; None where that needs a further model in each process."""
-        if self.stitch is not None or self.opened is None:
-            return self
-        _, fitted, _ = self.opened
-        if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
-            return None
-        saved = self.scratch / "stitch"
-        fitted.save(saved, force=True)
-        return replace(self, stitch=saved)
-
-    def remote(self) -> RemoteTranslation | None:
-        """The store's location, and the stitch itself."""
-        shared = self.shared()
-        if shared is None or shared.stitch is None:
-            return None
-        files = {path.name: path.read_bytes() for path in sorted(shared.stitch.iterdir())}
-        digest = hashlib.sha256(canonical_json(self.noted).encode()).hexdigest()
-        fingerprint = self.noted["source"]
-        return RemoteTranslation(
-            _anywhere(self.source), files, fingerprint, self.rows, self.patch, digest, self.secrets
-        )
-
-    def put(self, shard: Shard, made: Made) -> ShardResult:
-        """Write rows, confidence, and checksums of what they were made of."""
-        store, _, writer = self._opened()
-        writer.rows.write(shard.start, np.ascontiguousarray(made.arrays["vectors"]))
-        count = store.info.count
-        with ConfidenceFile(self.scratch, count) as confidence, SourceFile(self.scratch, count) as sources:
-            confidence.put(shard.start, made.arrays["confidence"])
-            confidence.sync()
-            sources.put(shard.start, made.arrays["sources"])
-            sources.sync()
-        return _result(writer, shard, made.facts["true"])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "opened": None}
-
-    def open(self) -> DoShard:
-        """Open store, stitch and writer, unless this is the process that has them."""
-        return partial(translate_shard, *self._opened(), self.scratch, self.rows, self.patch)
-
-    def _opened(self) -> tuple[Store, FittedStitch, StoreWriter]:
-        if self.opened is not None:
-            return self.opened
-        from migrate.stitch.persistence import load_stitch
-
-        remember_secrets(self.secrets)
-        store, fitted = open_store(self.source), load_stitch(Path(str(self.stitch)))
-        return store, fitted, self.output.writer(store, self.content, fitted.dim, Resume((), self.scratch))
-
-
-@dataclass(frozen=True)
-class RemoteTranslation(RemoteTask):
-    """Translating shards on a machine that sees the store, and nothing else of this one's.
-
-    `stitch` are the files of the stitch by name, `fingerprint` is what the store at `source` has to hold.
+    `stitch` are the files of the stitch by name, `fingerprint` is what the store has to hold, and `secrets` are what
+    opening it takes.
     """
 
     source: str
@@ -359,11 +305,12 @@ class RemoteTranslation(RemoteTask):
     fingerprint: Mapping[str, Any] = field(repr=False)
     rows: int
     patch: bool
-    digest: str
+    output: Output
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
+    digest: str
 
-    def open(self) -> Callable[[Shard], Made]:
-        """Open store and stitch.
+    def open(self, content: Path | None) -> tuple[MakeBlocks, OpenWriter]:
+        """Open store, stitch and writer.
 
         Raises
         ------
@@ -374,13 +321,16 @@ class RemoteTranslation(RemoteTask):
 
         remember_secrets(self.secrets)
         store = _open_again(self.source)
-        if (difference := store.snapshot().difference(self.fingerprint)) is not None:
+        if content is None and (difference := store.snapshot().difference(self.fingerprint)) is not None:
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
-            for name, content in self.stitch.items():
-                (Path(folder) / name).write_bytes(content)
+            for name, files in self.stitch.items():
+                (Path(folder) / name).write_bytes(files)
             fitted = load_stitch(folder)
-        return partial(_make_shard, store, fitted, self.rows, self.patch)
+        blocks = partial(translated_blocks, store, fitted, self.rows, self.patch)
+        if content is None and not self.output.is_shared:
+            return blocks, NoParts
+        return blocks, lru_cache(1)(lambda dim: self.output.writer(store, content or Path(), dim))
 
 
 _open_here = threading.local()
@@ -400,65 +350,22 @@ def _open_again(location: str) -> Store:
     return store
 
 
-def _make_shard(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Made:
-    """What `translate_shard` writes."""
-    vectors = np.empty((len(shard), fitted.dim), np.float32)
-    confidence = np.empty(len(shard), np.float32)
-    sources: list[Checksums] = []
-    start, n_true = 0, 0
-
-    def note(batch: Batch) -> None:
-        sources.append(vector_checksums(batch.vectors))
-
-    for done in translated_batches(store, fitted, rows, shard, patch=patch, seen=note):
-        vectors[start : start + len(done)], confidence[start : start + len(done)] = done.vectors, done.confidence
-        n_true += int(np.count_nonzero(done.confidence == 1))
-        start += len(done)
-    return Made({"vectors": vectors, "confidence": confidence, "sources": np.concatenate(sources)}, {"true": n_true})
-
-
 def _anywhere(location: str) -> str:
     """A location that means the same in any folder."""
     path = path_in(location)
     return location if path is None or not path.exists() else location.replace(str(path), str(path.resolve()), 1)
 
 
-def translate_shard(
-    store: Store, fitted: FittedStitch, writer: StoreWriter, scratch: Path, rows: int, patch: bool, shard: Shard
-) -> ShardResult:
-    """Write the rows of a shard, translated, `rows` at a time; the same bytes whoever does it.
+def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Iterator[Block]:
+    """The rows of a shard, translated, `rows` at a time: the same whoever does it.
 
-    Their confidence, and checksums of what they were made of, go to `scratch` until all are there. A batch is written
-    while the next is translated.
+    With them go their confidence, and checksums of what they were made of.
     """
-    start, n_true, count = shard.start, 0, store.info.count
-    with (
-        ConfidenceFile(scratch, count) as confidence,
-        SourceFile(scratch, count) as sources,
-        ThreadPoolExecutor(1) as pool,
+    sources: list[Checksums] = []
+    for done in translated_batches(
+        store, fitted, rows, shard, patch=patch, seen=lambda batch: sources.append(vector_checksums(batch.vectors))
     ):
-        written: Future[None] | None = None
-
-        def note(batch: Batch) -> None:
-            sources.put(start, vector_checksums(batch.vectors))
-
-        for done in translated_batches(store, fitted, rows, shard, patch=patch, seen=note):
-            confidence.put(start, done.confidence)
-            if written is not None:
-                written.result()
-            written = pool.submit(writer.write, start, done)
-            start += len(done)
-            n_true += int(np.count_nonzero(done.confidence == 1))  # which predictions never have
-        if written is not None:
-            written.result()
-        confidence.sync()
-        sources.sync()
-    return _result(writer, shard, n_true)
-
-
-def _result(writer: StoreWriter, shard: Shard, n_true: int) -> ShardResult:
-    file = writer.rows
-    return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), {"true": n_true})
+        yield Block({"vectors": done.vectors, "confidence": done.confidence, "sources": sources.pop()})
 
 
 def translated_batches(

@@ -142,7 +142,7 @@ def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embe
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.checkpoint.folder.reach", die)
+        patch.setattr("migrate.work.outputs.reach", die)
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     assert not (tmp_path / "new").exists() and (tmp_path / ".new.work").exists()
@@ -156,7 +156,7 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.checkpoint.folder.reach", die)
+        patch.setattr("migrate.work.outputs.reach", die)
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     embedder.embed_documents(list(translated.documents()))

@@ -55,7 +55,7 @@ def test_progress_counts_all_documents(corpus, source_folder, tmp_path):
 
 
 def test_an_empty_corpus_leaves_nothing(tmp_path):
-    with pytest.raises(DatasetError, match="found none"):
+    with pytest.raises(DatasetError, match="no documents to embed"):
         embed_corpus(list, load_embedder("openai:text-embedding-3-small"), tmp_path / "s")
     assert not (tmp_path / "s").exists()
 

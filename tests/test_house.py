@@ -16,10 +16,10 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "plugins": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
+    "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
     "reading": 0,
     "redirects": 0, "display": 0, "locations": 0,
-    "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1, "cluster": 1,
+    "stores": 1, "embedders": 1, "datasets": 1, "cluster": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3, "private": 3,
     "cost": 4,
@@ -45,7 +45,7 @@ GROUND_FLOOR = {
     "redirects": {"errors"},
     "display": {"errors"},
     "plugins": {"errors"},
-    "runners": {"errors", "threads"},
+    "work": {"errors", "files", "locations", "threads", "vectors"},
 }
 
 HOMES = {
@@ -78,11 +78,11 @@ HOMES = {
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
-    "joblib": ["runners.py"],
+    "joblib": ["work/runner"],
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "distributed": ["cluster/"],
     "dask": ["cluster/"],
-    "fsspec": ["cluster/folder", "stores/parquet/files"],
+    "fsspec": ["work/remote", "stores/parquet/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["private/ckks"],
 }

@@ -51,7 +51,7 @@ from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Run
 from migrate.selection.choosers import digests_of
 from migrate.selection.sample import known_documents
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Batch, Document, Vectors
 
@@ -108,7 +108,7 @@ class PoolStore(Store):
         """The documents, as the translated store has them."""
         return self._translated.documents(self._rows if rows is None else self._rows[rows])
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """Nothing is written like a pool."""
         raise StoreError(f"{location}: expected a store to write one like it, found the pool of an audit; name a store")
 

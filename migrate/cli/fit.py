@@ -80,13 +80,13 @@ def command(
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
-    from migrate.cluster.folder import refuse_url
     from migrate.files import refuse_output
     from migrate.fit import FitOptions, plan_fit
     from migrate.manifest import MANIFEST_NAME
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
+    from migrate.work.remote import refuse_url
 
     quiet = general.quiet
     # refused before anything is spent

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
-    from migrate.runners import Runner
     from migrate.selection import QueryLog
     from migrate.stores.base import Store
     from migrate.vectors import Progress
+    from migrate.work.runner import Runner
 
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:

@@ -1,8 +1,7 @@
 """Does shards on a Dask cluster, which is asked for nothing but to run functions and to run them again.
 
-What holds the work together is what does on one machine: the journal, here, of the shards that are in their places. A
-worker that is killed loses a shard, which another makes again; without a scheduler, or without this process, the same
-command goes on later.
+What holds the work together is what does on one machine: the files of finished shards. A worker that is killed loses a
+shard, which another makes again; without a scheduler, or without this process, the same command goes on later.
 """
 
 from __future__ import annotations
@@ -22,13 +21,16 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Final
 
-from migrate.cluster.files import ROUNDS, KeptCalls, KeptTask, ShardFiles
-from migrate.cluster.folder import Folder, in_full
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
-from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
+from migrate.work.remote import Folder, SharedFiles, in_full
+from migrate.work.runner import LocalRunner, Pool, Runner, ShardTask, ShardWork, Task
+from migrate.work.shards import Block, Shard, unpack
 
 _log = logging.getLogger(__name__)
+
+_ROUNDS: Final = 3
+"""How often a shard is made whose file proves damaged."""
 
 _AHEAD: Final = 2
 """Shards for each thread of the workers: one that it does, and one that waits for it."""
@@ -99,8 +101,8 @@ class DaskRunner:
         """Whether the workers are processes of this machine, which write to the files of this one."""
         return self.address.startswith(_LOCAL)
 
-    def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
-        """Do every shard; a task that only this process can do is done here.
+    def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+        """Make every shard; where only this process can make them, they are made here.
 
         Raises
         ------
@@ -111,22 +113,22 @@ class DaskRunner:
         UsageError
             Dask is not installed, or a worker has another version of this package, or sees another place as `shards`.
         """
-        if self.is_local and self.shards is None:
-            shared = task.shared()
-            if shared is None:
-                yield from map(task.open(), shards)
-                return
+        rows = work.task()
+        if rows is None:
+            yield from work.here(shards)
+        elif self.is_local and self.shards is None:
             with self.cluster() as cluster:
-                yield from (result for _, result in cluster.spread(shared, shards))
-            return
-        remote = task.remote()
-        if remote is None:
-            yield from map(task.open(), shards)
+                for shard, name in cluster.spread(ShardTask(rows, work.path), shards):
+                    work.shards.add(shard, name)
+                    yield shard
         elif self.shards is None:
             with self.cluster() as cluster:
-                yield from (task.put(shard, made) for shard, made in cluster.spread(remote, shards))
+                for shard, content in cluster.spread(ShardTask(rows, None), shards):
+                    work.take(shard, content)
+                    yield shard
         else:
-            yield from self._by_files(task, remote, ShardFiles(self.shards, remote.digest), shards)
+            task = ShardTask(rows, None)
+            yield from self._by_files(work, task, SharedFiles(self.shards, task.digest), shards)
 
     @property
     def embeds(self) -> bool:
@@ -134,7 +136,7 @@ class DaskRunner:
         return True
 
     @contextmanager
-    def pool(self, task: Callable[[int], RemoteTask], *, ahead: int, most: int | None) -> Iterator[Pool]:
+    def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> Iterator[Pool]:
         """The workers' threads, as many as there are now; raises as `run`."""
         with self.cluster() as cluster:
             if self.shards is not None:
@@ -142,15 +144,15 @@ class DaskRunner:
             users = max(cluster.threads(), 1)
             users = users if most is None else min(users, most)
             remote = task(users)
-            files = None if self.shards is None else ShardFiles(self.shards, remote.digest)
-            with cluster.offer(remote if files is None else KeptTask(remote, files)) as name:
+            files = None if self.shards is None else SharedFiles(self.shards, remote.digest)
+            with cluster.offer(remote if files is None else FileTask(remote, files)) as name:
                 calls = _Calls(cluster, name, ahead * users)
-                yield calls if files is None else KeptCalls(calls, remote, files, files.find())
+                yield calls if files is None else _FileCalls(calls, remote, files, files.find())
 
     def _by_files(
-        self, task: ShardTask, remote: RemoteTask, files: ShardFiles, shards: Iterable[Shard]
-    ) -> Generator[ShardResult, None, None]:
-        """Take shards out of files, those of an earlier run too; one whose file is not sound is made again.
+        self, work: ShardWork, task: ShardTask, files: SharedFiles, shards: Iterable[Shard]
+    ) -> Generator[Shard, None, None]:
+        """Take shards out of shared files, those of an earlier run too; one whose file is not sound is made again.
 
         What becomes of a file here is of no account for what comes out: a shard that has none is made again.
         """
@@ -158,7 +160,7 @@ class DaskRunner:
 
         def lacking() -> Iterator[Shard]:
             for shard in shards:
-                if (name := there.pop(remote.name_of(shard), None)) is None:
+                if (name := there.pop(shard.name, None)) is None:
                     yield shard
                 else:
                     ready.append((shard, name))
@@ -166,17 +168,18 @@ class DaskRunner:
         left: Iterable[Shard] = lacking()
         with self.cluster() as cluster:
             cluster.check_place(files.location)
-            for _ in range(ROUNDS):
+            for _ in range(_ROUNDS):
                 again: list[Shard] = []
-                for found in chain(cluster.spread(KeptTask(remote, files), left), [None]):
+                for found in chain(cluster.spread(FileTask(task, files), left), [None]):
                     ready.extend([] if found is None else [found])
                     while ready:
                         shard, name = ready.popleft()
-                        made = files.read(name)
-                        if made is None:
+                        content = files.read(name)
+                        if content is None:
                             again.append(shard)
                         else:
-                            yield task.put(shard, made)
+                            work.take(shard, content)
+                            yield shard
                         files.remove([name])
                 if not again:
                     files.remove(there.values())  # of shards that were in their places before
@@ -303,6 +306,28 @@ def _silence() -> Iterator[None]:
             logger.setLevel(level)
 
 
+@dataclass(frozen=True)
+class FileTask(Task):
+    """A task whose shard files are put where all machines see them: what comes back of each is the name."""
+
+    task: Task
+    files: SharedFiles
+
+    @property
+    def digest(self) -> str:  # type: ignore[override]
+        """That of the task."""
+        return self.task.digest
+
+    def open(self) -> Callable[..., str]:
+        """Open the task."""
+        make = self.task.open()
+
+        def put(*arguments: Any) -> str:
+            return self.files.write(self.task.name_of(*arguments), make(*arguments))
+
+        return put
+
+
 @dataclass(slots=True)
 class _Calls:
     """Calls of a task that the workers know by its name."""
@@ -313,8 +338,12 @@ class _Calls:
     _numbers: Iterator[int] = field(default_factory=count)
     _stopped: bool = False
 
-    def call(self, *arguments: Any) -> Any:
+    def call(self, *arguments: Any) -> Block:
         """As of any pool."""
+        return unpack(self.result(*arguments))
+
+    def result(self, *arguments: Any) -> Any:
+        """What a worker's function returns."""
         finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
         future = self.cluster.submit(self.name, next(self._numbers), arguments, finished)
         while True:
@@ -331,6 +360,44 @@ class _Calls:
     def stop(self) -> None:
         """Let those that wait raise an error."""
         self._stopped = True
+
+
+@dataclass(slots=True)
+class _FileCalls:
+    """Calls whose workers leave shared files; what an earlier run has left there (`found`) is taken first."""
+
+    calls: _Calls
+    task: Task
+    files: SharedFiles
+    found: dict[str, str]
+
+    @property
+    def places(self) -> int:
+        """As of the calls."""
+        return self.calls.places
+
+    def call(self, *arguments: Any) -> Block:
+        """As of any pool; the file stays until it is released."""
+        name = self.found.pop(self.task.name_of(*arguments), None)
+        if name is not None and (content := self.files.read(name)) is not None:
+            return self._block(name, content, is_new=False)
+        for _ in range(_ROUNDS):
+            name = str(self.calls.result(*arguments))
+            if (content := self.files.read(name)) is not None:
+                return self._block(name, content, is_new=True)
+        raise self.files.unreadable()
+
+    def _block(self, name: str, content: bytes, *, is_new: bool) -> Block:
+        block = unpack(content)
+        return Block(block.arrays, {**block.facts, "file": name, "is_new": is_new})
+
+    def release(self, names: Iterable[str]) -> None:
+        """Remove files."""
+        self.files.remove(names)
+
+    def stop(self) -> None:
+        """As of the calls."""
+        self.calls.stop()
 
 
 @dataclass(slots=True)
@@ -422,20 +489,20 @@ class Cluster:
         return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
 
     @contextmanager
-    def offer(self, task: RemoteTask | ShardTask) -> Iterator[str]:
+    def offer(self, task: Task) -> Iterator[str]:
         """Tell the workers of a task, and return its name."""
         from migrate.cluster.worker import TaskOffer
 
         name = f"lead-migrate-{uuid.uuid4().hex}"
         try:
-            self.client.register_plugin(TaskOffer(name, task), name=name)  # type: ignore[arg-type]
+            self.client.register_plugin(TaskOffer(name, task), name=name)
             yield name
         finally:
             if self.client.status == "running":  # a scheduler that is gone would be waited for
                 with suppress(Exception):
                     self.client.unregister_worker_plugin(name)
 
-    def spread(self, task: RemoteTask | ShardTask, shards: Iterable[Shard]) -> Generator[tuple[Shard, Any], None, None]:
+    def spread(self, task: Task, shards: Iterable[Shard]) -> Generator[tuple[Shard, Any], None, None]:
         """Do every shard, and give what comes of it as soon as it is there.
 
         No more are handed out than keep the workers busy, so that memory does not grow with the number of shards.

@@ -10,9 +10,9 @@ from typing import Any
 from distributed import WorkerPlugin, get_worker
 
 from migrate import __version__
-from migrate.cluster.folder import Folder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
-from migrate.runners import RemoteTask
+from migrate.work.remote import Folder
+from migrate.work.runner import Task
 
 
 class TaskOffer(WorkerPlugin):  # type: ignore[misc]
@@ -21,7 +21,7 @@ class TaskOffer(WorkerPlugin):  # type: ignore[misc]
     It travels beside the shards and not with them: no key of Dask's, which its pages and logs show, holds a secret.
     """
 
-    def __init__(self, name: str, task: RemoteTask) -> None:
+    def __init__(self, name: str, task: Task) -> None:
         self.name = name
         self.version = __version__
         self.task = task

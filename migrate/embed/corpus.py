@@ -19,21 +19,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_done, source_changed, write_store
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import RemoteEmbedder, remote_in
 from migrate.errors import DatasetError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
-from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.stores import create_store
 from migrate.stores.base import Metric, NewStoreWriter
 from migrate.stores.create import INDEX_NAME, PICKLE_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
-from migrate.stores.row_file import RowFile
 from migrate.vectors import Document, Progress, Vectors, no_progress
+from migrate.work.outputs import Configuration, StoreJob, Work, rows_done, source_changed, write_store
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import StoreWriter
 
 BATCH_DOCUMENTS = 1_024
 """Documents in one part: what a killed run may have to embed again."""
@@ -208,29 +208,11 @@ class Batches:
         return bool(batch)
 
 
-@dataclass(frozen=True)
-class EmbedTask(ShardTask):
-    """Embedding shards in order, in the process that has the model; `write` puts a batch into its rows.
-
-    What is noted of each shard is `facts` of its documents, and the model, so that a later run need not ask a server
-    for it.
-    """
-
-    work: Work
-    embedder: Embedder
-    batches: Batches
-    write: Callable[[int, Sequence[Document], Vectors], RowFile]
-    facts: Callable[[Sequence[Document]], Mapping[str, Any]] = lambda _: {}
-
-    def open(self) -> DoShard:
-        """Nothing is left to open."""
-        return self._embed
-
-    def _embed(self, shard: Shard) -> ShardResult:
-        documents, vectors = self.batches.next()
-        file = self.write(shard.start, documents, vectors)
-        facts = {**self.facts(documents), "model": asdict(noted_identity(self.work, self.embedder))}
-        return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), facts)
+def embedded_block(
+    work: Work, embedder: Embedder, vectors: Vectors, facts: Mapping[str, Any] = MappingProxyType({})
+) -> Block:
+    """The rows of a batch. With `facts` goes the model, so that a later run need not ask a server for it."""
+    return Block({"vectors": vectors}, {**facts, "model": asdict(stored_identity(work, embedder))})
 
 
 def model_options(embedder: Embedder) -> dict[str, Any]:
@@ -238,9 +220,10 @@ def model_options(embedder: Embedder) -> dict[str, Any]:
     return {"model": embedder.cache_scope("document"), "documents per batch": BATCH_DOCUMENTS}
 
 
-def noted_identity(work: Work, embedder: Embedder) -> ModelIdentity:
-    """As the first shard noted it: a server that nothing was asked of in this run would be asked only for this."""
-    return ModelIdentity(**work.parts[0].facts["model"]) if work.parts else embedder.identity
+def stored_identity(work: Work, embedder: Embedder) -> ModelIdentity:
+    """As the first shard has it: a server that nothing was asked of in this run would be asked only for this."""
+    first = next(iter(work.shards), None)
+    return embedder.identity if first is None else ModelIdentity(**work.shards.facts(first)["model"])
 
 
 def finish_embedding(
@@ -252,7 +235,7 @@ def finish_embedding(
     counts: Mapping[str, int] = NO_COUNTS,
 ) -> dict[str, Any]:
     """Write the state of the model and the manifest; `facts` are of the store, such as `hash_files` gives."""
-    identity = noted_identity(work, embedder)
+    identity = stored_identity(work, embedder)
     embedder.save_state(work.content)
     details = {**StoreFacts(made_by=made_by).as_details(), **facts}
     counted = {"documents": work.rows, **counts}
@@ -334,6 +317,10 @@ class _CorpusJob(StoreJob):
     waits = True
     in_order = True
 
+    _work: Work
+    _writer: NewStoreWriter
+    _batches: Batches
+
     def __init__(
         self,
         read_documents: Callable[[], Iterable[Document]],
@@ -352,17 +339,11 @@ class _CorpusJob(StoreJob):
         self._stamps = stamps
         self._progress = progress
         self._skipped: list[str] = []
-        self._writer: NewStoreWriter | None = None
-        self._batches: Batches | None = None
+        self._open = ExitStack()
 
     def close(self) -> None:
         """Let go of the workers of an embedder."""
-        if self._batches is not None:
-            self._batches.close()
-
-    def _settle(self) -> None:
-        if self._batches is not None:
-            self._batches.settle()
+        self._open.close()
 
     def configuration(self) -> Configuration:
         skip_blank = self._shape.skip_blank
@@ -371,9 +352,16 @@ class _CorpusJob(StoreJob):
         options = {**self._origin.options, **shape, **model_options(self._embedder)}
         return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in self._stamps)}, options)
 
-    def task(self, work: Work) -> ShardTask:
+    def writer(self, work: Work, dim: int) -> NewStoreWriter:
+        shape, goes_on = self._shape, bool(len(work.shards))
+        self._writer = create_store(
+            work.content, format=shape.store_format, dim=dim, metric=shape.metric, goes_on=goes_on
+        )
+        return self._writer
+
+    def begin(self, work: Work) -> None:
         documents = _with_text(self._read_documents(), self._skipped, skip_blank=self._shape.skip_blank)
-        self._rows, self._folder = work.rows, work.content
+        self._work, self._rows = work, work.rows
         done = self._keep(work, documents)
         self._batches = Batches(
             self._embedder,
@@ -382,16 +370,20 @@ class _CorpusJob(StoreJob):
             source=str(self._output),
             done=done,
         )
-        return EmbedTask(work, self._embedder, self._batches, self._write, lambda batch: {"documents": _digest(batch)})
+        self._open.callback(self._batches.close)
 
-    def shards(self) -> Iterator[Shard]:
-        return iter(()) if self._batches is None else self._batches.shards(self._rows)
+    def shards(self, work: Work) -> Iterator[Shard]:
+        return self._batches.shards(self._rows)
 
-    def finish(self, work: Work) -> dict[str, Any]:
-        if self._writer is None:
-            raise DatasetError("expected documents to embed, found none; is the corpus empty?")
-        self._settle()
-        self._writer.finish()
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        documents, vectors = self._batches.next()
+        self._work.writer(vectors.shape[1])
+        self._writer.keep(documents)
+        yield embedded_block(self._work, self._embedder, vectors, {"documents": _digest(documents)})
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+        self._batches.settle()
+        writer.finish(work.all_rows(writer.dim))
         for stamp in self._stamps:
             stamp.check()
         documents = (PICKLE_NAME if self._shape.store_format == "langchain" else DOCS_NAME,)
@@ -399,33 +391,19 @@ class _CorpusJob(StoreJob):
         return finish_embedding(work, self._embedder, COMMAND, hashes) | {"skipped": self._skipped}
 
     def _keep(self, work: Work, documents: Iterator[Document]) -> list[Document]:
-        """Hand the documents that are embedded already to a writer, after making sure that they are the same.
+        """Hand the documents that are embedded already to the writer, after making sure that they are the same.
 
-        Those of the first part are returned.
+        Those of the first shard are returned.
         """
         first: list[Document] = []
-        for part in work.parts:
-            batch = list(islice(documents, len(part.shard)))
-            if _digest(batch) != part.facts["documents"]:
-                work.disputed = True
-                raise source_changed(f"{self._output}: the documents up to number {part.stop}")
-            writer = self._open(part.facts["model"]["dim"], work.rows)
-            writer.keep(batch)
+        for shard in work.shards:
+            batch, facts = list(islice(documents, len(shard))), work.shards.facts(shard)
+            if _digest(batch) != facts["documents"]:
+                raise source_changed(f"{self._output}: the documents up to number {shard.stop}")
+            work.writer(facts["dim"])
+            self._writer.keep(batch)
             first = first or batch
         return first
-
-    def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
-        writer = self._open(vectors.shape[1], start)
-        writer.append(documents, vectors)
-        return writer.rows
-
-    def _open(self, dim: int, kept: int) -> NewStoreWriter:
-        if self._writer is None:
-            shape = self._shape
-            self._writer = create_store(
-                self._folder, format=shape.store_format, dim=dim, metric=shape.metric, kept=kept
-            )
-        return self._writer
 
 
 def documents_left(

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_left, write_store
 from migrate.embed.corpus import (
     NO_COUNTS,
     Batches,
     Embedding,
-    EmbedTask,
     as_embedding,
     batches_of,
+    embedded_block,
     finish_embedding,
     model_options,
-    noted_identity,
+    stored_identity,
 )
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, read_manifest
-from migrate.runners import Shard, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content
-from migrate.stores.base import Resume, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile
+from migrate.stores.base import Store
+from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.registry import output_of
-from migrate.stores.row_file import RowFile
-from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
+from migrate.vectors import Document, Progress, no_progress
+from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, write_store
+from migrate.work.shards import Block, Shard, shards_of, write_values
+from migrate.work.writer import StoreWriter
 
 COMMAND = "re-embed"
 _ROWS_AT_ONCE = 1 << 20
@@ -67,7 +67,7 @@ def reembed_store(
     verify_files(store)
     place = output_of(output)
     with closing(_ReembedJob(store, embedder, place, progress)) as job:
-        facts = write_store(place.work_place, job, force=force, restart=restart)
+        facts = write_store(place.published, job, force=force, restart=restart)
     note_content(place.location)
     return as_embedding(place.where, facts)
 
@@ -78,19 +78,20 @@ class _ReembedJob(StoreJob):
     stage = "embed every document"
     waits = True
 
+    _work: Work
+    _batches: Batches
+
     def __init__(self, store: Store, embedder: Embedder, output: Output, progress: Progress) -> None:
         self._store = store
         self._embedder = embedder
         self._output = output
         self._progress = progress
         self._before = store.snapshot()
-        self._writer: StoreWriter | None = None
-        self._batches: Batches | None = None
+        self._open = ExitStack()
 
     def close(self) -> None:
         """Let go of the workers of an embedder."""
-        if self._batches is not None:
-            self._batches.close()
+        self._open.close()
 
     @property
     def total(self) -> int:
@@ -100,10 +101,10 @@ class _ReembedJob(StoreJob):
         options = {**model_options(self._embedder), **self._output.work_options}
         return Configuration(COMMAND, self._store.snapshot().as_json(), options)
 
-    def shards(self) -> Iterator[Shard]:
-        return batches_of(self._store.info.count)
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        return self._output.writer(self._store, work.content, dim)
 
-    def task(self, work: Work) -> ShardTask:
+    def begin(self, work: Work) -> None:
         before, self._work = work.rows, work
 
         def report(done: int) -> None:
@@ -111,23 +112,26 @@ class _ReembedJob(StoreJob):
 
         source = self._store.info.location
         self._batches = Batches(self._embedder, self._documents(work), report, source=source, done=self._done(work))
-        return EmbedTask(work, self._embedder, self._batches, self._write)
+        self._open.callback(self._batches.close)
 
-    def finish(self, work: Work) -> dict[str, Any]:
-        if self._batches is not None:
-            self._batches.settle()
-        model = noted_identity(work, self._embedder)
-        writer = self._open(model.dim)
-        writer.finish()
+    def shards(self, work: Work) -> Iterator[Shard]:
+        return batches_of(self._store.info.count)
+
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        _, vectors = self._batches.next()
+        yield embedded_block(self._work, self._embedder, vectors)
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+        self._batches.settle()
+        model = stored_identity(work, self._embedder)
+        writer.finish(work.all_rows(model.dim))
         self._store.check_unchanged(self._before)
         counts = NO_COUNTS
         if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
             counts = {TRUE: self.total}
-            with ConfidenceFile(work.content, self.total) as file:
-                file.put(0, np.ones(self.total, np.float32))
-                file.sync()
+            write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
         source_state = StoreFacts(source_state=state_of(self._store, self._before)).as_details()
-        facts = {**source_state, **self._output.facts(self._store, work.content, work.digest.of)}
+        facts = {**source_state, **self._output.facts(self._store, work.content, writer.sha256)}
         done = finish_embedding(work, self._embedder, MADE_BY, facts, source_hashes(self._store), counts)
         return {**done, "remarks": list(writer.remarks)}
 
@@ -139,20 +143,8 @@ class _ReembedJob(StoreJob):
 
     def _done(self, work: Work) -> list[Document]:
         """Some that an earlier run has embedded."""
-        first = work.parts[0].shard if work.parts else Shard(0, 0)
+        first = next(iter(work.shards), Shard(0, 0))
         return list(known_documents(self._store, np.arange(first.start, first.stop)))
-
-    def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
-        writer = self._open(vectors.shape[1])
-        writer.write(start, Batch([document.id for document in documents], vectors))
-        return writer.rows
-
-    def _open(self, dim: int) -> StoreWriter:
-        if self._writer is None:
-            work = self._work
-            resume = Resume(work.finished, work.scratch)
-            self._writer = self._output.writer(self._store, work.content, dim, resume)
-        return self._writer
 
 
 def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:

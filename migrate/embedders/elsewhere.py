@@ -22,8 +22,9 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.errors import InputError
 from migrate.manifest import ModelIdentity
-from migrate.runners import Made, Pool, RemoteTask, Runner
 from migrate.vectors import Document, Progress, Text, Vectors, no_progress
+from migrate.work.runner import Pool, Runner, Task
+from migrate.work.shards import VECTORS, pack
 
 _VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 """What a model of a server is reached with."""
@@ -32,7 +33,7 @@ _ANYWHERE = ("auto", "cpu")
 
 
 @dataclass(frozen=True)
-class RemoteModel(RemoteTask):
+class RemoteModel(Task):
     """A model for a worker to load, as it is here.
 
     Attributes
@@ -61,7 +62,7 @@ class RemoteModel(RemoteTask):
         texts, role = arguments
         return sha256(json.dumps([role, [[text.id, text.text] for text in texts]]).encode()).hexdigest()
 
-    def open(self) -> Callable[[Sequence[Text], Role], Made]:
+    def open(self) -> Callable[[Sequence[Text], Role], bytes]:
         """Load the model; it stays for as long as the function does.
 
         It makes the vectors of some texts, (n, dim), and says what its server charged for them, and what its model is.
@@ -84,11 +85,11 @@ class RemoteModel(RemoteTask):
         if self.scope is not None and (scope := model.cache_scope("document")) != self.scope:
             raise InputError(f"expected the model {self.scope}, found {scope}; have the same one on all machines")
 
-        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> Made:
+        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> bytes:
             before = model.usage_tokens
             vectors = model.embed(texts, role)
             facts = {"usage_tokens": model.usage_tokens - before, "model": asdict(model.identity)}
-            return Made({"vectors": vectors}, facts)
+            return b"".join(pack({VECTORS: [vectors]}, facts))
 
         return embed
 
@@ -143,15 +144,14 @@ class RemoteEmbedder(WrappedEmbedder):
         """As the model, in one call of a worker."""
         if self._pool is None or not texts:
             return self.embedder.embed(texts, role, progress=progress)
-        made: Made = self._pool.call([Document(text.id, text.text) for text in texts], role)
+        block = self._pool.call([Document(text.id, text.text) for text in texts], role)
         with self._lock:
-            self._usage_tokens += made.facts["usage_tokens"] if made.is_new else 0
-            self._identity = ModelIdentity(**made.facts["model"])
-        if made.file is not None:
-            self._files().append(made.file)
+            self._usage_tokens += block.facts["usage_tokens"] if block.facts.get("is_new", True) else 0
+            self._identity = ModelIdentity(**block.facts["model"])
+        if "file" in block.facts:
+            self._files().append(block.facts["file"])
         progress("embed", len(texts), len(texts))
-        vectors: Vectors = made.arrays["vectors"]
-        return vectors
+        return block.vectors
 
     def _files(self) -> list[str]:
         files: list[str] = self._taken.__dict__.setdefault("files", [])

@@ -28,7 +28,8 @@ from migrate.stitch.sphere import Sphere
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.file_store import hash_written, verify_files
-from migrate.vectors import Batch, Progress, check_vectors, no_progress
+from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
+from migrate.work.writer import write_rows
 
 KEYRING: Final = "keyring"
 CIPHERTEXT: Final = "ciphertext"
@@ -194,16 +195,19 @@ def decrypt_store(
         )
     holder, dim = Holder(scheme, keyring / SECRET_NAME), manifest.counts["dim"]
     sphere = _sphere(ciphertext, facts, dim)
+    norm = facts.norm
     with atomic_folder(output, force=force) as aside:
         writer = store.destination(aside, dim)
-        start = 0
-        for batch in _decrypted(ciphertext, store, holder, dim):
-            squares = check_vectors(batch.ids, batch.vectors, source=f"{ciphertext} after decryption")
-            vectors = sphere.of(batch.vectors, norm=facts.norm, squares=squares)
-            writer.write(start, Batch(batch.ids, vectors))
-            start += len(batch)
-            progress("decrypt", start, store.info.count)
-        writer.finish()
+
+        def parts() -> Iterator[tuple[int, Vectors]]:
+            start = 0
+            for batch in _decrypted(ciphertext, store, holder, dim):
+                squares = check_vectors(batch.ids, batch.vectors, source=f"{ciphertext} after decryption")
+                yield start, sphere.of(batch.vectors, norm=norm, squares=squares)
+                start += len(batch)
+                progress("decrypt", start, store.info.count)
+
+        write_rows(writer, parts(), store.info.count, aside)
         store.check_unchanged(before)
         _decrypted_manifest(manifest, facts, store, before.rows_sha256, aside).write(aside)
     return Exchanged(output, store.info.count, dim, _size(output))

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from migrate.checkpoint.folder import LOCAL
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import VIEW, PlannedModel, SpendingPlan
 from migrate.reembed.stitch import RefitPlan, with_metered_views
-from migrate.runners import Runner
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.translate import Translation, documents_left, translate_store
 from migrate.vectors import Document, Progress
+from migrate.work.runner import LOCAL, Runner
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from migrate.cluster.folder import upload
 from migrate.display import notebook_html
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_prefix
@@ -40,6 +39,7 @@ from migrate.stitch.sphere import Sphere
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
+from migrate.work.remote import upload
 
 Direction: TypeAlias = Literal["document", "query"]
 

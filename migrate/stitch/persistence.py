@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from migrate.cluster.folder import download
 from migrate.embedders import load_embedder, recorded_options
 from migrate.errors import LeadMigrateError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, sha256_file
@@ -42,6 +41,7 @@ from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import Selection
 from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
+from migrate.work.remote import download
 
 _SELECTION = ("chosen", "candidates", "confidence", "curve", "prefix", "tried", "partial", "choice")
 _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)

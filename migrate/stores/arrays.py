@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, require_room
+from migrate.files import FileStamp
 from migrate.manifest import find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, KindSupport, StoreInfo
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.base import DocumentSource, LabelsOnly, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.file_store import FileStore
-from migrate.stores.row_file import RowFile
 from migrate.stores.sources import SOURCES_NAME
 from migrate.vectors import Batch, Document, Vectors
+from migrate.work.shards import Rows
+from migrate.work.writer import FlatFileWriter, StoreWriter
 
-_FLOAT_BYTES: Final = 4
 _NPY: Final = ".npy"
 _MAGIC: Final = b"\x93NUMPY"
 _ROUNDED: Final = "the vectors are {}, read as float32"
@@ -144,17 +144,9 @@ class ArrayStore(FileStore):
         """The documents of some rows, or of all."""
         return self._documents.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
-        """A writer of the same layout, under the same file names; the vectors are float32.
-
-        Raises
-        ------
-        OutputError
-            The disk has no room for the vectors.
-        """
-        path = location / self.index_path.name
-        require_room(path, (self.info.count - resume.rows) * dim * _FLOAT_BYTES)
-        return self._file.writer(path, dim, resume, self._documents)
+    def destination(self, location: Path, dim: int) -> StoreWriter:
+        """A writer of the same layout, under the same file names; the vectors are float32."""
+        return _NpyWriter(location / self.index_path.name, dim, self.info.count, self._documents)
 
 
 def _vector_files(folder: Path) -> list[Path]:
@@ -221,9 +213,6 @@ class _NpyFile:
         docs = self.path.with_name(DOCS_NAME)
         return JsonlDocuments(docs, None, self.count, in_order=True) if docs.exists() else LabelsOnly(None, self.path)
 
-    def writer(self, path: Path, dim: int, resume: Resume, documents: DocumentSource) -> StoreWriter:
-        return _NpyWriter(path, dim, self.count, resume, documents)
-
     def _read(self, descriptor: int, first: int, count: int) -> Vectors:
         numbers = np.empty((count, self.dim), self._dtype)
         if count:
@@ -249,16 +238,16 @@ def _as_float32(numbers: NDArray[Any]) -> Vectors:
         return np.ascontiguousarray(numbers, np.float32)
 
 
-class _NpyWriter(StoreWriter):
+class _NpyWriter(FlatFileWriter):
     """Rows go straight to their place."""
 
-    def __init__(self, path: Path, dim: int, count: int, resume: Resume, documents: DocumentSource) -> None:
-        self.rows = RowFile(path, _npy_head(count, dim), dim, count, resume.finished)
+    def __init__(self, path: Path, dim: int, count: int, documents: DocumentSource) -> None:
+        super().__init__(path, _npy_head(count, dim), dim, count)
         self._documents = documents
 
-    def finish(self) -> None:
-        self.rows.finish()
-        self._documents.write(self.rows.path.parent)
+    def finish(self, rows: Rows) -> None:
+        self.finish_file(rows.count)
+        self._documents.write(self.path.parent)
 
 
 def _npy_head(count: int, dim: int) -> bytes:

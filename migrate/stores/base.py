@@ -16,8 +16,9 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import sha256_file
 from migrate.manifest import Manifest
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Document, Vectors
+from migrate.work.shards import Rows
+from migrate.work.writer import StoreWriter as StoreWriter
 
 Metric = Literal["l2", "ip"]
 """How the index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
@@ -129,66 +130,6 @@ class Snapshot:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """What a writer finds where another, of the same store and dimension, has been at work.
-
-    `finished` are the ranges of rows, (start, stop), that are in their places; None where nothing was written yet.
-    `scratch` is a folder for what is needed only until the store is complete; what is in it stays. Without one it
-    stands in the store's folder, and is gone at the end.
-    """
-
-    finished: tuple[tuple[int, int], ...] | None = None
-    scratch: Path | None = None
-
-    @property
-    def rows(self) -> int:
-        """How many rows are in their places."""
-        return sum(stop - start for start, stop in self.finished or ())
-
-
-FROM_THE_START = Resume()
-
-
-class StoreWriter(ABC):
-    """Writes a store to a place that is there and is nobody else's yet.
-
-    Rows may come in any order, again, and by several writers of the same place in different processes, each of them
-    opened with `Resume`; one of them finishes.
-
-    `rows` is the file that they go to. `remarks` says what could not be kept as it was, and why. `recall` is, once
-    finished, the recall@10 of an index that may keep less than the vectors it was given, against exact search over
-    these; None for other indexes, which can be asked later.
-    """
-
-    rows: RowFile
-    remarks: tuple[str, ...] = ()
-    recall: float | None = None
-
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """The row of the source that each row of the finished store is of, (count,); None where they are the same.
-
-        What is kept of each document beside the store (`confidence.npy`, `sources.npy`) is put in this order. A kind
-        whose rows come to lie elsewhere, as an index with new lists or a table sorted by ids, must say so.
-        """
-        return None
-
-    def write(self, start: int, batch: Batch) -> None:
-        """Put a batch into rows `start` and on. The vectors are float32 of the writer's dimension."""
-        self.rows.write(start, batch.vectors)
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Complete the store, durably.
-
-        Raises
-        ------
-        StoreError
-            Fewer rows were written than the store has documents.
-        """
-
-
 class Store(ABC):
     """A place that holds vectors with ids, and maybe texts; it is read without loss, and never written to.
 
@@ -240,14 +181,14 @@ class Store(ABC):
         """A location for a new store like this one, with `ending` after its name; None for a folder of any name."""
         return None
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`.
 
         By default, of a kind that lies in no folder: a flat index with the documents in a docs.jsonl.
         """
         from migrate.stores.create import FlatWriter
 
-        writer = FlatWriter(self, location, dim, resume)
+        writer = FlatWriter(self, location, dim)
         if not self.info.kind.startswith("faiss"):
             writer.remarks = (
                 f"stores of the kind {self.info.kind} lie in no folder: this one is a FAISS index with a docs.jsonl; "
@@ -320,21 +261,19 @@ class Store(ABC):
             )
 
 
-class NewStoreWriter(ABC):
-    """Writes a store that has no predecessor: documents and vectors together. `rows` is the file of the vectors."""
-
-    rows: RowFile
+class NewStoreWriter(StoreWriter):
+    """Writes a store that has no predecessor: documents and vectors together."""
 
     @abstractmethod
     def keep(self, documents: Sequence[Document]) -> None:
-        """Add the next documents, whose vectors an earlier writer has left in their place."""
+        """Add the next documents, whose vectors are put, or were put by an earlier writer."""
 
     @abstractmethod
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
         """Add the next documents with their vectors, (len(documents), dim)."""
 
     @abstractmethod
-    def finish(self) -> None:
+    def finish(self, rows: Rows | None = None) -> None:
         """Complete the store, durably.
 
         Raises

@@ -11,19 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.base import Store
-from migrate.stores.row_values import RowValues, read_row_values, stored_row_values
+from migrate.stores.row_values import read_row_values, stored_row_values
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
 _TYPE: Final = "<f4"
 _ADVICE: Final = "translate again"
-
-
-class ConfidenceFile(RowValues):
-    """Writes rows of the file in any order, before the store is complete."""
-
-    def __init__(self, folder: Path, count: int) -> None:
-        super().__init__(folder / CONFIDENCE_NAME, _TYPE, count)
 
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:

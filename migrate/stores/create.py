@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,18 +16,20 @@ import numpy as np
 from migrate.errors import StoreError
 from migrate.files import output_errors, sha256_file
 from migrate.manifest import StoreFacts
-from migrate.stores.base import Metric, NewStoreWriter, Resume, Store
+from migrate.stores.base import Metric, NewStoreWriter, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.layout import flat_head
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.outputs import FolderOutput
-from migrate.stores.records import WaitingWriter
-from migrate.stores.row_file import RowFile
+from migrate.stores.records import records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
+from migrate.work.shards import Rows, Shard
+from migrate.work.writer import FlatFileWriter, StoreWriter
 
 INDEX_NAME: Final = "index.faiss"
 PICKLE_NAME: Final = "index.pkl"
+_DOCUMENTS_AT_ONCE: Final = 1_000
 _ALL_FIELDS: Final = frozenset({"id", "metadata", "page_content"})
 
 
@@ -36,7 +39,7 @@ def create_store(
     format: Literal["faiss", "langchain"],  # noqa: A002
     dim: int,
     metric: Metric = "ip",
-    kept: int = 0,
+    goes_on: bool = False,
 ) -> NewStoreWriter:
     """A writer of a new store in a folder that exists.
 
@@ -51,23 +54,23 @@ def create_store(
         Dimension of the vectors.
     metric
         How the index compares.
-    kept
-        How many vectors of an earlier writer's stay in the index; their documents are added with `keep`.
+    goes_on
+        Whether vectors of an earlier writer stay in the index; their documents are added with `keep`.
     """
     kind = _NewFaissStore if format == "faiss" else _NewLangchainStore
-    return kind(folder, dim, metric, kept)
+    return kind(folder, dim, metric, goes_on=goes_on)
 
 
-class _NewIndex(NewStoreWriter):
+class _NewIndex(FlatFileWriter, NewStoreWriter):
     """The index; where the documents go is the subclasses' matter."""
 
-    def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
+    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
         self._folder = folder
         self._metric: Metric = metric
-        self.rows = RowFile(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None, [(0, kept)] if kept else None)
-
-    def keep(self, documents: Sequence[Document]) -> None:
-        self._append_documents(documents)
+        path = folder / INDEX_NAME
+        if not goes_on:
+            path.unlink(missing_ok=True)
+        super().__init__(path, flat_head(dim, 0, metric), dim, None)
 
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
         if len(documents) != len(vectors):
@@ -75,55 +78,64 @@ class _NewIndex(NewStoreWriter):
                 f"{self._folder}: expected a vector for each document, found {len(vectors)} for {len(documents)}; "
                 "append both together"
             )
-        self._append_documents(documents)
-        self.rows.write(self.rows.rows, vectors)
+        self.keep(documents)
+        self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
 
-    def finish(self) -> None:
-        rows = self.rows
-        if not rows.rows:
+    def finish(self, rows: Rows | None = None) -> None:
+        count = self._stop if rows is None else rows.count
+        if not count:
             raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")
         self._finish_documents()
-        with output_errors(rows.path), rows.path.open("r+b") as file:
-            file.write(flat_head(rows.dim, rows.rows, self._metric))
-        rows.finish()
-
-    @abstractmethod
-    def _append_documents(self, documents: Sequence[Document]) -> None:
-        """Write the next documents, or keep them until the end."""
+        self.finish_file(count, head=flat_head(self.dim, count, self._metric))
 
     @abstractmethod
     def _finish_documents(self) -> None:
         """Write what is left of them, durably."""
 
 
-class _NewFaissStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
-        super().__init__(folder, dim, metric, kept)
-        self._docs = folder / DOCS_NAME
-        self._hashes = array("q")
-        with output_errors(self._docs):
-            self._docs.write_bytes(b"")
+class _DocsFile:
+    """A docs.jsonl that is written line by line."""
 
-    def _append_documents(self, documents: Sequence[Document]) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / DOCS_NAME
+        self._hashes = array("q")
+        with output_errors(self._path):
+            self._path.write_bytes(b"")
+
+    def append(self, documents: Sequence[Document]) -> None:
+        """Write the next documents."""
         lines = b"".join(_line(document, row) for row, document in enumerate(documents, start=len(self._hashes)))
         self._hashes.extend(hash(document.id) for document in documents)
-        with output_errors(self._docs), self._docs.open("ab") as file:
+        with output_errors(self._path), self._path.open("ab") as file:
             file.write(lines)
 
-    def _finish_documents(self) -> None:
+    def finish(self) -> None:
+        """Make sure that no two have one id, and wait for the disk."""
         if np.unique(np.array(self._hashes, np.int64)).size < len(self._hashes):
             # equal hashes are only a suspicion: the scan compares the ids themselves
-            scan_docs(self._docs)
-        with output_errors(self._docs), self._docs.open("ab") as file:
+            scan_docs(self._path)
+        with output_errors(self._path), self._path.open("ab") as file:
             os.fsync(file.fileno())
 
 
+class _NewFaissStore(_NewIndex):
+    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
+        super().__init__(folder, dim, metric, goes_on=goes_on)
+        self._docs = _DocsFile(folder)
+
+    def keep(self, documents: Sequence[Document]) -> None:
+        self._docs.append(documents)
+
+    def _finish_documents(self) -> None:
+        self._docs.finish()
+
+
 class _NewLangchainStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
-        super().__init__(folder, dim, metric, kept)
+    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
+        super().__init__(folder, dim, metric, goes_on=goes_on)
         self._documents: list[Document] = []
 
-    def _append_documents(self, documents: Sequence[Document]) -> None:
+    def keep(self, documents: Sequence[Document]) -> None:
         self._documents.extend(documents)
 
     def _finish_documents(self) -> None:
@@ -141,9 +153,9 @@ class _NewLangchainStore(_NewIndex):
 class FaissOutput(FolderOutput):
     """A folder with a flat index, and the documents of a store of any kind in a docs.jsonl beside it."""
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> WaitingWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """A writer that reads the documents once all rows are there."""
-        return FlatWriter(source, content, dim, resume)
+        return FlatWriter(source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The hashes of index and documents, and that this kind was asked for."""
@@ -151,17 +163,24 @@ class FaissOutput(FolderOutput):
         return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
 
 
-class FlatWriter(WaitingWriter):
-    """The index and the documents are written once all rows are there."""
+class FlatWriter(FlatFileWriter):
+    """The rows go straight to their place; the documents of `source` are written once all are there."""
 
-    sorts = False
+    def __init__(self, source: Store, folder: Path, dim: int) -> None:
+        count = source.info.count
+        super().__init__(folder / INDEX_NAME, flat_head(dim, count, source.info.metric), dim, count)
+        self._source = source
 
-    def load(self) -> None:
-        """Write both."""
-        writer = create_store(self.folder, format="faiss", dim=self.rows.dim, metric=self.source.info.metric)
-        for documents, vectors in self.records():
-            writer.append(documents, vectors)
-        writer.finish()
+    def finish(self, rows: Rows) -> None:
+        """Complete both."""
+        if not rows.count:
+            raise StoreError(f"{self.path.parent}: expected documents, found none; a store needs one at least")
+        docs, documents = _DocsFile(self.path.parent), source_documents(self._source)
+        while part := list(islice(documents, _DOCUMENTS_AT_ONCE)):
+            docs.append(part)
+        docs.finish()
+        self.finish_file(rows.count)
+        self.remarks = (*self.remarks, *records_without_vector(self._source))
 
 
 def _line(document: Document, row: int) -> bytes:

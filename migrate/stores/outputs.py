@@ -13,8 +13,10 @@ from migrate.errors import UsageError
 from migrate.files import refuse_existing, sha256_file, state_folder
 from migrate.locations import Address
 from migrate.manifest import StoreFacts
-from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_written
+from migrate.work.outputs import PublishedFolder
+from migrate.work.writer import StoreWriter
 
 
 class Output(ABC):
@@ -25,6 +27,8 @@ class Output(ABC):
 
     location: str
     path: Path
+    is_shared: bool = False
+    """Whether its writers put parts to where every machine can write."""
 
     @property
     def where(self) -> Path | str:
@@ -32,9 +36,9 @@ class Output(ABC):
         return self.location
 
     @property
-    def work_place(self) -> Path | ServerOutput:
-        """The output, as the work folder of it is asked for."""
-        return self if isinstance(self, ServerOutput) else self.path
+    def published(self) -> PublishedFolder | ServerOutput:
+        """The output, as `write_store` gives it its name."""
+        return self if isinstance(self, ServerOutput) else PublishedFolder(self.path)
 
     @property
     def work_options(self) -> dict[str, str]:
@@ -59,11 +63,11 @@ class Output(ABC):
         return self.location
 
     @abstractmethod
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """A writer of the documents of `source` with vectors of dimension `dim`.
 
-        Nothing but `content` and `resume.scratch` is written to before the writer's `finish`: several processes may
-        have one each.
+        Every process that makes shards has one. It may be pickled away from this machine where the writer `is_shared`:
+        there is no `content` then.
         """
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
@@ -83,9 +87,9 @@ class FolderOutput(Output):
         """The path."""
         return self.path
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """The source's own."""
-        return source.destination(content, dim, resume)
+        return source.destination(content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The hashes of its files."""
@@ -103,9 +107,9 @@ class NamedFolderOutput(FolderOutput):
         self.location = location
         self._name, self._write = address.name, write
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """A writer of a table or collection of that name."""
-        return self._write(source, content, dim, resume, self._name)
+        return self._write(source, content, dim, self._name)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -21,19 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import cache_folder, canonical_json, require_room
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, NO_TEXTS, Metric, Resume, Snapshot, Store, StoreWriter
-from migrate.stores.binary_reader import read_errors, read_exactly
+from migrate.files import cache_folder, canonical_json
+from migrate.stores.base import BATCH_SIZE, NO_TEXTS, Metric, Snapshot, Store
 from migrate.stores.id_index import IdIndex, id_changes, kept_index
-from migrate.stores.row_file import RowFile
 from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
+from migrate.work.shards import Rows
+from migrate.work.writer import StoreWriter
 
 if TYPE_CHECKING:
     from migrate.stores.serving import Hits, Serving
 
-_FLOAT_BYTES: Final = 4
 _DOCUMENTS_AT_ONCE: Final = 1_000
-_PART_BYTES: Final = 16 << 20
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
@@ -200,7 +198,7 @@ class SearchableRecordStore(RecordStore):
 
 
 class WaitingWriter(StoreWriter):
-    """Rows wait in a file until all are there; `load` then writes the store.
+    """Writes a store at once by `load`, from the rows in the files of their shards.
 
     Parameters
     ----------
@@ -208,25 +206,24 @@ class WaitingWriter(StoreWriter):
         The documents that the rows belong to.
     folder
         What becomes the output, or what lies beside it.
+    dim
+        Dimension of the vectors.
     """
 
     sorts: bool = True
     """Whether the new store is a `RecordStore`, whose rows are in the order of their ids."""
 
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> None:
+    rows: Rows
+
+    def __init__(self, source: Store, folder: Path, dim: int) -> None:
         self.source = source
         self.folder = folder
-        self._stays = resume.scratch is not None
-        path = (resume.scratch or folder) / ".rows"
-        require_room(path, (source.info.count - resume.rows) * dim * _FLOAT_BYTES)
-        self.rows = RowFile(path, b"", dim, source.info.count, resume.finished)
+        self.dim = dim
 
-    def finish(self) -> None:
+    def finish(self, rows: Rows) -> None:
         """Load the store with the rows."""
-        self.rows.finish()
+        self.rows = rows
         self.load()
-        if not self._stays:
-            self.rows.path.unlink()
 
     @property
     def order(self) -> NDArray[np.int64] | None:
@@ -242,23 +239,11 @@ class WaitingWriter(StoreWriter):
 
     def vectors(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
         """All rows in order, some at a time, each part with its first row; memory is bounded."""
-        at_once = rows or max(_PART_BYTES // self.rows.row_bytes, 1)
-        with read_errors(self.rows.path), self.rows.path.open("rb") as file:
-            for first in range(0, self.source.info.count, at_once):
-                content = file.read(at_once * self.rows.row_bytes)
-                yield first, np.frombuffer(content, "<f4").astype(np.float32, copy=False).reshape(-1, self.rows.dim)
+        return self.rows.batches(rows)
 
     def vectors_at(self, rows: NDArray[np.int64]) -> Vectors:
         """Some rows, in any order, (len(rows), dim)."""
-        path, size, order = self.rows.path, self.rows.row_bytes, np.argsort(rows)
-        vectors, in_file = np.empty((len(rows), self.rows.dim), "<f4"), rows[order]
-        starts = np.flatnonzero(np.diff(in_file, prepend=-2) != 1).tolist()
-        with read_errors(path), path.open("rb") as file:
-            for start, stop in pairwise([*starts, len(rows)]):  # a mapped file would count as memory
-                part = np.empty((stop - start) * size, np.uint8)
-                read_exactly(path, file.fileno(), part.data, int(in_file[start]) * size)
-                vectors[order[start:stop]] = part.view("<f4").reshape(stop - start, -1)
-        return vectors.astype(np.float32, copy=False)
+        return self.rows.at(rows)
 
     def batches(self) -> Iterator[Batch]:
         """All ids with their rows; of a source that is a `RecordStore`, no vector is read for that."""
@@ -271,15 +256,24 @@ class WaitingWriter(StoreWriter):
 
     def records(self, at_once: int = _DOCUMENTS_AT_ONCE) -> Iterator[tuple[list[Document], Vectors]]:
         """All documents with their rows; the texts are empty where the source has none."""
-        if isinstance(self.source, RecordStore) and self.source.without_vector:
-            lacking = f"{self.source.without_vector:,} rows of the source have no vector: they are not in the new store"
-            self.remarks = (*self.remarks, lacking)
-        documents = self.source.documents() if self.source.info.has_texts else self._ids_alone()
+        self.remarks = (*self.remarks, *records_without_vector(self.source))
+        documents = source_documents(self.source)
         for _, vectors in self.vectors(at_once):
             yield list(islice(documents, len(vectors))), vectors
 
-    def _ids_alone(self) -> Iterator[Document]:
-        return (Document(doc_id, "") for batch in self.source.scan() for doc_id in batch.ids)
+
+def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+    """The documents of a store, or of some rows that follow each other; without texts where it has none."""
+    if source.info.has_texts:
+        return source.documents(rows)
+    first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
+
+
+def records_without_vector(source: Store) -> Iterator[str]:
+    """The remark that records of the source are not in the new store, as they have no vector."""
+    if isinstance(source, RecordStore) and source.without_vector:
+        yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
 
 
 def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:

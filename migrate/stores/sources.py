@@ -6,7 +6,7 @@ vectors can find two with one checksum.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.stores.base import Store
-from migrate.stores.row_values import RowValues, stored_row_values
+from migrate.stores.row_values import stored_row_values
 from migrate.vectors import Vectors
 
 SOURCES_NAME: Final = "sources.npy"
@@ -57,13 +57,6 @@ def _split_mix(count: int) -> NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-class SourceFile(RowValues):
-    """Writes rows of the file in any order, before the store is complete."""
-
-    def __init__(self, folder: Path, count: int) -> None:
-        super().__init__(folder / SOURCES_NAME, _TYPE, count)
-
-
 def stored_sources(store: Store) -> Checksums | None:
     """The checksum of the old vector of each document, (count,); None of a store that was made without.
 
@@ -77,8 +70,8 @@ def stored_sources(store: Store) -> Checksums | None:
     return None if values is None else values.astype(np.uint64)
 
 
-def check_all_vectors(store: Store, before: Path) -> None:
-    """Make sure that no vector changed since its checksum was written to the folder `before`, in the store's order.
+def check_all_vectors(store: Store, checksums: Callable[[], Checksums]) -> None:
+    """Make sure that no vector changed since its checksum was taken; `checksums` gives those of all, (count,).
 
     Reads all vectors again, of a store that does not notice changed ones by itself, and nothing of any other.
 
@@ -89,9 +82,9 @@ def check_all_vectors(store: Store, before: Path) -> None:
     """
     if store.notices_vectors:
         return
-    noted, start = np.load(before / SOURCES_NAME, mmap_mode="r", allow_pickle=False), 0
+    before, start = checksums(), 0
     for batch in store.scan():
-        differ = np.flatnonzero(vector_checksums(batch.vectors) != noted[start : start + len(batch)])
+        differ = np.flatnonzero(vector_checksums(batch.vectors) != before[start : start + len(batch)])
         if len(differ):
             raise StoreError(
                 f"{store.info.location}: the store changed while it was read (the vector of {batch.ids[differ[0]]!r}); "

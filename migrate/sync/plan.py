@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.check.again import proof_documents, prove_model
-from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_left, settle, write_store
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
 from migrate.embed.corpus import AGAIN, Batches
@@ -24,22 +23,21 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
-from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import note_content, with_content
-from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile
-from migrate.stores.documents.base import LazyIds
+from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.records import RecordStore
-from migrate.stores.row_values import place_row_values
-from migrate.stores.sources import SourceFile, check_all_vectors
+from migrate.stores.sources import check_all_vectors
 from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids
 from migrate.sync.place import place_over, refuse_switched
 from migrate.translate import batch_rows
-from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
+from migrate.vectors import Document, Progress, Vectors, no_progress
+from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, settle, write_store
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import StoreWriter
 
 COMMAND: Final = "sync"
 _MADE_BY: Final = ("translate", REEMBEDDED)
@@ -131,7 +129,7 @@ class SyncPlan(SpendingPlan[Synced]):
     def execute(self, progress: Progress) -> Synced:
         """Embed what is new, and write the store anew, unless it is up to date."""
         started, plan = time.perf_counter(), self
-        if not self.restart and settle(self.output.work_place, COMMAND, force=True):
+        if not self.restart and settle(self.output.published, COMMAND, force=True):
             plan = self._again(progress)
         written = plan is not self
         if not plan.is_current:
@@ -139,7 +137,7 @@ class SyncPlan(SpendingPlan[Synced]):
             if plan.counts.to_embed:
                 prove_model(plan.new, plan.embedder, all_true=plan._all_true)
             job = _SyncJob(plan, progress)
-            facts = write_store(plan.output.work_place, job, force=True, restart=plan.restart, progress=progress)
+            facts = write_store(plan.output.published, job, force=True, restart=plan.restart, progress=progress)
             if facts["true"] == job.total:
                 note_content(plan.output.location)
             return plan._done(facts["true"], started, written, tuple(facts["remarks"]))
@@ -309,15 +307,15 @@ def _refuse_blank(old: Store, embedder: Embedder, changes: Changes) -> None:
         )
 
 
-@dataclass(frozen=True)
 class _SyncJob(StoreJob):
     """The documents of the old store, with vectors of the new one or true ones."""
 
-    plan: SyncPlan
-    progress: Progress
-
     stage = COMMAND
     waits = True
+
+    def __init__(self, plan: SyncPlan, progress: Progress) -> None:
+        self.plan = plan
+        self._progress = progress
 
     @property
     def total(self) -> int:
@@ -336,28 +334,40 @@ class _SyncJob(StoreJob):
     def _rows(self) -> int:
         return batch_rows(max(self.plan.old.info.dim, self.plan.new.info.dim))
 
-    def shards(self) -> Iterator[Shard]:
-        return shards_of(self.total, self._rows)
+    @property
+    def dim(self) -> int:
+        """That of the new store."""
+        return self.plan.new.info.dim
 
-    def task(self, work: Work) -> ShardTask:
-        for file in (ConfidenceFile, SourceFile):
-            file(work.scratch, self.total).close()
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        return self.plan.output.writer(self.plan.old, work.content, dim)
+
+    def begin(self, work: Work) -> None:
         left = np.zeros(self.total, bool)
-        for shard in work.lacking(self.shards()):
+        for shard in work.lacking(self.shards(work)):
             left[shard.start : shard.stop] = True
         rows = np.flatnonzero(left & (self.plan.changes.rows == TRUE_VECTOR))
-        return _SyncTask(self.plan, work, self._writer(work), _embedded(self.plan, rows, self.progress))
+        self._embedded = _embedded(self.plan, rows, self._progress)
 
-    def finish(self, work: Work) -> dict[str, Any]:
-        plan, writer = self.plan, self._writer(work)
-        writer.finish()
-        check_all_vectors(plan.old, work.scratch)
+    def shards(self, work: Work) -> Iterator[Shard]:
+        return shards_of(self.total, self._rows)
+
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        """Shards come in order, as the embedded vectors do, which go on from one to the next."""
+        changes, rows = self.plan.changes, slice(shard.start, shard.stop)
+        vectors = self._vectors(shard.start, changes.rows[rows])
+        yield Block({"vectors": vectors, "confidence": changes.confidence[rows], "sources": changes.checksums[rows]})
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+        plan = self.plan
+        writer.finish(work.all_rows(self.dim))
+        check_all_vectors(plan.old, partial(work.shards.all_values, "sources"))
         plan.old.check_unchanged(plan.before[0])
         plan.new.check_unchanged(plan.before[1])
-        beside = place_row_values(work.scratch, work.content, writer.order)
+        beside = StoreFacts(beside_sha256=work.write_values(writer.order)).as_details()
         plan.embedder.save_state(work.content)
         n_true = int((plan.changes.confidence == 1).sum())
-        hashes = {**plan.output.facts(plan.old, work.content, work.digest.of), **beside}
+        hashes = {**plan.output.facts(plan.old, work.content, writer.sha256), **beside}
         self._manifest(n_true, hashes).write(work.content)
         return {"true": n_true, "remarks": list(writer.remarks)}
 
@@ -379,9 +389,22 @@ class _SyncJob(StoreJob):
             created=creation_date(),
         )
 
-    def _writer(self, work: Work) -> StoreWriter:
-        resume = Resume(work.finished, work.scratch)
-        return self.plan.output.writer(self.plan.old, work.content, self.plan.new.info.dim, resume)
+    def _vectors(self, start: int, rows: NDArray[np.int64]) -> Vectors:
+        """What the new store has, and true vectors where that is nothing or no longer theirs, (n, dim)."""
+        vectors = np.empty((len(rows), self.plan.new.info.dim), np.float32)
+        is_kept = rows != TRUE_VECTOR
+        if is_kept.any():
+            vectors[is_kept] = _vectors_of(self.plan.new, rows[is_kept])
+        places = np.flatnonzero(~is_kept)
+        found = list(islice(self._embedded, len(places)))
+        if [doc_id for doc_id, _ in found] != (row_ids(self.plan.old, places + start) if len(places) else []):
+            raise StoreError(
+                f"{self.plan.old.info.location}: expected the documents as they were compared, found others; nothing "
+                "was written, run again on a store at rest"
+            )
+        for place, (_, vector) in zip(places, found, strict=True):
+            vectors[place] = vector
+        return vectors
 
 
 def _embedded(plan: SyncPlan, rows: NDArray[np.int64], progress: Progress) -> Iterator[tuple[str, Vectors]]:
@@ -399,50 +422,6 @@ def _embedded(plan: SyncPlan, rows: NDArray[np.int64], progress: Progress) -> It
 
 def _reporter(progress: Progress, total: int) -> Callable[[int], None]:
     return lambda done: progress("embed", done, total)
-
-
-@dataclass(frozen=True, eq=False)
-class _SyncTask(ShardTask):
-    """Shards in order, in the process that has the model; `embedded` goes on from one to the next."""
-
-    plan: SyncPlan
-    work: Work
-    writer: StoreWriter
-    embedded: Iterator[tuple[str, Vectors]]
-
-    def open(self) -> DoShard:
-        """Nothing is left to open."""
-        return self._fill
-
-    def _fill(self, shard: Shard) -> ShardResult:
-        plan, rows = self.plan, slice(shard.start, shard.stop)
-        changes, total = plan.changes, plan.old.info.count
-        ids = LazyIds(len(shard), lambda: row_ids(plan.old, range(shard.start, shard.stop)))
-        self.writer.write(shard.start, Batch(ids, self._vectors(shard.start, changes.rows[rows])))
-        with ConfidenceFile(self.work.scratch, total) as confidence, SourceFile(self.work.scratch, total) as sources:
-            confidence.put(shard.start, changes.confidence[rows])
-            sources.put(shard.start, changes.checksums[rows])
-            confidence.sync()
-            sources.sync()
-        file = self.writer.rows
-        return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop))
-
-    def _vectors(self, start: int, rows: NDArray[np.int64]) -> Vectors:
-        """What the new store has, and true vectors where that is nothing or no longer theirs, (n, dim)."""
-        vectors = np.empty((len(rows), self.plan.new.info.dim), np.float32)
-        is_kept = rows != TRUE_VECTOR
-        if is_kept.any():
-            vectors[is_kept] = _vectors_of(self.plan.new, rows[is_kept])
-        places = np.flatnonzero(~is_kept)
-        found = list(islice(self.embedded, len(places)))
-        if [doc_id for doc_id, _ in found] != (row_ids(self.plan.old, places + start) if len(places) else []):
-            raise StoreError(
-                f"{self.plan.old.info.location}: expected the documents as they were compared, found others; nothing "
-                "was written, run again on a store at rest"
-            )
-        for place, (_, vector) in zip(places, found, strict=True):
-            vectors[place] = vector
-        return vectors
 
 
 def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:

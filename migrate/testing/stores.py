@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
 from migrate.stores import open_store
-from migrate.stores.base import Metric, Resume, Store, StoreWriter, read_all
+from migrate.stores.base import Metric, Store, read_all
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import output_of
 from migrate.stores.serving import Hits, Updatable, is_cosine, open_search
-from migrate.vectors import Batch, Document, Vectors, unit_rows
+from migrate.vectors import Document, Vectors, unit_rows
+from migrate.work.shards import ShardFolder
+from migrate.work.writer import StoreWriter, put_rows
 
 COUNT = 60
 DIM = 8
@@ -200,10 +202,10 @@ class StoreTests(ABC):
 
     def test_a_destination_refuses_fewer_rows_than_there_are_documents(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        writer = _Output(self, tmp_path / "new").writer(store, DIM)
-        writer.write(0, next(iter(store.scan(batch_size=10))))
+        output = _Output(self, tmp_path / "new")
+        output.put(store, 0, next(iter(store.scan(batch_size=10))).vectors)
         try:
-            writer.finish()
+            output.finish(store, DIM)
         except StoreError:
             return
         raise AssertionError("expected a StoreError, as 50 rows are missing")
@@ -212,14 +214,9 @@ class StoreTests(ABC):
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
         whole, order = self._written(store, tmp_path / "whole", vectors)
         output = _Output(self, tmp_path / "new")
-        writer = output.writer(store, 5)
-        finished: list[tuple[int, int]] = []
         for start, stop in ((26, COUNT), (0, 13), (13, 26), (13, 26)):
-            batch = next(iter(store.scan(start, stop, batch_size=stop - start)))
-            writer.write(start, Batch(batch.ids, vectors[start:stop]))
-            finished.append((start, stop))
-            writer = output.writer(store, 5, tuple(finished))
-        writer.finish()
+            output.put(store, start, vectors[start:stop])  # by a writer of its own
+        writer = output.finish(store, 5)
         assert np.array_equal(_order_of(writer), order)
         new = output.publish()
         assert np.array_equal(read_all(new.scan()).vectors, vectors[order])
@@ -230,10 +227,9 @@ class StoreTests(ABC):
     def test_a_writer_that_finishes_again_leaves_the_same_store(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
         output = _Output(self, tmp_path / "new")
-        output.writer(store, 5).write(0, Batch(read_all(store.scan()).ids, vectors))
+        output.put(store, 0, vectors)
         for _ in range(2):  # as after a kill between the end of the writing and the final name
-            writer = output.writer(store, 5, ((0, COUNT),))
-            writer.finish()
+            writer = output.finish(store, 5)
         new = output.publish()
         assert new.info.count == COUNT
         assert np.array_equal(read_all(new.scan()).vectors, vectors[_order_of(writer)])
@@ -241,9 +237,8 @@ class StoreTests(ABC):
     def test_what_is_unfinished_has_no_final_name(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
         output = _Output(self, tmp_path / "new")
-        writer = output.writer(store, 5)
-        writer.write(0, Batch(read_all(store.scan()).ids, vectors))
-        writer.finish()
+        output.put(store, 0, vectors)
+        output.finish(store, 5)
         try:
             open_store(output.place.location)
         except LeadMigrateError:
@@ -386,10 +381,9 @@ class StoreTests(ABC):
     def _written(self, store: Store, folder: Path, vectors: Vectors) -> tuple[Store, NDArray[np.int64]]:
         """The new store, and the row of the source that each of its rows is of."""
         output = _Output(self, folder)
-        writer = output.writer(store, vectors.shape[1])
-        for start, batch in zip(range(0, COUNT, 13), store.scan(batch_size=13), strict=True):
-            writer.write(start, Batch(batch.ids, vectors[start : start + 13]))
-        writer.finish()
+        for start in range(0, COUNT, 13):
+            output.put(store, start, vectors[start : start + 13])
+        writer = output.finish(store, vectors.shape[1])
         return output.publish(), _order_of(writer)
 
 
@@ -431,13 +425,26 @@ class _Output:
 
     def __init__(self, tests: StoreTests, folder: Path) -> None:
         self.place: Output = output_of(tests.new_location(folder))
-        self._content, self._scratch = (folder.with_name(f"{folder.name}.{part}") for part in ("content", "scratch"))
-        for path in (self._content, self._scratch):
+        self._content, shards = (folder.with_name(f"{folder.name}.{part}") for part in ("content", "shards"))
+        for path in (self._content, shards):
             path.mkdir()
+        self._shards = ShardFolder(shards)
 
-    def writer(self, store: Store, dim: int, finished: tuple[tuple[int, int], ...] | None = None) -> StoreWriter:
-        """A writer of the store."""
-        return self.place.writer(store, self._content, dim, Resume(finished, self._scratch))
+    def put(self, store: Store, start: int, vectors: Vectors) -> None:
+        """Write rows `start` and on, by a writer that is made for them."""
+        writer = self.place.writer(store, self._content, vectors.shape[1])
+        writer.begin()
+        put_rows(writer, self._shards, start, vectors)
+
+    def finish(self, store: Store, dim: int) -> StoreWriter:
+        """Complete the store by another writer."""
+        writer = self.place.writer(store, self._content, dim)
+        writer.begin()
+        for shard in self._shards:
+            put = self._shards.facts(shard)["put"]
+            assert put is None or writer.is_sound(shard, put)
+        writer.finish(self._shards.all_rows(dim, COUNT))
+        return writer
 
     def publish(self) -> Store:
         """Give the store its name, and open it."""

@@ -111,7 +111,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(old, tmp_pat
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.checkpoint.journal.reach", die)
+        patch.setattr("migrate.work.outputs.reach", die)
         assert lead_migrate(*command, tmp_path / "new") == 130
     assert "80 of 150 rows are done" in capsys.readouterr().err
     before = len(server.billed)

@@ -106,7 +106,7 @@ def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.checkpoint.folder.reach", die)
+        patch.setattr("migrate.work.outputs.reach", die)
         assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 130
     assert "to embed" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

@@ -16,9 +16,9 @@ from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere, remote_in
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter
 from migrate.errors import InputError, OutputError, SpendingError
-from migrate.runners import LocalRunner
 from migrate.stores import open_store
 from migrate.vectors import Document
+from migrate.work.runner import LocalRunner
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from fault_place import Place, Spoiler, files_of
 from refusing_disk import RefusingDisk
 
-from migrate.checkpoint.journal import POINTS, VARIABLE
+from migrate.files import VARIABLE
+from migrate.work.outputs import POINTS
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
@@ -93,7 +94,7 @@ def little_room(place: Place) -> None:
 
 
 def dies_at_each_step(place: Place) -> Iterator[None]:
-    """A process that is killed at each step of the journal."""
+    """A process that is killed at each step of its work."""
     expect(place)
     for point in POINTS:
         if point == "aside":  # comes with --force only
@@ -108,13 +109,11 @@ def signalled(number: int) -> Spoiler:
     prelude = f"""
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from migrate.checkpoint.journal import PartRecorder
-record = PartRecorder.record
-def recorded(*arguments):
-    record(*arguments)
-    arguments[0].wait()
-    os.kill(os.getpid(), {int(number)})
-PartRecorder.record = recorded
+import migrate.work.outputs
+def reach(point):
+    if point == "recorded":
+        os.kill(os.getpid(), {int(number)})
+migrate.work.outputs.reach = reach
 """
 
     def spoil(place: Place) -> None:

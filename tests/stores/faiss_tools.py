@@ -6,7 +6,7 @@ import faiss
 import numpy as np
 
 from migrate.stores import open_store
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 COUNT = 400
 DIM = 12
@@ -48,9 +48,8 @@ def rewrite(store, folder, transform=lambda vectors: vectors, dim=None):
     """Write the store's vectors, transformed, through its own writer."""
     folder.mkdir()
     writer = store.destination(folder, dim or store.info.dim)
-    for start, batch in zip(range(0, store.info.count, 97), store.scan(batch_size=97), strict=True):
-        writer.write(start, Batch(batch.ids, np.ascontiguousarray(transform(batch.vectors))))
-    writer.finish()
+    batches = zip(range(0, store.info.count, 97), store.scan(batch_size=97), strict=True)
+    write_rows(writer, ((start, transform(batch.vectors)) for start, batch in batches), store.info.count)
     return open_store(folder)
 
 

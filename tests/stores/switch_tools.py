@@ -7,10 +7,10 @@ import numpy as np
 
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
-from migrate.stores.base import FROM_THE_START, content_of
+from migrate.stores.base import content_of
 from migrate.stores.outputs import FolderOutput
 from migrate.testing.stores import example_documents
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 COUNT, DIM = 40, 8
 OLD_MODEL, NEW_MODEL = "openai:text-embedding-ada-002", "openai:text-embedding-3-small"
@@ -71,10 +71,8 @@ def translate(old, folder, dim=DIM, output=None):
     """A copy of a store, with other vectors and the manifest of the new model, in a folder."""
     store = open_store(old)
     folder.mkdir()
-    writer = (output or FolderOutput(folder)).writer(store, folder, dim, FROM_THE_START)
-    ids = store.get(np.arange(COUNT)).ids
-    writer.write(0, Batch(ids, new_vectors(dim)))
-    writer.finish()
+    writer = (output or FolderOutput(folder)).writer(store, folder, dim)
+    write_rows(writer, [(0, new_vectors(dim))], COUNT)
 
 
 def write_report(path, old, new, outcome="SAFE", **more):

@@ -15,11 +15,12 @@ import pytest
 from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.stores import open_store
-from migrate.stores.base import FROM_THE_START, read_all
+from migrate.stores.base import read_all
 from migrate.stores.chroma import client as chroma_client
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
-from migrate.vectors import Batch, Document
+from migrate.vectors import Document
+from migrate.work.writer import write_rows
 
 chromadb = pytest.importorskip("chromadb")
 pytestmark = pytest.mark.slow
@@ -197,8 +198,7 @@ def written(store, location, folder, vectors):
 
     output = _Output(At(), folder)
     writer = output.writer(store, vectors.shape[1])
-    writer.write(0, Batch(store.ids(range(store.info.count)), vectors))
-    writer.finish()
+    write_rows(writer, [(0, vectors)], len(vectors))
     return output.publish(), writer
 
 
@@ -304,9 +304,8 @@ def written_from(lines, tmp_path):
     faiss.write_index(index, str(tmp_path / "old" / "index.faiss"))
     (tmp_path / "old" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     store = open_store(tmp_path / "old")
-    writer = output_of(f"chroma:{tmp_path}/new#docs").writer(store, tmp_path, 3, FROM_THE_START)
-    writer.write(0, Batch([line["id"] for line in lines], np.ones((len(lines), 3), np.float32)))
-    writer.finish()
+    writer = output_of(f"chroma:{tmp_path}/new#docs").writer(store, tmp_path, 3)
+    write_rows(writer, [(0, np.ones((len(lines), 3), np.float32))], store.info.count)
     return writer
 
 

@@ -16,6 +16,7 @@ from migrate.stores.base import read_all
 from migrate.stores.file_store import index_is_verified
 from migrate.stores.registry import output_of
 from migrate.vectors import Document
+from migrate.work.writer import write_rows
 
 DOCUMENTS = [Document(f"dök-{row}", f"text\n{row} \u2028", {"page": row}) for row in range(COUNT)]
 
@@ -65,8 +66,7 @@ def test_ids_that_could_pass_for_row_numbers_keep_their_vectors(others, store_fo
     assert np.array_equal(found, vectors)
     (tmp_path / "copy").mkdir()
     copy = store.destination(tmp_path / "copy", 3)
-    copy.write(0, next(store.scan()))
-    copy.finish()
+    write_rows(copy, [(0, next(store.scan()).vectors)], store.info.count)
     ids, found = read(open_store(tmp_path / "copy"))
     assert (ids, found.tolist()) == ([document.id for document in documents], vectors.tolist())
 

@@ -8,7 +8,7 @@ from faiss_tools import COUNT, DIM, digest, rewrite, save
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.faiss.rescale import nearest_divisor, rescale
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 pytestmark = pytest.mark.slow
 
@@ -73,25 +73,22 @@ def test_nan_rows_do_not_vanish_silently(vectors, tmp_path):
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     spoiled = vectors.copy()
     spoiled[3, 3] = np.nan
-    writer.write(0, Batch([], spoiled))
     with pytest.raises(StoreError, match="NaN"):
-        writer.finish()
+        write_rows(writer, [(0, spoiled)], COUNT)
 
 
 def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
-    writer.write(0, Batch([], vectors))
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):
-        writer.finish()
+        write_rows(writer, [(0, vectors)], COUNT)
 
 
 def test_fewer_rows_than_documents_are_refused(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
-    writer.write(0, Batch([], vectors[:-1]))
     with pytest.raises(StoreError, match=f"{COUNT} vectors"):
-        writer.finish()
+        write_rows(writer, [(0, vectors[:-1])], COUNT)

@@ -7,7 +7,8 @@ from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save, serializ
 
 from migrate.errors import OutputError, StoreError, VectorError
 from migrate.stores import open_store
-from migrate.vectors import Batch
+from migrate.work.shards import Shard
+from migrate.work.writer import write_rows
 
 LABELS = np.random.default_rng(3).permutation(COUNT) * 7 - 100
 FLAT = [("Flat", None), ("IDMap,Flat", LABELS), ("IDMap2,Flat", LABELS)]
@@ -106,8 +107,7 @@ def test_fewer_or_more_rows_than_documents_are_refused(factory, size, vectors, t
     rows = np.concatenate([vectors, vectors])[:size]
 
     def write():
-        writer.write(0, Batch([str(row) for row in range(size)], rows))
-        writer.finish()
+        write_rows(writer, [(0, rows)], COUNT)
 
     with pytest.raises(StoreError, match=f"{COUNT} vectors"):
         write()
@@ -118,7 +118,7 @@ def test_rows_of_another_dimension_are_refused(vectors, tmp_path):
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM + 1)
     with pytest.raises(VectorError, match=f"dimension {DIM + 1}"):
-        writer.write(0, Batch(["0"], vectors[:1]))
+        write_rows(writer, [(0, vectors)], COUNT)
 
 
 def test_nan_rows_do_not_vanish_silently_from_ivf(vectors, tmp_path):
@@ -162,7 +162,7 @@ def test_rows_reach_their_place_in_the_file_as_they_are_written(vectors, tmp_pat
     save(build("Flat", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
-    writer.write(0, Batch(["0"], vectors[:100]))
+    writer.put(Shard(0, 100), [vectors[:60], vectors[60:100]])
     assert (tmp_path / "new" / "index.faiss").read_bytes()[45:][: 100 * DIM * 4] == vectors[:100].tobytes()
 
 
@@ -178,7 +178,6 @@ def test_a_full_disk_while_an_index_is_built_is_an_input_output_error(vectors, t
     save(build("HNSW8,Flat", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
-    writer.write(0, Batch([], vectors))
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):
-        writer.finish()
+        write_rows(writer, [(0, vectors)], COUNT)

@@ -11,10 +11,10 @@ import pytest
 from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.stores import open_store
-from migrate.stores.base import FROM_THE_START, read_all
+from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, example_documents, example_vectors
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 lancedb = pytest.importorskip("lancedb")
 pa = pytest.importorskip("pyarrow")
@@ -114,9 +114,8 @@ def test_every_field_of_every_row_goes_through(kind, tmp_path):
     vectors = np.random.default_rng(6).normal(size=(store.info.count, 5)).astype(np.float32)
     output = output_of(f"lancedb:{tmp_path}/new#renamed")
     (tmp_path / "new").mkdir()
-    writer = output.writer(store, tmp_path / "new", 5, FROM_THE_START)
-    writer.write(0, Batch(old.ids, vectors))
-    writer.finish()
+    writer = output.writer(store, tmp_path / "new", 5)
+    write_rows(writer, [(0, vectors)], len(vectors))
     made = lancedb.connect(str(tmp_path / "new")).open_table("renamed")
     found = made.to_arrow().combine_chunks()
     assert found.drop_columns(["vec"]).equals(expected.drop_columns(["vec"]))
@@ -158,8 +157,7 @@ def test_the_index_is_read_and_made_again(config, lossy, tmp_path):
     assert store.info.metric == ("l2" if config.distance_type == "l2" else "ip")
     (tmp_path / "new").mkdir()
     writer = store.destination(tmp_path / "new", 8)
-    writer.write(0, Batch(store.ids(range(600)), np.ascontiguousarray(vectors[:, :8])))
-    writer.finish()
+    write_rows(writer, [(0, np.ascontiguousarray(vectors[:, :8]))], store.info.count)
     made = lancedb.connect(str(tmp_path / "new")).open_table("docs")
     (new,) = made.list_indices()
     assert (new.index_type, new.name) == (old.index_type, old.name)
@@ -205,9 +203,8 @@ def test_nan_in_another_vector_is_refused_by_name(tmp_path):
     store = open_store(f"lancedb:{tmp_path}/old#docs?vector=vector")
     (tmp_path / "new").mkdir()
     writer = store.destination(tmp_path / "new", 12)
-    writer.write(0, read_all(store.scan()))
     with pytest.raises(StoreError, match="column other, found NaN"):
-        writer.finish()
+        write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
 
 
 def test_a_store_of_another_kind_becomes_a_table(tmp_path):
@@ -217,9 +214,8 @@ def test_a_store_of_another_kind_becomes_a_table(tmp_path):
     (tmp_path / "vectors" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     store = open_store(tmp_path / "vectors")
     (tmp_path / "new").mkdir()
-    writer = output_of(f"lancedb:{tmp_path}/new#docs").writer(store, tmp_path / "new", 8, FROM_THE_START)
-    writer.write(0, read_all(store.scan()))
-    writer.finish()
+    writer = output_of(f"lancedb:{tmp_path}/new#docs").writer(store, tmp_path / "new", 8)
+    write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
     new = open_store(tmp_path / "new")
     assert sorted(new.documents(), key=str) == sorted(store.documents(), key=str)
     assert new.info.metric == store.info.metric

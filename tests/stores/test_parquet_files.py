@@ -24,7 +24,7 @@ from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.fit import fit_stitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.stores.base import Resume, read_all
+from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput
@@ -32,7 +32,8 @@ from migrate.stores.registry import output_of
 from migrate.sync import sync_store
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.translate import translate_store
-from migrate.vectors import Batch, Document
+from migrate.vectors import Document
+from migrate.work.writer import write_rows
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -224,9 +225,8 @@ def write_copy(store, location, vectors, folder):
     output = output_of(location)
     content = output.path if isinstance(output, FolderOutput) else folder / "content"
     content.mkdir()
-    writer = output.writer(store, content, vectors.shape[1], Resume())
-    writer.write(0, Batch(store.get(np.arange(len(vectors))).ids, vectors))
-    writer.finish()
+    writer = output.writer(store, content, vectors.shape[1])
+    write_rows(writer, [(0, vectors)], len(vectors))
     if not isinstance(output, FolderOutput):
         output.publish(content, force=False)
     return open_store(location)

@@ -12,10 +12,10 @@ from postgres import as_text, connect, has_halves, server_url
 from migrate.errors import RemoteError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
-from migrate.stores.base import Resume, read_all
+from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, example_documents, example_vectors
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 OPS = {"l2": "vector_l2_ops", "ip": "vector_ip_ops"}
 
@@ -118,9 +118,8 @@ def written(source, name, dim, seed=3):
     with TemporaryDirectory() as folder:
         content, scratch = Path(folder, "content"), Path(folder, "scratch")
         content.mkdir(), scratch.mkdir()
-        writer = output.writer(source, content, dim, Resume(None, scratch))
-        writer.write(0, Batch(source.ids(range(source.info.count)), vectors))
-        writer.finish()
+        writer = output.writer(source, content, dim)
+        write_rows(writer, [(0, vectors)], len(vectors))
         output.publish(content, force=False)
     return open_store(output.location), vectors, writer
 
@@ -290,9 +289,9 @@ def test_only_a_table_that_this_tool_made_is_replaced(awkward, tmp_path):
     with pytest.raises(UsageError, match="lead-migrate has not made it"):
         output_of(location(awkward)).refuse_existing(force=True)
     with pytest.raises(UsageError, match=r"name the one that is translated .* as in #fresh\.embedding"):
-        output_of(location("fresh")).writer(source, tmp_path, 4, Resume())
+        output_of(location("fresh")).writer(source, tmp_path, 4)
     with pytest.raises(UsageError, match="this is the table that is read"):
-        output_of(location(f"{awkward}.embedding")).writer(source, tmp_path, 4, Resume())
+        output_of(location(f"{awkward}.embedding")).writer(source, tmp_path, 4)
 
 
 def test_added_changed_and_deleted_rows_are_noticed(awkward):

@@ -22,11 +22,11 @@ from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
-from migrate.stores.base import FROM_THE_START, Resume, read_all
+from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
 from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 qdrant_client = pytest.importorskip("qdrant_client")
 from qdrant_client import models  # noqa: E402
@@ -171,8 +171,7 @@ def written(store, location, folder, vectors):
 
     output = _Output(At(), folder)
     writer = output.writer(store, vectors.shape[1])
-    writer.write(0, Batch(store.ids(range(store.info.count)), vectors))
-    writer.finish()
+    write_rows(writer, [(0, vectors)], len(vectors))
     return output.publish(), writer
 
 
@@ -288,9 +287,8 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path, server):
 
     faiss = tmp_path / "faiss"
     faiss.mkdir()
-    writer = FaissOutput(faiss).writer(store, faiss, 8, FROM_THE_START)
-    writer.write(0, read_all(store.scan()))
-    writer.finish()
+    writer = FaissOutput(faiss).writer(store, faiss, 8)
+    write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
     old = open_store(faiss)
     new, _ = written_of(old, "qdrant:http://db.example#made", tmp_path / "new")
     assert sorted(new.documents(), key=lambda d: d.id) == sorted(old.documents(), key=lambda d: d.id)
@@ -305,8 +303,7 @@ def written_of(store, location, folder):
 
     output, whole = _Output(At(), folder), read_all(store.scan())
     writer = output.writer(store, 4)
-    writer.write(0, Batch(whole.ids, np.ascontiguousarray(whole.vectors[:, :4])))
-    writer.finish()
+    write_rows(writer, [(0, np.ascontiguousarray(whole.vectors[:, :4]))], store.info.count)
     return output.publish(), writer
 
 
@@ -380,10 +377,8 @@ def test_the_manifest_follows_the_alias(server, tmp_path):
             json.dumps(Manifest("store", model, details={"index": name}).as_json())
         )
         output = output_of(location)
-        writer = output.writer(source, content, source.info.dim, Resume(scratch=content))
-        writer.write(0, source.get(np.arange(source.info.count)))
-        writer.finish()
-        (content / ".rows").unlink()
+        writer = output.writer(source, content, source.info.dim)
+        write_rows(writer, [(0, source.get(np.arange(source.info.count)).vectors)], source.info.count)
         output.publish(content, force=False)
     done = switch_store(*places, unproven=True)
     assert (done.model, done.old_model) == ("openai:docs_new", "openai:docs")

@@ -6,7 +6,7 @@ import pytest
 from faiss_tools import COUNT, DIM, build, save
 
 from migrate.stores import index_recall, open_store
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +51,7 @@ def test_the_writer_of_a_coded_index_tells_what_coding_costs(vectors, tmp_path):
     assert index_recall(store) > 0.98
     (tmp_path / "new").mkdir()
     writer = store.destination(tmp_path / "new", DIM)
-    writer.write(0, Batch([str(row) for row in range(COUNT)], vectors))
-    writer.finish()
+    write_rows(writer, [(0, vectors)], len(vectors))
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     expected = own_recall(index, vectors, np.arange(COUNT), "l2")
     assert expected < 0.98

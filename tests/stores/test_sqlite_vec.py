@@ -12,10 +12,11 @@ from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.stores import create_store, open_store
-from migrate.stores.base import Resume, read_all
+from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.testing.stores import StoreTests
-from migrate.vectors import Batch, Document
+from migrate.vectors import Document
+from migrate.work.writer import write_rows
 
 apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
@@ -107,9 +108,8 @@ def test_everything_in_an_awkward_database_goes_through(journal, awkward, tmp_pa
     vectors = np.random.default_rng(1).normal(size=(100, 9)).astype(np.float32)
     new = tmp_path / "new"
     new.mkdir()
-    writer = source.destination(new, 9, Resume())
-    writer.write(0, Batch(source.ids(range(100)), vectors))
-    writer.finish()
+    writer = source.destination(new, 9)
+    write_rows(writer, [(0, vectors)], len(vectors))
     copy = open_store(f"sqlite-vec:{new}#vectors?text=odd docs.content")
     assert (copy.info.dim, copy.info.details["distance"]) == (9, "cosine")
     assert np.array_equal(read_all(copy.scan()).vectors, vectors)

@@ -40,7 +40,7 @@ from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
 from migrate.switch import find_exchange, forget_switch, roll_back, switch_store
 from migrate.testing.stores import example_documents
-from migrate.vectors import Batch
+from migrate.work.writer import write_rows
 
 
 @pytest.fixture(autouse=True)
@@ -119,10 +119,8 @@ def publish(location, source, vectors, content):
     """Write a copy of a store with other vectors to a server."""
     output, source = output_of(location), open_store(source)
     content.mkdir()
-    writer = output.writer(source, content, DIM, migrate.stores.base.Resume(scratch=content))
-    writer.write(0, Batch(source.get(np.arange(40)).ids, vectors))
-    writer.finish()
-    (content / ".rows").unlink()
+    writer = output.writer(source, content, DIM)
+    write_rows(writer, [(0, vectors)], len(vectors))
     output.publish(content, force=False)
 
 

@@ -229,9 +229,9 @@ def stale(kind, tmp_path, name="pair"):
     return old, new
 
 
-POINTS = ["begun:1", "recorded:2", "torn:3", "filled:1", "complete:1", "published:1"]
-KILLS = [("Folder", point) for point in [*POINTS, "marked:1", "aside:1"]]
-KILLS += [("Parquet", point) for point in ("recorded:2", "filled:1", "complete:1", "marked:1", "published:1")]
+POINTS = ["begun:1", "recorded:2", "written:3", "filled:1", "complete:1", "published:1"]
+KILLS = [("Folder", point) for point in [*POINTS, "aside:1"]]
+KILLS += [("Parquet", point) for point in ("recorded:2", "filled:1", "complete:1", "aside:1", "published:1")]
 KILLS += [(name, point) for name in ("SqliteVec", "Pgvector") for point in ("recorded:2", "complete:1", "published:1")]
 
 

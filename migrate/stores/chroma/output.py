@@ -13,7 +13,7 @@ from typing import Any, Final
 from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.locations import Address
-from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.stores.base import Store, StoreWriter
 from migrate.stores.chroma.client import AT_ONCE, DATABASE, NOTE, TENANT, TOKEN, URI, Server, answers, persistent
 from migrate.stores.chroma.store import ChromaStore
 from migrate.stores.kept import forget, keep, new_token, sync_tree, token_in
@@ -162,8 +162,8 @@ def add_records(collection: Any, records: Sequence[_Record], vectors: Vectors) -
 class FolderWriter(_Writer):
     """A folder of a persistent client."""
 
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, name: str) -> None:
-        super().__init__(source, folder, dim, resume)
+    def __init__(self, source: Store, folder: Path, dim: int, name: str) -> None:
+        super().__init__(source, folder, dim)
         self._name = name
 
     def load(self) -> None:
@@ -182,8 +182,8 @@ class FolderWriter(_Writer):
 class _ServerWriter(_Writer):
     """A collection of a server, under a name that nobody uses."""
 
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, output: ChromaServerOutput) -> None:
-        super().__init__(source, folder, dim, resume)
+    def __init__(self, source: Store, folder: Path, dim: int, output: ChromaServerOutput) -> None:
+        super().__init__(source, folder, dim)
         self._output = output
 
     def load(self) -> None:
@@ -207,9 +207,9 @@ class ChromaServerOutput(NamedServerOutput):
         """The server."""
         return Server(self.location, self.address)
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """A writer of the unfinished collection."""
-        return _ServerWriter(source, content, dim, resume, self)
+        return _ServerWriter(source, content, dim, self)
 
     def made_here(self) -> bool | None:
         """Whether it has a token."""

@@ -11,7 +11,7 @@ import numpy as np
 from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
-from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import Store, StoreInfo, StoreWriter
 from migrate.stores.chroma.client import (
     AT_ONCE,
     DATABASE,
@@ -138,11 +138,11 @@ class ChromaStore(SearchableRecordStore):
         is_own = folder is not None and not (folder / DATABASE).is_file()  # else it may be of another collection
         return find_manifest(folder, "store") if folder is not None and is_own else manifest_of(folder, self.name)
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""
         from migrate.stores.chroma.output import FolderWriter
 
-        return FolderWriter(self, location, dim, resume, self.name)
+        return FolderWriter(self, location, dim, self.name)
 
     @property
     def is_copy(self) -> bool:  # type: ignore[override]

@@ -25,6 +25,7 @@ from migrate.stores.faiss.parts import Recipe, Rows, library, open_index
 from migrate.stores.faiss.recipe import SCALAR_NAMES, factory
 from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
+from migrate.work.shards import Rows as StoredRows
 
 _TRAINING_ROWS_PER_LIST: Final = 256
 _FEWEST_ROWS_PER_LIST: Final = 39
@@ -40,7 +41,7 @@ _ROWS_PER_LIST: Final = 256
 _WORTH_THREADS: Final = 50_000
 
 
-def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors) -> None:
+def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors | StoredRows) -> None:
     """Build an index of the kind and settings of `kind` over `vectors`, and append it to a file.
 
     Parameters
@@ -71,7 +72,7 @@ def _faiss() -> Any:
     return faiss
 
 
-def _train_ivf(kind: Ivf, vectors: Vectors) -> Any:
+def _train_ivf(kind: Ivf, vectors: Vectors | StoredRows) -> Any:
     """An index with the quantizer of `vectors`, and empty lists."""
     faiss = _faiss()
     count, dim = vectors.shape
@@ -87,7 +88,7 @@ def _train_ivf(kind: Ivf, vectors: Vectors) -> Any:
     return index
 
 
-def _list_training_rows(vectors: Vectors, nlist: int) -> Vectors:
+def _list_training_rows(vectors: Vectors | StoredRows, nlist: int) -> Vectors:
     at_hand = _TRAINING_BYTES // (4 * vectors.shape[1])
     size = nlist * max(min(_TRAINING_ROWS_PER_LIST, at_hand // nlist), _FEWEST_ROWS_PER_LIST)
     if len(vectors) <= size:
@@ -103,7 +104,7 @@ def _empty_quantizer(kind: Flat | Hnsw, dim: int) -> Any:
     return faiss.IndexFlatIP(dim) if kind.header.metric == "ip" else faiss.IndexFlatL2(dim)
 
 
-def _build_hnsw(kind: Hnsw, vectors: Vectors) -> Any:
+def _build_hnsw(kind: Hnsw, vectors: Vectors | StoredRows) -> Any:
     index = _empty_hnsw(kind, vectors.shape[1])
     with _one_thread():
         index.add(np.ascontiguousarray(vectors))
@@ -129,7 +130,7 @@ def _one_thread() -> Iterator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def make_index(recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> Any:
+def make_index(recipe: Recipe, metric: int, vectors: Rows | StoredRows, labels: NDArray[np.int64] | None) -> Any:
     """An index after a recipe, trained on the vectors and filled with them."""
     faiss = library()
 
@@ -240,7 +241,7 @@ def _apply_product(index: Any, recipe: Recipe) -> None:
 _APPLY: Final = {"SQ": _apply_scalar, "PQ": _apply_product}
 
 
-def _training_rows(vectors: Rows, recipe: Recipe) -> Rows:
+def _training_rows(vectors: Rows | StoredRows, recipe: Recipe) -> Rows:
     """A sample, in a fixed order; repeated where it is smaller than a codebook."""
     size = max(_TRAINING_ROWS, _ROWS_PER_LIST * _largest(recipe, "nlist"))
     if len(vectors) > size:

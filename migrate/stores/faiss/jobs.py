@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from migrate.stores.faiss.build import make_index, write_durably
 from migrate.stores.faiss.decode import decode_index
-from migrate.stores.faiss.parts import Part, Rows, library
+from migrate.stores.faiss.parts import Part, library
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, RefusedError, send_array, send_facts
 from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
+from migrate.work.shards import Rows, ShardFolder
 
 _LEAST_BYTES: Final = 64 << 20
 _BLOCK: Final = 16_384
@@ -112,8 +113,7 @@ def search(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Build and write an index; send its labels, and its recall."""
-    dim = job["dim"]
-    vectors = np.memmap(job["rows"], "<f4", "r").reshape(-1, dim)
+    vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
     labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
     index = make_index(json.loads(job["recipe"]), job["metric"], vectors, labels)
     try:

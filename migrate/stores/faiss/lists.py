@@ -18,6 +18,7 @@ from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.faiss.parts import library
 from migrate.vectors import Vectors
+from migrate.work.shards import Rows
 
 _BLOCK_BYTES: Final = 128 << 20
 _MOST_ROWS: Final = 65_536
@@ -25,7 +26,7 @@ _NO_LISTS: Final = b"sprs" + bytes(8)
 """How FAISS ends an index whose lists are empty."""
 
 
-def append_lists(path: Path, index: Any, vectors: Vectors, labels: NDArray[np.int64]) -> None:
+def append_lists(path: Path, index: Any, vectors: Vectors | Rows, labels: NDArray[np.int64]) -> None:
     """Append an IndexIVFFlat, which is trained and empty, to a file, with these vectors in its lists.
 
     Raises
@@ -58,7 +59,7 @@ def append_lists(path: Path, index: Any, vectors: Vectors, labels: NDArray[np.in
         _scatter(file.fileno(), numbers, vectors, labels, starts, starts + sizes * row_bytes)
 
 
-def _assign(index: Any, vectors: Vectors) -> NDArray[np.int32]:
+def _assign(index: Any, vectors: Vectors | Rows) -> NDArray[np.int32]:
     """The list of each row, -1 for none."""
     numbers = np.empty(len(vectors), np.int32)
     step = _block_rows(index.d)
@@ -85,7 +86,7 @@ def _sizes(sizes: NDArray[np.int64]) -> bytes:
 def _scatter(
     descriptor: int,
     numbers: NDArray[np.int32],
-    vectors: Vectors,
+    vectors: Vectors | Rows,
     labels: NDArray[np.int64],
     vectors_at: NDArray[np.int64],
     labels_at: NDArray[np.int64],

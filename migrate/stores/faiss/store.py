@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.files import FileStamp, real_path, require_room
+from migrate.files import FileStamp, real_path
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
 from migrate.stores.documents.find import find_documents
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.faiss.layout import FLOAT_BYTES, Layout
+from migrate.stores.faiss.layout import Layout
 from migrate.stores.faiss.reader import FaissFile
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
@@ -121,19 +121,13 @@ class FaissStore(FileStore):
         """The documents of some rows, or of all."""
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A writer of a store of the same kind, under the same file names.
 
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
-
-        Raises
-        ------
-        OutputError
-            The disk has no room for the vectors.
         """
         path = location / self.index_path.name
-        require_room(path, (self.info.count - resume.rows) * dim * FLOAT_BYTES)
-        writer = open_writer(path, self.layout, dim, self.source.for_dimension(dim), resume)
+        writer = open_writer(path, self.layout, dim, self.source.for_dimension(dim))
         writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
         return writer
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from migrate.errors import StoreError
 from migrate.files import output_errors
-from migrate.stores.base import Resume, Store
+from migrate.stores.base import Store
 from migrate.stores.kept import sync_tree
 from migrate.stores.lancedb.client import OWN, SWITCHED, answers, as_column, as_matrix, client, is_lossy, is_vector
 from migrate.stores.lancedb.store import LanceStore
@@ -24,8 +24,8 @@ _FUNCTIONS: Final = b"embedding_functions"
 class FolderWriter(WaitingWriter):
     """A folder with one table."""
 
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, name: str) -> None:
-        super().__init__(source, folder, dim, resume)
+    def __init__(self, source: Store, folder: Path, dim: int, name: str) -> None:
+        super().__init__(source, folder, dim)
         self._name = name
 
     def load(self) -> None:

@@ -21,7 +21,7 @@ from migrate.files import cache_folder
 from migrate.locations import Address
 from migrate.manifest import Manifest
 from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.kept import manifest_of, stamp
 from migrate.stores.lancedb.client import OWN, SWITCHED, answers, as_matrix, client, is_lossy, is_vector, tables_in
@@ -156,11 +156,11 @@ class LanceStore(SearchableRecordStore):
     def _manifest(self) -> Manifest | None:
         return manifest_of(self._beside(), self.name)
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A folder with a table of the same name, columns and indexes."""
         from migrate.stores.lancedb.output import FolderWriter
 
-        return FolderWriter(self, location, dim, resume, self.name)
+        return FolderWriter(self, location, dim, self.name)
 
     def answering(self) -> Any:
         """See `Named`: the switch that the newest version came by; of a table that was never switched, nothing."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, reach, sha256_file, write_json
+from migrate.files import canonical_json, output_errors, reach, sha256_file, sync_folder, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.base import Resume, Store
-from migrate.stores.binary_reader import read_errors, read_exactly
+from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import FolderOutput, ServerOutput
@@ -25,13 +28,16 @@ from migrate.stores.parquet.files import (
     SHARDS_NAME,
     SUFFIX,
     UNFINISHED_NAME,
+    ParquetFile,
     RemoteFiles,
     shards_in,
     shards_json,
 )
 from migrate.stores.parquet.store import ParquetStore
-from migrate.stores.records import WaitingWriter, import_client, metadata_as_json
+from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
+from migrate.work.shards import Rows, Shard, shards_of
+from migrate.work.writer import StoreWriter
 
 _FLOAT_BYTES: Final = 4
 _GROUP_BYTES: Final = 16 << 20
@@ -39,6 +45,10 @@ _GROUP_ROWS: Final = 8_192
 """As many documents are in memory at once, whatever else they have."""
 
 _GROUPS_A_SHARD: Final = 16
+_UNFINISHED: Final = ".part-"
+_PART_BYTES: Final = 256 << 20
+"""A larger file is not written by the one who makes its vectors: much would be lost with it."""
+
 _HUGGINGFACE: Final = b"huggingface"
 _WRITTEN_AS: Final = {"kind": "parquet"}
 
@@ -50,9 +60,9 @@ class ParquetOutput(FolderOutput):
         super().__init__(path)
         self.location = location
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> ParquetWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
         """A writer of the files."""
-        return ParquetWriter(source, content, dim, resume)
+        return ParquetWriter(source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The hashes of the files, and that this kind was asked for."""
@@ -70,61 +80,152 @@ def _shards(content: Path) -> list[dict[str, Any]]:
         return shards_in(path.read_bytes(), str(path))
 
 
-class ParquetWriter(WaitingWriter):
-    """Rows wait until all are there; the files are then written one after another, in bounded parts."""
+class ParquetWriter(StoreWriter):
+    """Writes the files one by one, in any order: each is a part, with the vectors of some rows.
 
-    sorts = False
+    Parameters
+    ----------
+    source
+        The documents that the rows belong to.
+    folder
+        Where the files go, unless they go to `storage`.
+    dim
+        Dimension of the vectors.
+    storage
+        Object storage that every machine can write to.
+    """
 
-    def load(self) -> None:
-        """Write the files anew, and `_shards.json` last."""
+    def __init__(self, source: Store, folder: Path, dim: int, storage: ObjectOutput | None = None) -> None:
+        import_client("pyarrow", "parquet")
+        self.source, self.folder, self.dim = source, folder, dim
+        self._storage = storage
+        self.is_shared = storage is not None
+        self._parts: dict[Shard, str] = {}
+        self._files: list[str] = []
+        self._hashes: dict[str, str] = {}
+        for shard, name in self._all_parts():
+            self._files.append(name)
+            if len(shard):
+                self._parts[shard] = name
+
+    def _all_parts(self) -> Iterator[tuple[Shard, str]]:
+        """The rows of each file, and its name."""
+        if isinstance(self.source, ParquetStore):
+            row = 0
+            for shard in self.source.shards:
+                stop = row + self.source.rows_of(shard)
+                yield Shard(row, stop), shard.name
+                row = stop
+            return
+        shards = list(shards_of(self.source.info.count, self._at_once * _GROUPS_A_SHARD)) or [Shard(0, 0)]
+        yield from ((shard, f"part-{number:05d}{SUFFIX}") for number, shard in enumerate(shards))
+
+    @property
+    def _at_once(self) -> int:
+        return max(min(_GROUP_BYTES // (_FLOAT_BYTES * self.dim), _GROUP_ROWS), 1)
+
+    def begin(self) -> None:
+        """Claim the place on object storage."""
+        if self._storage is not None:
+            self._storage.claim(self._files)
+
+    def shards(self) -> Sequence[Shard] | None:
+        """The files, unless one is so large that much would be lost with it."""
+        most = max(map(len, self._parts), default=0) * _FLOAT_BYTES * self.dim
+        return sorted(self._parts) if most <= _PART_BYTES else None
+
+    def put(self, shard: Shard, batches: Iterable[Vectors]) -> Mapping[str, Any] | None:
+        """Write the file of a shard, if it has one."""
+        name = self._parts.get(shard)
+        return None if name is None else self._write(shard, name, batches)
+
+    def is_sound(self, shard: Shard, facts: Mapping[str, Any]) -> bool:
+        """Whether the file is there: by its hash, or by its size where it would have to be fetched."""
+        name = str(facts["name"])
+        if self._storage is not None:
+            return self._storage.size_of(name) == int(facts["bytes"])
+        path = self.folder / name
+        return path.is_file() and sha256_file(path) == str(facts["sha256"])
+
+    def finish(self, rows: Rows) -> None:
+        """Write the files that are left, and `_shards.json` last."""
+        shards = {}
+        for shard in rows.shards:
+            put = rows.shards.facts(shard).get("put")
+            if put is not None:
+                shards[put["name"]] = put
+        if isinstance(self.source, ParquetStore):
+            for file in self.source.shards:  # for the remarks, whoever wrote the parts
+                self._schema_like(self.source, self.source.schema_of(file))
         with output_errors(self.folder):
-            for left in self.folder.glob(f"*{SUFFIX}"):
-                left.unlink()
-            parts = self._copied(self.source) if isinstance(self.source, ParquetStore) else self._made()
-            shards = [self._write(name, schema, batches) for name, schema, batches in parts]
+            for unfinished in self.folder.glob(f"{_UNFINISHED}*"):
+                unfinished.unlink()
+            for shard, name in self._all_parts():
+                if name not in shards:
+                    stretches = shards_of(len(shard), self._at_once, shard.start)
+                    batches = (rows.read(stretch.start, stretch.stop) for stretch in stretches)
+                    shards[name] = self._write(shard, name, batches)
+            self._hashes = {name: put["sha256"] for name, put in shards.items()}
             sync_tree(self.folder)
-            write_json(self.folder / SHARDS_NAME, shards_json(shards))
+            write_json(self.folder / SHARDS_NAME, shards_json([shards[name] for name in self._files]))
+        self.remarks = (*self.remarks, *records_without_vector(self.source))
 
-    def _write(self, name: str, schema: Any, batches: Iterator[tuple[Sequence[str], Vectors, Any]]) -> dict[str, Any]:
-        """One file; what `_shards.json` says of it."""
+    def sha256(self, path: Path) -> str:
+        """That of a part was taken while it was written."""
+        return self._hashes.get(path.name) or sha256_file(path)
+
+    def _write(self, shard: Shard, name: str, batches: Iterable[Vectors]) -> dict[str, Any]:
+        """Write one file, and return what `_shards.json` says of it."""
         import pyarrow.parquet
 
-        facts, path = _Facts(), self.folder / name
-        with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-            for ids, vectors, batch in batches:
-                facts.note(ids, vectors)
-                writer.write_batch(batch)
-        return {"name": name, "bytes": path.stat().st_size, "sha256": sha256_file(path), **facts.as_json()}
+        schema, records = self._records(shard, name)
+        facts, vectors = _Facts(), _Stream(batches, self.dim)
+        folder = Path(tempfile.gettempdir()) if self._storage is not None else self.folder
+        with output_errors(folder), tempfile.NamedTemporaryFile(prefix=_UNFINISHED, dir=folder, delete=False) as opened:
+            path = Path(opened.name)
+            file = _HashedFile(opened)
+            try:
+                with pyarrow.parquet.ParquetWriter(pyarrow.PythonFile(file, "w"), schema) as writer:
+                    for count, ids, columns in records:
+                        rows = vectors.take(count)
+                        place = schema.get_field_index(self._vector)
+                        columns.insert(place, _lists(rows, schema.field(place).type))
+                        facts.note(ids, rows)
+                        writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+                opened.flush()
+                size = opened.tell()
+                if self._storage is not None:
+                    self._storage.put(path, name)
+                else:
+                    os.fsync(opened.fileno())
+                    os.chmod(path, 0o644)
+                    os.replace(path, self.folder / name)
+                    sync_folder(self.folder)
+            finally:
+                path.unlink(missing_ok=True)
+        return {"name": name, "bytes": size, "sha256": file.digest.hexdigest(), **facts.as_json()}
 
-    def _copied(self, source: ParquetStore) -> Iterator[tuple[str, Any, Iterator[Any]]]:
-        row = 0
-        for shard in source.shards:
-            schema = self._schema_like(source, source.schema_of(shard))
-            yield shard.name, schema, self._with_vectors(source, schema, source.whole(shard, self._at_once), row)
-            row += source.rows_of(shard)
+    @property
+    def _vector(self) -> str:
+        return self.source.columns.vector if isinstance(self.source, ParquetStore) else "vector"
 
-    def _with_vectors(
-        self, source: ParquetStore, schema: Any, batches: Iterator[Any], row: int
-    ) -> Iterator[tuple[Sequence[str], Vectors, Any]]:
-        """The batches, with rows `row` and on in the place of their vectors."""
-        import pyarrow as pa
+    def _records(self, shard: Shard, name: str) -> tuple[Any, Iterator[tuple[int, Sequence[str], list[Any]]]]:
+        """The schema of a file, and its columns without vectors, some rows at a time: how many, ids, and columns."""
+        if isinstance(self.source, ParquetStore):
+            file = next(file for file in self.source.shards if file.name == name)
+            return self._schema_like(self.source, self.source.schema_of(file)), self._copied(self.source, shard, file)
+        return self._new_schema(), self._made(shard)
 
-        place = schema.get_field_index(source.columns.vector)
-        for batch in batches:
-            vectors = self._stretch(row, batch.num_rows)
-            columns = batch.columns
-            columns[place] = _lists(vectors, schema.field(place).type)
-            key = source.columns.id
+    def _copied(
+        self, source: ParquetStore, shard: Shard, file: ParquetFile
+    ) -> Iterator[tuple[int, Sequence[str], list[Any]]]:
+        row, key = shard.start, source.columns.id
+        for batch in source.whole(file, self._at_once):
             ids = (row, row + batch.num_rows - 1) if key is None else _ends(batch.column(batch.schema.names.index(key)))
-            yield [str(doc_id) for doc_id in ids], vectors, pa.RecordBatch.from_arrays(columns, schema=schema)
             row += batch.num_rows
-
-    def _stretch(self, start: int, count: int) -> Vectors:
-        """Some rows on end, (count, dim)."""
-        path, vectors = self.rows.path, np.empty((count, self.rows.dim), "<f4")
-        with read_errors(path), path.open("rb", buffering=0) as file:
-            read_exactly(path, file.fileno(), vectors.reshape(-1).view(np.uint8).data, start * self.rows.row_bytes)
-        return vectors.astype(np.float32, copy=False)
+            names = batch.schema.names
+            columns = [batch.column(at) for at, name in enumerate(names) if name != source.columns.vector]
+            yield batch.num_rows, [str(doc_id) for doc_id in ids], columns
 
     def _schema_like(self, source: ParquetStore, schema: Any) -> Any:
         import pyarrow as pa
@@ -133,7 +234,7 @@ class ParquetWriter(WaitingWriter):
         old = schema.field(place).type
         value = old.value_field.with_type(pa.float32())
         if pa.types.is_fixed_size_list(old):
-            new = pa.list_(value, self.rows.dim)
+            new = pa.list_(value, self.dim)
         else:
             new = (pa.large_list if pa.types.is_large_list(old) else pa.list_)(value)
         metadata = dict(schema.metadata or {})
@@ -145,44 +246,63 @@ class ParquetWriter(WaitingWriter):
             metadata[OWN] = canonical_json(source.asked).encode()
         return schema.set(place, schema.field(place).with_type(new)).with_metadata(metadata or None)
 
-    @property
-    def _at_once(self) -> int:
-        return max(min(_GROUP_BYTES // (_FLOAT_BYTES * self.rows.dim), _GROUP_ROWS), 1)
-
-    def _made(self) -> Iterator[tuple[str, Any, Iterator[Any]]]:
-        pa = import_client("pyarrow", "parquet")
-        has_texts = self.source.info.has_texts
-        noted = {"distance": self.source.info.metric, "id": "id", "metadata": "metadata", "vector": "vector"}
-        noted = {**noted, "text": "text"} if has_texts else noted
-        texts = [("text", pa.string())] if has_texts else []
-        vector = ("vector", pa.list_(pa.float32(), self.rows.dim))
-        fields = [("id", pa.string()), *texts, ("metadata", pa.string()), vector]
-        schema = pa.schema(fields, metadata={OWN: canonical_json(noted).encode()})
-        records, number = self.records(self._at_once), 0
-        left = self.source.info.count
-        while left > 0 or number == 0:
-            rows = min(left, self._at_once * _GROUPS_A_SHARD)
-            yield f"part-{number:05d}{SUFFIX}", schema, self._batches(schema, records, rows)
-            left, number = left - rows, number + 1
-
-    def _batches(
-        self, schema: Any, records: Iterator[tuple[list[Document], Vectors]], rows: int
-    ) -> Iterator[tuple[Sequence[str], Vectors, Any]]:
+    def _new_schema(self) -> Any:
         import pyarrow as pa
 
-        while rows > 0:
-            documents, vectors = next(records)
+        has_texts = self.source.info.has_texts
+        options = {"distance": self.source.info.metric, "id": "id", "metadata": "metadata", "vector": "vector"}
+        options = {**options, "text": "text"} if has_texts else options
+        texts = [("text", pa.string())] if has_texts else []
+        fields = [("id", pa.string()), *texts, ("metadata", pa.string())]
+        fields.append(("vector", pa.list_(pa.float32(), self.dim)))
+        return pa.schema(fields, metadata={OWN: canonical_json(options).encode()})
+
+    def _made(self, shard: Shard) -> Iterator[tuple[int, Sequence[str], list[Any]]]:
+        found = source_documents(self.source, np.arange(shard.start, shard.stop))
+        while documents := list(islice(found, self._at_once)):
             ids = [document.id for document in documents]
-            columns = [
-                _texts("id", documents, ids),
-                _texts("text", documents, [document.text for document in documents]),
-                _texts("metadata", documents, list(map(metadata_as_json, documents))),
-                _lists(vectors, schema.field("vector").type),
-            ]
-            if "text" not in schema.names:
-                del columns[1]
-            yield ids, vectors, pa.RecordBatch.from_arrays(columns, schema=schema)
-            rows -= len(documents)
+            columns = [_texts("id", documents, ids)]
+            if self.source.info.has_texts:
+                columns.append(_texts("text", documents, [document.text for document in documents]))
+            yield len(ids), ids, [*columns, _texts("metadata", documents, list(map(metadata_as_json, documents)))]
+
+
+class _Stream:
+    """Rows that come in batches of one size and are taken in others."""
+
+    def __init__(self, batches: Iterable[Vectors], dim: int) -> None:
+        self._batches = iter(batches)
+        self._waiting = np.empty((0, dim), np.float32)
+
+    def take(self, count: int) -> Vectors:
+        """The next rows, (count, dim)."""
+        parts, missing = [self._waiting[:count]], count - len(self._waiting)
+        self._waiting = self._waiting[count:]
+        while missing > 0:
+            batch = next(self._batches)
+            parts.append(batch[:missing])
+            self._waiting, missing = batch[missing:], missing - len(batch)
+        return np.concatenate(parts)
+
+
+class _HashedFile(io.RawIOBase):
+    """A file whose bytes are hashed while they are written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write and hash."""
+        self.digest.update(content)
+        return self._file.write(content)
+
+    def tell(self) -> int:
+        """Where the next bytes go."""
+        return self._file.tell()
 
 
 class _Facts:
@@ -253,18 +373,20 @@ def _texts(name: str, documents: Sequence[Document], values: Sequence[str]) -> A
 class ObjectOutput(ServerOutput):
     """A prefix of object storage, with nothing under it yet.
 
-    The store is made complete on this machine, and put there file by file. `_unfinished.json`, which only one run can
-    put, stands there until `_shards.json`, which comes last, says that all is there. What is there is never replaced.
+    Parts are put there by whatever machine makes them. `_unfinished.json`, which only one run can put, stands there
+    until `_shards.json`, which comes last, says that all is there. What is there is never replaced.
     """
+
+    is_shared = True
 
     def __init__(self, location: str, url: str) -> None:
         super().__init__(location, url.rstrip("/").rpartition("/")[2] or "parquet")
         self.url = url
         self.by = f"{platform.node()}:{self.path}"
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> ParquetWriter:
-        """A writer of the files, on this machine."""
-        return ParquetWriter(source, content, dim, resume)
+    def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
+        """A writer of the files, on any machine."""
+        return ParquetWriter(source, content, dim, self)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The hashes of the files, and that this kind was asked for."""
@@ -274,9 +396,9 @@ class ObjectOutput(ServerOutput):
         """Make sure that there is nothing, but for what this machine's own run has not finished."""
         files = self._files()
         listed = {file.name for file in files.list_all()}
-        if not listed or (SHARDS_NAME not in listed and self._is_ours(self._mark(files))):
-            return
         mark = self._mark(files)
+        if not listed or (SHARDS_NAME not in listed and self._is_ours(mark)):
+            return
         if mark is not None and SHARDS_NAME not in listed:
             raise UsageError(
                 f"{self.location}: another run writes there, or broke off ({mark.get('by')}); continue that one, or "
@@ -285,6 +407,39 @@ class ObjectOutput(ServerOutput):
         raise UsageError(
             f"{self.location} exists; objects are not replaced: choose another output, or remove it yourself"
         )
+
+    def claim(self, names: Sequence[str]) -> None:
+        """Put the mark with the names of what is to be put there, unless an earlier call of the same work has."""
+        files, mark = self._files(), {"by": self.by, "files": sorted(names)}
+        claimed = self._mark(files)
+        if claimed == mark:
+            return
+        mode = "overwrite" if self._is_ours(claimed) else "create"
+        with files.errors():
+            try:
+                files.system.pipe_file(files.path_of(UNFINISHED_NAME), canonical_json(mark).encode(), mode=mode)
+            except FileExistsError as error:
+                raise UsageError(
+                    f"{self.location}: another run writes there, or broke off; continue that one, or remove what is "
+                    "there"
+                ) from error
+        reach("claimed")
+
+    def put(self, path: Path, name: str) -> None:
+        """Put a file there, whole."""
+        files = self._files()
+        with files.errors():
+            files.system.put_file(str(path), files.path_of(name))
+        reach("put")
+
+    def size_of(self, name: str) -> int | None:
+        """The size of a file there; None where it is missing."""
+        files = self._files()
+        with files.errors():
+            try:
+                return int(files.system.info(files.path_of(name))["size"])
+            except FileNotFoundError:
+                return None
 
     def is_published(self, content: Path) -> bool:
         """Whether `_shards.json` is there, of this very store."""
@@ -301,20 +456,16 @@ class ObjectOutput(ServerOutput):
         return True
 
     def publish(self, content: Path, *, force: bool) -> None:
-        """Put all files, the list of them last."""
+        """Put what lies beside the parts, the list of them last."""
         files = self._files()
-        paths = [path for path in sorted(content.iterdir()) if path.is_file()]
-        digest = hashlib.sha256(canonical_json({path.name: sha256_file(path) for path in paths}).encode()).hexdigest()
-        self._claim(files, digest, [path.name for path in paths])
-        there = {file.name: file.size for file in files.list_all()}
+        paths = {path.name: path for path in sorted(content.iterdir()) if path.is_file()}
+        shards = paths.pop(SHARDS_NAME)
+        self.claim([*(shard["name"] for shard in _shards(content)), *paths])
+        for name, path in paths.items():
+            self.put(path, name)
         with files.errors():
-            for path in paths:
-                if path.name == SHARDS_NAME or there.get(path.name) == path.stat().st_size:
-                    continue
-                files.system.put_file(str(path), files.path_of(path.name))
-                reach("put")
-            files.system.pipe_file(files.path_of(SHARDS_NAME), (content / SHARDS_NAME).read_bytes())
-            reach("listed")
+            files.system.pipe_file(files.path_of(SHARDS_NAME), shards.read_bytes())
+        reach("listed")
         self._remove(files, [UNFINISHED_NAME])
 
     def discard(self) -> None:
@@ -325,24 +476,6 @@ class ObjectOutput(ServerOutput):
             return
         self._remove(files, [str(name) for name in mark.get("files", []) if "/" not in str(name)])
         self._remove(files, [UNFINISHED_NAME])
-
-    def _claim(self, files: RemoteFiles, digest: str, names: Sequence[str]) -> None:
-        """Put the mark, unless an earlier call of the same work has."""
-        mark = {"by": self.by, "of": digest, "files": list(names)}
-        claimed = self._mark(files)
-        if claimed is not None and self._is_ours(claimed) and claimed.get("of") != digest:
-            self.discard()
-        elif claimed == mark:
-            return
-        with files.errors():
-            try:
-                files.system.pipe_file(files.path_of(UNFINISHED_NAME), canonical_json(mark).encode(), mode="create")
-            except FileExistsError as error:
-                raise UsageError(
-                    f"{self.location}: another run writes there, or broke off; continue that one, or remove what is "
-                    "there"
-                ) from error
-        reach("claimed")
 
     def _files(self) -> RemoteFiles:
         return RemoteFiles(self.location, self.url)

@@ -21,8 +21,6 @@ from migrate.files import cache_folder
 from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import (
     BATCH_SIZE,
-    FROM_THE_START,
-    Resume,
     Store,
     StoreInfo,
     StoreWriter,
@@ -161,11 +159,11 @@ class ParquetStore(Store):
             return [str(value) for _, batch in parts for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A writer of files of the same names, with the same columns; the vectors are float32."""
         from migrate.stores.parquet.output import ParquetWriter
 
-        return ParquetWriter(self, location, dim, resume)
+        return ParquetWriter(self, location, dim)
 
     def whole(self, shard: ParquetFile, rows: int) -> Iterator[Any]:
         """All columns of a file, some rows at a time."""

@@ -20,7 +20,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import sha256_file
 from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME, StoreFacts
-from migrate.stores.base import Resume, Store
+from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import ServerOutput
 from migrate.stores.pgvector.catalog import (
@@ -93,11 +93,11 @@ class PgvectorOutput(ServerOutput):
         ending = f"{STAGING}{self.digest}"
         return table.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> WaitingWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> WaitingWriter:
         """A writer that copies the source's own table, or makes a new one of its documents."""
         if isinstance(source, PgvectorStore):
-            return _CopyWriter(self, source, content, dim, resume)
-        return _NewWriter(self, source, content, dim, resume)
+            return _CopyWriter(self, source, content, dim)
+        return _NewWriter(self, source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """How a copy is opened: with the options of its source; how a new table was asked for."""
@@ -172,8 +172,8 @@ def _kept_file(connection: Connection[Any], schema: str, table: str, name: str) 
 class _TableWriter(WaitingWriter):
     """What both writers share: one transaction that makes, loads and checks the table."""
 
-    def __init__(self, output: PgvectorOutput, source: Store, content: Path, dim: int, resume: Resume) -> None:
-        super().__init__(source, content, dim, resume)
+    def __init__(self, output: PgvectorOutput, source: Store, content: Path, dim: int) -> None:
+        super().__init__(source, content, dim)
         self.output = output
 
     def load(self) -> None:
@@ -212,7 +212,7 @@ class _TableWriter(WaitingWriter):
         if not expected:
             return
         rows = np.unique(np.linspace(0, expected - 1, min(_CHECKED, expected)).astype(np.int64))
-        written = np.memmap(self.rows.path, "<f4", mode="r", shape=(expected, self.rows.dim))[rows]
+        written = self.vectors_at(rows)
         ids = self.source.get(rows).ids
         question = sql("SELECT {}::text, {}::real[] FROM {} WHERE {}::text = ANY(%s)", key, vector, staging, key)
         kept = dict(connection.execute(question, [list(ids)]).fetchall())
@@ -229,8 +229,8 @@ class _CopyWriter(_TableWriter):
 
     source: PgvectorStore
 
-    def __init__(self, output: PgvectorOutput, source: PgvectorStore, content: Path, dim: int, resume: Resume) -> None:
-        super().__init__(output, source, content, dim, resume)
+    def __init__(self, output: PgvectorOutput, source: PgvectorStore, content: Path, dim: int) -> None:
+        super().__init__(output, source, content, dim)
         table = source.table
         if output.address.options:
             names = ", ".join(output.address.options)

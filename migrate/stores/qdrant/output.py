@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import output_errors
-from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.stores.base import Store, StoreWriter
 from migrate.stores.kept import forget, keep, new_token, sync_tree, token_in
 from migrate.stores.outputs import NamedServerOutput
 from migrate.stores.qdrant.client import (
@@ -146,8 +146,8 @@ class _Writer(WaitingWriter):
 class FolderWriter(_Writer):
     """A folder of the local mode."""
 
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, name: str) -> None:
-        super().__init__(source, folder, dim, resume)
+    def __init__(self, source: Store, folder: Path, dim: int, name: str) -> None:
+        super().__init__(source, folder, dim)
         self._name = name
 
     def load(self) -> None:
@@ -177,8 +177,8 @@ class FolderWriter(_Writer):
 class _ServerWriter(_Writer):
     """A collection of a server, under a name that nobody uses."""
 
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, output: QdrantOutput) -> None:
-        super().__init__(source, folder, dim, resume)
+    def __init__(self, source: Store, folder: Path, dim: int, output: QdrantOutput) -> None:
+        super().__init__(source, folder, dim)
         self._output = output
 
     def load(self) -> None:
@@ -198,9 +198,9 @@ class QdrantOutput(NamedServerOutput):
         """The collection's own name."""
         return f"{self.final}-{token}"
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """A writer of the collection that no alias leads to yet."""
-        return _ServerWriter(source, content, dim, resume, self)
+        return _ServerWriter(source, content, dim, self)
 
     def made_here(self) -> bool | None:
         """Whether the alias leads to a name with a token."""

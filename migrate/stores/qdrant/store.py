@@ -15,7 +15,7 @@ import numpy as np
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.locations import Address
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import Store, StoreInfo, StoreWriter
 from migrate.stores.kept import manifest_of, stamp
 from migrate.stores.qdrant.client import AT_ONCE, LAYOUT, LOCAL, OPTIONS, OWN, Place, answers, models_of_client
 from migrate.stores.records import Distance, SearchableRecordStore, choose_text, read_metric
@@ -145,11 +145,11 @@ class QdrantStore(SearchableRecordStore):
             return None if folder is None else find_manifest(folder, "store")
         return manifest_of(folder, self.name)
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A folder of the local mode with a collection of the same name."""
         from migrate.stores.qdrant.output import FolderWriter
 
-        return FolderWriter(self, location, dim, resume, self.name)
+        return FolderWriter(self, location, dim, self.name)
 
     def answering(self) -> Any:
         """See `Named`: the collection of an alias."""

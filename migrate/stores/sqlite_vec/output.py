@@ -14,7 +14,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import sha256_file
 from migrate.locations import Address
 from migrate.manifest import StoreFacts
-from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.stores.base import Store, StoreWriter
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import FolderOutput
@@ -42,13 +42,13 @@ class SqliteVecOutput(FolderOutput):
                 f"{NAME}:{address.place}#{self.table}: expected a table of letters and digits; name another"
             )
 
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """A copy of the source's database, or a new one."""
         if not isinstance(source, SqliteVecStore):
-            return _NewWriter(self.table, source, content, dim, resume)
+            return _NewWriter(self.table, source, content, dim)
         if self.table not in (TABLE_NAME, source.table.name):
             raise UsageError(f"{self.path}: the table of a copy is called {source.table.name}, as in the source")
-        return source.destination(content, dim, resume)
+        return source.destination(content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The table, and how a copy is opened; a database that is in use has no hash."""
@@ -122,8 +122,8 @@ def _unfinished(connection: Connection) -> Iterator[None]:
 class _NewWriter(_DatabaseWriter):
     """A database with one table of documents."""
 
-    def __init__(self, table: str, source: Store, folder: Path, dim: int, resume: Resume) -> None:
-        super().__init__(source, folder, dim, resume)
+    def __init__(self, table: str, source: Store, folder: Path, dim: int) -> None:
+        super().__init__(source, folder, dim)
         self._table = table
 
     def load(self) -> None:

@@ -25,7 +25,7 @@ from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.files import atomic_file, cache_folder, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, NO_TEXTS, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, NO_TEXTS, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.permute import cut, in_order
@@ -129,11 +129,11 @@ class SqliteVecStore(SearchableRecordStore):
             write_json(aside, noted.as_json())
         return path
 
-    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int) -> StoreWriter:
         """A writer of a copy of the database."""
         from migrate.stores.sqlite_vec.output import CopyWriter
 
-        return CopyWriter(self, location, dim, resume)
+        return CopyWriter(self, location, dim)
 
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: the new table is brought into the database, and the two trade names."""

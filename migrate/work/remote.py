@@ -1,20 +1,27 @@
 """Folders where fsspec can write: `s3://`, `gs://`, or a folder of this machine. Files appear whole or not at all.
 
-A file is written aside and renamed where the place is a folder; an object store puts it whole. What is there is never
+A file gets its name by a rename where the location is a folder; an object store puts it whole. What is there is never
 changed: a file is put where none is, or again with the same content.
+
+What workers of several machines make travels through such a folder as shard files (`migrate.work.shards`), each under
+NAME-SHA256: NAME says which rows it has, or is a digest of the texts that are embedded in it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from migrate.errors import OutputError, UsageError
 from migrate.locations import scrub
+
+_NAME: Final = re.compile(r"([0-9a-f-]+)-([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,43 @@ class Folder:
             raise UsageError(f"{self.named}: {scrub(str(error))}; pip install 'lead-migrate[s3]' or [gs]") from error
         except Exception as error:
             raise OutputError(f"{self.named}: {scrub(str(error))}; the same command continues") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFiles:
+    """Shard files of one piece of work, whose configuration has a digest, in a folder that all machines see."""
+
+    location: str
+    digest: str
+
+    @property
+    def _folder(self) -> Folder:
+        return Folder(f"{self.location.rstrip('/')}/{self.digest[:32]}", f"--shards {self.location}")
+
+    def find(self) -> dict[str, str]:
+        """The files that are there, by what they hold; raises as `Folder.names`."""
+        matches = filter(None, map(_NAME.fullmatch, self._folder.names()))
+        return {match[1]: match[0] for match in matches}
+
+    def write(self, name: str, content: bytes) -> str:
+        """Put a file there and return its name; the same one for the same content. Raises as `Folder.write`."""
+        name = f"{name}-{hashlib.sha256(content).hexdigest()}"
+        self._folder.write(name, content)
+        return name
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None where it is gone or is not what its name says."""
+        content = self._folder.read(name)
+        return content if content is not None and hashlib.sha256(content).hexdigest() == name[-64:] else None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files; one that is gone is no error."""
+        for name in names:
+            self._folder.remove(name)
+
+    def unreadable(self) -> OutputError:
+        """The error of a place that does not keep what it is given."""
+        return OutputError(f"--shards {self.location}: what is written there is not what is read; use another place")
 
 
 def in_full(location: str) -> str:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from migrate.cluster.folder import Folder, download, upload
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.stitch.persistence import load_stitch, stitch_folder
+from migrate.work.remote import Folder, download, upload
 
 
 @pytest.fixture

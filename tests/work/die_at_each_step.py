@@ -20,7 +20,8 @@ import scipy.sparse  # noqa: F401
 from survive import run_child
 from victims import digest, job_of, make_parts_small, prepare
 
-from migrate.checkpoint.journal import POINTS, VARIABLE
+from migrate.files import VARIABLE
+from migrate.work.outputs import POINTS
 
 
 def dying(job, output, point, visit):

@@ -1,0 +1,345 @@
+"""Finished shards as files. The listing of their folder is the journal of a run.
+
+    START-STOP-SHA256     rows START to STOP: arrays with one entry a row, and facts as JSON
+
+A file is in the safetensors format, and SHA256 is that of its bytes. It gets its name by a rename once it is durable,
+so that whatever has such a name is finished. Any process may make any shard, and make it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.files import output_errors, reach, sha256_file, sync_folder
+from migrate.vectors import Vectors
+
+VECTORS: Final = "vectors"
+_NAME: Final = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{64})")
+_TYPES: Final = {"F32": "<f4", "U64": "<u8"}
+_BATCH_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """Rows `start` to `stop`, not included."""
+
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def name(self) -> str:
+        """The beginning of the name of its file."""
+        return f"{self.start:012d}-{self.stop:012d}"
+
+
+def shards_of(count: int, rows: int, start: int = 0) -> Iterator[Shard]:
+    """The shards of `count` rows from `start` on, `rows` in each but the last."""
+    stop = start + count
+    return (Shard(first, min(first + rows, stop)) for first in range(start, stop, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows that follow each other: arrays by name, each with one entry a row, and facts that JSON can hold."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def vectors(self) -> Vectors:
+        """The vectors, (n, dim), float32."""
+        return self.arrays[VECTORS]
+
+
+def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any]) -> list[memoryview]:
+    """The bytes of a shard file, in pieces that are not copied; arrays are given in parts that follow each other."""
+    names = {np.dtype(dtype): name for name, dtype in _TYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(facts), sort_keys=True)}}
+    buffers, end = [], 0
+    for name, parts in sorted(arrays.items()):
+        begin = end
+        for part in parts:
+            buffers.append(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+            end += part.nbytes
+        shape = [sum(map(len, parts)), *parts[0].shape[1:]]
+        header[name] = {"dtype": names[parts[0].dtype], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [memoryview(len(text).to_bytes(8, "little") + text), *buffers]
+
+
+def unpack(content: bytes) -> Block:
+    """The opposite of `pack`."""
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    facts = json.loads(header.pop("__metadata__")["facts"])
+    arrays = {
+        name: np.frombuffer(content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]],
+                            _TYPES[entry["dtype"]]).reshape(entry["shape"])
+        for name, entry in header.items()
+    }  # fmt: skip
+    return Block(arrays, facts)
+
+
+class ShardFolder:
+    """The finished shards of a run, in a folder of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._names: dict[Shard, str] = {}
+        matches = (_NAME.fullmatch(file.name) for file in (sorted(path.iterdir()) if path.is_dir() else ()))
+        for match in filter(None, matches):
+            self.add(Shard(int(match[1]), int(match[2])), match[0])
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(sorted(self._names))
+
+    def __contains__(self, shard: Shard) -> bool:
+        return shard in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are finished."""
+        return sum(map(len, self._names))
+
+    def name(self, shard: Shard) -> str:
+        """The name of its file."""
+        return self._names[shard]
+
+    def add(self, shard: Shard, name: str) -> None:
+        """Take note of a file that another process has put here."""
+        self._names[shard] = name
+
+    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any]) -> str:
+        """Put the file of a shard here, durably, and return its name."""
+        pieces = pack(arrays, facts)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        name = f"{shard.name}-{digest.hexdigest()}"
+        unfinished = self.path / f".{name}.{os.getpid()}"
+        with unfinished.open("wb", buffering=0) as file:
+            for piece in pieces:
+                while piece:
+                    piece = piece[file.write(piece) :]
+            os.fsync(file.fileno())
+        reach("written")
+        os.rename(unfinished, self.path / name)
+        sync_folder(self.path)
+        self.add(shard, name)
+        return name
+
+    def is_sound(self, shard: Shard) -> bool:
+        """Whether the file has the content that its name says."""
+        name = self._names[shard]
+        try:
+            return sha256_file(self.path / name) == name[-64:]
+        except FileNotFoundError:
+            return False
+
+    def remove(self, shard: Shard) -> None:
+        """Remove a shard, which is to be made again."""
+        (self.path / self._names.pop(shard)).unlink(missing_ok=True)
+
+    def facts(self, shard: Shard) -> dict[str, Any]:
+        """What is noted of a shard."""
+        _, header = self._header(shard)
+        facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
+        return facts
+
+    def names(self, shard: Shard) -> list[str]:
+        """The names of its arrays."""
+        return sorted(self._header(shard)[1].keys() - {"__metadata__"})
+
+    def array(self, shard: Shard, name: str) -> NDArray[Any]:
+        """One array of a shard."""
+        path, offset, entry = self._entry(shard, name)
+        begin, end = entry["data_offsets"]
+        with output_errors(path):
+            return np.fromfile(
+                path,
+                _TYPES[entry["dtype"]],
+                offset=offset,
+                count=-1 if begin == end else (end - begin) // np.dtype(_TYPES[entry["dtype"]]).itemsize,
+            ).reshape(entry["shape"])
+
+    def all_values(self, name: str) -> NDArray[Any]:
+        """An array of all shards, in order."""
+        return np.concatenate([self.array(shard, name) for shard in self])
+
+    def all_rows(self, dim: int, count: int | None = None) -> Rows:
+        """The vectors of all shards.
+
+        Raises
+        ------
+        StoreError
+            A row is missing.
+        """
+        stop = 0
+        for shard in self:
+            if shard.start != stop:
+                break
+            stop = shard.stop
+        count = stop if count is None else count
+        if stop != count or self.rows != count:
+            raise StoreError(f"{self.path}: {count} vectors were announced, and {self.rows} written; write every row")
+        return Rows(dim, [self._segment(shard) for shard in self], self)
+
+    def _segment(self, shard: Shard) -> Segment:
+        path, header = self.path / self._names[shard], self._header(shard)
+        begin = header[1].get(VECTORS, {"data_offsets": [None]})["data_offsets"][0]
+        return str(path), -1 if begin is None else header[0] + begin, shard.start, shard.stop
+
+    def _entry(self, shard: Shard, name: str) -> tuple[Path, int, dict[str, Any]]:
+        begin, header = self._header(shard)
+        return self.path / self._names[shard], begin + header[name]["data_offsets"][0], header[name]
+
+    def _header(self, shard: Shard) -> tuple[int, dict[str, Any]]:
+        path = self.path / self._names[shard]
+        with output_errors(path), path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header: dict[str, Any] = json.loads(file.read(size))
+        return 8 + size, header
+
+
+Segment = tuple[str, int, int, int]
+"""A file with rows: its path, the byte where they begin, -1 where it has none; the first row, and the one after."""
+
+
+class Rows:
+    """All vectors of a store, read where their shards lie; as much of an array of (count, dim) as is needed.
+
+    Parameters
+    ----------
+    dim
+        Their dimension.
+    segments
+        The files, in the order of their rows.
+    shards
+        The folder that they are of, which has the facts of each.
+    """
+
+    def __init__(self, dim: int, segments: Sequence[Segment], shards: ShardFolder) -> None:
+        self.dim, self.shards = dim, shards
+        self._segments = segments
+        self._stops = np.array([stop for *_, stop in segments], np.int64)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._stops[-1]) if len(self._stops) else 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number and dimension."""
+        return self.count, self.dim
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> Vectors:
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(self.count)
+            return self.read(start, stop)
+        return self.at(rows.ravel()).reshape(*rows.shape, self.dim)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Vectors:
+        return self.read(0, self.count)
+
+    def read(self, start: int, stop: int) -> Vectors:
+        """Rows `start` to `stop`, not included, (stop - start, dim)."""
+        with _OpenFile() as file:
+            return self._read(file, start, stop)
+
+    def batches(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
+        """All rows in order, some at a time, each part with its first row."""
+        at_once = rows or max(_BATCH_BYTES // (4 * self.dim), 1)
+        with _OpenFile() as file:
+            for first in range(0, self.count, at_once):
+                yield first, self._read(file, first, min(first + at_once, self.count))
+
+    def at(self, rows: NDArray[np.int64]) -> Vectors:
+        """Some rows, in any order, (len(rows), dim)."""
+        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        starts = np.flatnonzero(np.diff(ascending, prepend=-2) != 1).tolist()
+        with _OpenFile() as file:
+            for start, stop in pairwise([*starts, len(rows)]):
+                first = int(ascending[start])
+                vectors[order[start:stop]] = self._read(file, first, first + stop - start)
+        return vectors
+
+    def _read(self, file: _OpenFile, start: int, stop: int) -> Vectors:
+        vectors = np.empty((stop - start, self.dim), np.float32)
+        at = int(np.searchsorted(self._stops, start, side="right"))
+        row = start
+        while row < stop:
+            path, begin, first, last = self._segments[at]
+            end = min(stop, last)
+            target = vectors[row - start : end - start].reshape(-1).view(np.uint8).data
+            file.read(path, target, begin + (row - first) * self.dim * 4)
+            row, at = end, at + 1
+        return vectors
+
+
+class _OpenFile:
+    """The file that was read last, which is read again as a rule."""
+
+    def __init__(self) -> None:
+        self._path, self._descriptor = "", -1
+
+    def __enter__(self) -> _OpenFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self, path: str, target: memoryview, offset: int) -> None:
+        """Fill `target` with the bytes from `offset` on."""
+        with output_errors(Path(path)):
+            if path != self._path:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self.__exit__()
+                self._path, self._descriptor = path, descriptor
+            while target:
+                count = os.preadv(self._descriptor, [target], offset)
+                if not count:
+                    raise StoreError(f"{path}: the file ends before its last row; run the same command again")
+                target, offset = target[count:], offset + count
+
+
+def write_values(path: Path, parts: Iterable[NDArray[Any]], count: int) -> str:
+    """Write numbers, one a row, as a `.npy` of shape (count,), durably; the SHA-256 of the file."""
+    digest, parts = hashlib.sha256(), iter(parts)
+    first = next(parts, np.empty(0, np.float32))
+    with path.open("wb") as file:
+        header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.flush()
+        digest.update(path.read_bytes())
+        for part in (first, *parts) if len(first) else ():
+            content = part.tobytes()
+            digest.update(content)
+            file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()

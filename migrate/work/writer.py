@@ -1,0 +1,326 @@
+"""What a kind of store does to be written from shards."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, VectorError
+from migrate.files import output_errors, reach, sha256_file
+from migrate.vectors import Vectors
+from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
+
+_CHUNK: Final = 1 << 20
+Facts = Mapping[str, Any]
+
+
+class StoreWriter(ABC):
+    """Writes a store into a folder that is there and is nobody else's.
+
+    A kind that can take parts takes them by `put`, from any process; of any other the vectors wait in the files of
+    their shards. Every process that makes shards has a writer of its own, and making one changes nothing that another
+    has written. One process calls `begin` first and `finish` last.
+
+    Attributes
+    ----------
+    dim
+        Dimension of the vectors.
+    remarks
+        What could not be kept as it was, and why.
+    is_shared
+        Whether parts go to where every machine can write, and none stays here.
+    recall
+        Once finished, the recall@10 of an index that may keep less than the vectors it was given, against exact search
+        over these; None for other indexes, which can be asked later.
+    """
+
+    dim: int
+    remarks: tuple[str, ...] = ()
+    is_shared: bool = False
+    recall: float | None = None
+
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """The row of the source that each row of the finished store is of, (count,); None where they are the same.
+
+        What is kept of each document beside the store (`confidence.npy`, `sources.npy`) is put in this order. A kind
+        whose rows come to lie elsewhere, as an index with new lists or a table sorted by ids, must say so.
+        """
+        return None
+
+    def begin(self) -> None:
+        """Claim the place where parts go, if there is one."""
+
+    def shards(self) -> Sequence[Shard] | None:
+        """The shards that are the store's parts; None for a store that takes any, or none."""
+        return None
+
+    def put(self, shard: Shard, batches: Iterable[Vectors]) -> Facts | None:
+        """Write the vectors of a shard, and return what tells later whether they are there; None to have them kept.
+
+        Putting them again writes the same. They are float32, of the writer's dimension.
+        """
+        return None
+
+    def sync(self) -> None:
+        """Make durable what was put."""
+
+    def is_sound(self, shard: Shard, facts: Facts) -> bool:
+        """Whether what `put` has said of a shard is still so; asked in the order of the shards."""
+        return True
+
+    @abstractmethod
+    def finish(self, rows: Rows) -> None:
+        """Complete the store, durably; `rows` has all vectors that were not put."""
+
+    def sha256(self, path: Path) -> str:
+        """SHA-256 of a file of the finished store; not read again where it was taken while it was written."""
+        return sha256_file(path)
+
+
+class NoParts(StoreWriter):
+    """Takes no parts: for a process that has no way to where the store is written."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def finish(self, rows: Rows) -> None:
+        """Nothing is finished here."""
+
+
+class FlatFileWriter(StoreWriter):
+    """A file of float32 rows between a head and a tail, whose every row has its place.
+
+    Parameters
+    ----------
+    path
+        The file; made, unless it is there.
+    head
+        The bytes before the rows.
+    dim
+        Dimension of a row.
+    count
+        How many rows there will be; None where only the end will tell.
+    """
+
+    def __init__(self, path: Path, head: bytes, dim: int, count: int | None) -> None:
+        self.path, self.dim, self.count = path, dim, count
+        self._begin, self._row_bytes = len(head), 4 * dim
+        self._stop = 0
+        # Of the bytes up to `_end`, as long as shards come in order
+        self._sha256, self._end = hashlib.sha256(head), len(head)
+        with output_errors(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                _write(descriptor, memoryview(head), 0)  # an earlier run may have completed it
+                if count is not None and os.fstat(descriptor).st_size != self._offset(count):
+                    os.truncate(descriptor, self._offset(count))
+            finally:
+                os.close(descriptor)
+
+    def _offset(self, row: int) -> int:
+        return self._begin + row * self._row_bytes
+
+    def put(self, shard: Shard, batches: Iterable[Vectors]) -> Facts:
+        """Write rows to their places; a batch is written and hashed while the next one is made."""
+        self._check(shard)
+        start, begin = shard.start, self._offset(shard.start)
+        in_order = self._end == begin
+        digest = self._sha256.copy() if in_order else hashlib.sha256()
+
+        def write(content: memoryview, offset: int) -> None:
+            _write(descriptor, content, offset)
+            digest.update(content)
+
+        with output_errors(self.path), ThreadPoolExecutor(1) as pool:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            written: Future[None] | None = None
+            try:
+                for vectors in batches:
+                    if vectors.ndim != 2 or vectors.shape[1] != self.dim:
+                        raise VectorError(
+                            f"{self.path}: the vectors have shape {vectors.shape}, and the index has dimension "
+                            f"{self.dim}; use one model for all"
+                        )
+                    if written is not None:
+                        written.result()
+                    content = np.ascontiguousarray(vectors, np.dtype("<f4")).reshape(-1).view(np.uint8).data
+                    written = pool.submit(write, content, self._offset(start))
+                    start += len(vectors)
+                if written is not None:
+                    written.result()
+            finally:
+                pool.shutdown()
+                os.close(descriptor)
+        if start != shard.stop:
+            raise StoreError(f"{self.path}: {len(shard)} vectors were announced, and {start - shard.start} written")
+        if in_order:
+            self._sha256, self._end, begin = digest, self._offset(start), 0
+        self._stop = max(self._stop, start)
+        return {"begin": begin, "end": self._offset(start), "sha256": digest.hexdigest()}
+
+    def _check(self, shard: Shard) -> None:
+        if self.count is not None and shard.stop > self.count:
+            raise StoreError(
+                f"{self.path}: there is room for {self.count} vectors, and row {shard.stop - 1} was written"
+            )
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def is_sound(self, shard: Shard, facts: Facts) -> bool:
+        """Whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
+        begin, end = self._offset(shard.start), self._offset(shard.stop)
+        in_order = self._end == begin
+        if facts["end"] != end or facts["begin"] != (begin if facts["begin"] else 0):
+            return False
+        if not facts["begin"] and not in_order:
+            return False
+        whole, own = self._sha256.copy() if in_order else None, hashlib.sha256() if facts["begin"] else None
+        with self.path.open("rb") as file:
+            file.seek(begin)
+            while begin < end and (content := file.read(min(_CHUNK, end - begin))):
+                begin += len(content)
+                for digest in filter(None, (whole, own)):
+                    digest.update(content)
+        found = own or whole
+        if begin != end or found is None or found.hexdigest() != facts["sha256"]:
+            return False
+        if whole is not None:
+            self._sha256, self._end = whole, end
+        self._stop = max(self._stop, shard.stop)
+        return True
+
+    def finish_file(self, rows: int, tail: bytes = b"", head: bytes | None = None) -> None:
+        """Write what comes after so many rows, and a head that only the end can tell; wait for the disk."""
+        with output_errors(self.path):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                if head is not None:
+                    _write(descriptor, memoryview(head), 0)
+                    self._end = -1
+                _write(descriptor, memoryview(tail), self._offset(rows))
+                os.truncate(descriptor, self._offset(rows) + len(tail))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        if self._end == self._offset(rows):
+            self._sha256.update(tail)
+        else:
+            self._end = -1
+
+    def sha256(self, path: Path) -> str:
+        """That of the index was taken while its rows came in order."""
+        return self._sha256.hexdigest() if path == self.path and self._end >= 0 else sha256_file(path)
+
+
+def _write(descriptor: int, content: memoryview, offset: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, offset)
+        content, offset = content[written:], offset + written
+
+
+Seal = Callable[[], None]
+"""Makes a shard durable, once its rows are made."""
+
+
+class ShardMaker:
+    """Makes shards and puts their files into a folder.
+
+    Parameters
+    ----------
+    blocks
+        The rows of a shard, some at a time.
+    writer
+        The writer of vectors of a dimension.
+    shards
+        Where the files go.
+    """
+
+    def __init__(
+        self,
+        blocks: Callable[[Shard], Iterator[Block]],
+        writer: Callable[[int], StoreWriter],
+        shards: ShardFolder,
+    ) -> None:
+        self._blocks, self._writer, self._shards = blocks, writer, shards
+
+    def __call__(self, shard: Shard) -> Seal:
+        """Make the rows of a shard; what is returned makes them durable and may be called by another thread."""
+        return self.make(shard, self._blocks(shard))
+
+    def make(self, shard: Shard, blocks: Iterator[Block]) -> Seal:
+        """As a call, from rows that are there: vectors that another machine has put already are not among them."""
+        arrays, facts, blocks = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any](), iter(blocks)
+
+        def vectors(blocks: Iterator[Block]) -> Iterator[Vectors]:
+            for block in blocks:
+                facts.update(block.facts)
+                for name, values in block.arrays.items():
+                    if name != VECTORS:
+                        arrays[name].append(values)
+                if VECTORS in block.arrays:
+                    yield block.vectors
+
+        stream = vectors(blocks)
+        first = next(stream, None)
+        if first is None:
+            return lambda: self._seal(shard, arrays, facts)
+        writer = self._writer(first.shape[1])
+        stream = chain([first], stream)
+        put = writer.put(shard, stream)
+        if put is None:
+            arrays[VECTORS] = list(stream)
+        facts |= {"dim": first.shape[1], "put": put}
+        return lambda: self._seal(shard, arrays, facts, writer)
+
+    def _seal(
+        self,
+        shard: Shard,
+        arrays: Mapping[str, Sequence[NDArray[Any]]],
+        facts: Mapping[str, Any],
+        writer: StoreWriter | None = None,
+    ) -> None:
+        with output_errors(self._shards.path):
+            if writer is not None and facts["put"] is not None:
+                writer.sync()
+            reach("synced")
+            self._shards.write(shard, arrays, facts)
+
+
+def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vectors) -> None:
+    """Make the shard of some vectors that are there."""
+    block = Block({VECTORS: np.ascontiguousarray(vectors, np.float32)})
+    maker = ShardMaker(lambda _: iter([block]), lambda _: writer, shards)
+    maker(Shard(start, start + len(vectors)))()
+
+
+def write_rows(
+    writer: StoreWriter, parts: Iterable[tuple[int, Vectors]], count: int, scratch: Path | None = None
+) -> None:
+    """Write a store of `count` rows at once, from parts in any order, each with its first row.
+
+    What waits to be written waits in the folder `scratch`; by default, where temporary files are.
+    """
+    with TemporaryDirectory(dir=scratch, prefix=".rows-") as folder:
+        shards = ShardFolder(Path(folder))
+        writer.begin()
+        for start, vectors in parts:
+            put_rows(writer, shards, start, vectors)
+        writer.finish(shards.all_rows(writer.dim, count))

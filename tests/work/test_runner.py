@@ -1,0 +1,92 @@
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from migrate.errors import OutputError, VectorError
+from migrate.work.runner import LocalRunner, RowTask, ShardWork
+from migrate.work.shards import Block, ShardFolder, shards_of
+from migrate.work.writer import NoParts, ShardMaker
+
+
+@dataclass(frozen=True)
+class Task(RowTask):
+    """A row for each shard, with the number of the process that made it."""
+
+    bad: int | None = None
+    dies: bool = False
+    digest: str = "0"
+
+    def open(self, content):
+        return self.blocks, NoParts
+
+    def blocks(self, shard):
+        if shard.start == self.bad:
+            if self.dies:
+                os._exit(9)
+            raise VectorError("a bad row")
+        yield Block({"vectors": np.full((len(shard), 2), shard.start, np.float32)}, {"pid": os.getpid()})
+
+
+@pytest.fixture
+def work(tmp_path):
+    (tmp_path / "shards").mkdir()
+    shards = ShardFolder(tmp_path / "shards")
+
+    def work(task=None, *, spreads=True, waits=False, **options):
+        task = task or Task(**options)
+        maker = ShardMaker(*task.open(Path()), shards)
+        return ShardWork(maker, lambda: task, tmp_path, shards, waits, spreads)
+
+    return work
+
+
+def processes(work, shards):
+    """Which processes made them."""
+    found = ShardFolder(work.path / "shards")
+    assert list(found) == sorted(shards) == list(work.shards)
+    assert [found.array(shard, "vectors")[0, 0] for shard in found] == [shard.start for shard in found]
+    return {found.facts(shard)["pid"] for shard in found}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_work_that_is_not_worth_processes_is_done_here_in_order(work, waits):
+    made = work(spreads=False, waits=waits)
+    results = list(LocalRunner(2).run(made, shards_of(9, 1)))
+    assert results == list(shards_of(9, 1))
+    assert processes(made, results) == {os.getpid()}
+
+
+def test_one_process_is_this(work):
+    results = list(LocalRunner(1).run(made := work(), shards_of(9, 1)))
+    assert results == list(shards_of(9, 1)) and processes(made, results) == {os.getpid()}
+
+
+def test_few_shards_are_not_worth_a_process(work):
+    results = list(LocalRunner(2).run(made := work(), shards_of(3, 1)))
+    assert processes(made, results) == {os.getpid()}
+
+
+def test_slow_work_is_done_by_other_processes(work):
+    results = list(LocalRunner(2).run(made := work(), shards_of(9, 1)))
+    assert sorted(results) == list(shards_of(9, 1))
+    assert os.getpid() not in processes(made, results)
+
+
+def test_an_error_of_another_process_is_raised_here(work):
+    with pytest.raises(VectorError, match="a bad row"):
+        list(LocalRunner(2).run(work(bad=5), shards_of(9, 1)))
+
+
+def test_a_process_that_dies_is_told_in_one_line(work):
+    with pytest.raises(OutputError, match="a worker process ended before its work was done"):
+        list(LocalRunner(2).run(work(bad=5, dies=True), shards_of(9, 1)))
+
+
+def test_breaking_off_is_quiet(work, recwarn):
+    results = LocalRunner(2).run(work(), shards_of(40, 1))
+    next(results)
+    results.close()
+    assert not recwarn.list

@@ -1,0 +1,151 @@
+"""Shard files: what is read is what was written, by safetensors as well; and rows that are read wherever they lie."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from migrate.errors import OutputError, StoreError
+from migrate.work.remote import SharedFiles
+from migrate.work.shards import Shard, ShardFolder, pack, shards_of, unpack, write_values
+
+ROWS = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+FACTS = {"ids": ["\ud800"], "n": 3}
+
+
+@pytest.fixture
+def shards(tmp_path):
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    shards = ShardFolder(folder)
+    for shard in (Shard(20, 50), Shard(0, 13), Shard(13, 20)):
+        rows = ROWS[shard.start : shard.stop]
+        arrays = {"vectors": [rows[:5], rows[5:]], "sources": [np.arange(shard.start, shard.stop, dtype=np.uint64)]}
+        shards.write(shard, arrays, FACTS)
+    return shards
+
+
+def test_shards_cover_every_row_once():
+    assert list(shards_of(10, 4)) == [Shard(0, 4), Shard(4, 8), Shard(8, 10)]
+    assert list(shards_of(8, 4)) == [Shard(0, 4), Shard(4, 8)]
+    assert list(shards_of(0, 4)) == []
+    assert list(shards_of(6, 4, 8)) == [Shard(8, 12), Shard(12, 14)]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50])
+def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
+    arrays = {"vectors": [ROWS[:rows]], "confidence": [ROWS[:rows, 0]]}
+    content = b"".join(pack(arrays, FACTS))
+    block = unpack(content)
+    assert block.facts == FACTS
+    judge = load(content)
+    for name, (values,) in arrays.items():
+        assert np.array_equal(block.arrays[name], values) and np.array_equal(judge[name], values)
+    assert b"".join(pack(arrays, FACTS)) == content
+
+
+def test_the_name_is_of_the_rows_and_the_content(shards):
+    for shard in shards:
+        content = (shards.path / shards.name(shard)).read_bytes()
+        assert shards.name(shard) == f"{shard.start:012d}-{shard.stop:012d}-{hashlib.sha256(content).hexdigest()}"
+        assert shards.is_sound(shard)
+
+
+def test_another_process_sees_what_is_finished_and_nothing_else(shards):
+    (shards.path / ".half").write_bytes(b"")
+    (shards.path / "strange").write_bytes(b"")
+    again = ShardFolder(shards.path)
+    assert list(again) == [Shard(0, 13), Shard(13, 20), Shard(20, 50)] and again.rows == 50
+    assert again.facts(Shard(0, 13)) == FACTS and again.names(Shard(0, 13)) == ["sources", "vectors"]
+    assert again.all_values("sources").tolist() == list(range(50))
+    again.remove(Shard(13, 20))
+    assert Shard(13, 20) not in ShardFolder(shards.path)
+
+
+def test_a_file_that_is_not_what_its_name_says_is_not_sound(shards):
+    path = shards.path / shards.name(Shard(0, 13))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    assert not shards.is_sound(Shard(0, 13))
+    path.unlink()
+    assert not shards.is_sound(Shard(0, 13))
+
+
+def test_rows_are_read_across_files(shards):
+    rows = shards.all_rows(3, 50)
+    assert (rows.count, rows.dim, rows.shape, len(rows)) == (50, 3, (50, 3), 50)
+    assert np.array_equal(np.asarray(rows), ROWS)
+    for start, stop in ((0, 50), (5, 5), (12, 14), (13, 20), (49, 50)):
+        assert np.array_equal(rows.read(start, stop), ROWS[start:stop])
+    for at_once in (1, 7, 50, 99):
+        assert np.array_equal(np.concatenate([part for _, part in rows.batches(at_once)]), ROWS)
+    order = np.random.default_rng(1).permutation(50)
+    assert np.array_equal(rows.at(order), ROWS[order])
+    assert np.array_equal(rows[order.reshape(5, 10)], ROWS[order.reshape(5, 10)])
+    assert np.array_equal(rows[3:17], ROWS[3:17])
+    assert rows.at(np.array([4, 4, 0])).tolist() == ROWS[[4, 4, 0]].tolist()
+
+
+def test_a_missing_row_is_told(shards):
+    shards.remove(Shard(13, 20))
+    with pytest.raises(StoreError, match="50 vectors were announced, and 43 written"):
+        shards.all_rows(3, 50)
+
+
+def test_a_file_that_ends_before_its_rows_is_told(shards):
+    rows = shards.all_rows(3, 50)
+    path = shards.path / shards.name(Shard(20, 50))
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(StoreError, match="ends before its last row"):
+        rows.read(0, 50)
+    path.unlink()
+    with pytest.raises(OutputError):
+        rows.read(0, 50)
+
+
+def test_numbers_are_written_as_numpy_writes_them(tmp_path):
+    for values in (ROWS[:, 0], np.arange(5, dtype=np.uint64), np.empty(0, np.float32)):
+        digest = write_values(tmp_path / "ours.npy", [values[:2], values[2:]], len(values))
+        np.save(tmp_path / "judge.npy", values)
+        assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "judge.npy").read_bytes()
+        assert digest == hashlib.sha256((tmp_path / "ours.npy").read_bytes()).hexdigest()
+
+
+@pytest.fixture(params=["folder", "memory"])
+def files(request, tmp_path):
+    location = str(tmp_path / "shared") if request.param == "folder" else f"memory://{tmp_path.name}/shared"
+    return SharedFiles(location, "0123456789abcdef" * 4)
+
+
+NAME = Shard(256, 512).name
+
+
+def test_shared_files_are_read_as_they_were_written(files):
+    name = files.write(NAME, b"content")
+    assert files.write(NAME, b"content") == name
+    assert files.find() == {NAME: name}
+    assert files.read(name) == b"content"
+    assert SharedFiles(files.location, "f" * 64).find() == {}, "other work at the same place"
+    files.remove([name])
+    files.remove([name])
+    assert files.find() == {} and files.read(name) is None
+
+
+def test_a_shared_file_that_is_damaged_or_half_written_does_not_count(tmp_path):
+    files = SharedFiles(str(tmp_path), "a" * 64)
+    name = files.write(NAME, b"content")
+    (tmp_path / ("a" * 32) / ".half").write_bytes(b"")
+    assert list(files.find()) == [NAME]
+    (tmp_path / ("a" * 32) / name).write_bytes(b"conten")
+    assert files.read(name) is None
+
+
+def test_places_that_cannot_be_used_are_one_line(tmp_path):
+    from migrate.errors import UsageError
+
+    with pytest.raises(UsageError, match="--shards nowhere://x"):
+        SharedFiles("nowhere://x", "a" * 64).find()
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="the same command continues"):
+        SharedFiles(str(tmp_path / "file"), "a" * 64).write(NAME, b"")
