@@ -82,6 +82,7 @@ def check_all_vectors(store: Store, checksums: Callable[[], Checksums]) -> None:
     """
     if store.notices_vectors:
         return
+    store.refresh()
     before, start = checksums(), 0
     for batch in store.scan():
         differ = np.flatnonzero(vector_checksums(batch.vectors) != before[start : start + len(batch)])

@@ -26,10 +26,9 @@ from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import note_content, with_content
-from migrate.stores.base import Snapshot, Store
+from migrate.stores.base import RecordStore, Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
-from migrate.stores.records import RecordStore
 from migrate.stores.sources import check_all_vectors
 from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids
 from migrate.sync.place import place_over, refuse_switched

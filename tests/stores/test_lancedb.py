@@ -203,7 +203,9 @@ def test_nan_in_another_vector_is_refused_by_name(tmp_path):
     store = open_store(f"lancedb:{tmp_path}/old#docs?vector=vector")
     (tmp_path / "new").mkdir()
     writer = store.destination(tmp_path / "new", 12)
-    with pytest.raises(StoreError, match="column other, found NaN"):
+    with pytest.raises(
+        StoreError, match=r"^lancedb:.*/old#docs\?vector=vector: there are vectors of column other with NaN"
+    ):
         write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
 
 

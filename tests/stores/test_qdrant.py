@@ -91,7 +91,7 @@ def server(monkeypatch, request, tmp_path_factory):
         else:
             client = qdrant_client.QdrantClient(":memory:")
         stack.callback(client.close)
-        monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
+        monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
         yield client
 
 
@@ -230,7 +230,7 @@ def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatc
         return make(**options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.qdrant.client.quiet", opened_late)
+        patch.setattr("migrate.stores.qdrant.quiet", opened_late)
         store = open_store(f"qdrant:{tmp_path}/old#docs?id=key")
     assert not store.is_as_opened()
     with pytest.raises(StoreError, match="records with the same ids were changed"):
@@ -265,10 +265,10 @@ def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
     """What the local mode forgets is seen in what the client is asked for."""
     fill(server, "old", example_documents(), example_vectors())
     store = open_store("qdrant:http://db.example#old?id=key&text=text")
-    store.config.hnsw_config.m = 33
+    store.driver.config.hnsw_config.m = 33
     quantized = models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8))
-    store.config.quantization_config = quantized
-    store.config.params.on_disk_payload = True
+    store.driver.config.quantization_config = quantized
+    store.driver.config.params.on_disk_payload = True
     asked = {}
     create = server.create_collection
     monkeypatch.setattr(server, "create_collection", lambda name, **facts: (asked.update(facts), create(name, **facts)))

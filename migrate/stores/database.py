@@ -1,0 +1,536 @@
+"""Stores in databases, by a driver: rows, what changed, new collections in folders and on servers, switching.
+
+How to write a driver is at the top of `driver.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
+from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
+from migrate.locations import Address
+from migrate.manifest import Manifest, StoreFacts
+from migrate.stores.base import BATCH_SIZE, RecordStore, Snapshot, Store
+from migrate.stores.documents.base import LazyIds
+from migrate.stores.driver import Driver, Page
+from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
+from migrate.stores.file_store import Sha256
+from migrate.stores.kept import new_token, token_in
+from migrate.stores.names import NameExchange, switched_with
+from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.records import WaitingWriter, check_options
+from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
+from migrate.stores.switching import BESIDE, Exchange, FolderExchange, moved
+from migrate.vectors import Batch, Document, Vectors
+from migrate.work.writer import StoreWriter
+
+_LARGE: Final = 4
+"""Rows are looked up one by one until one in so many was; then all vectors are exported."""
+_TOLD_BYTES: Final = 256 << 20
+"""Exports of this size are announced in the notes of a store."""
+_WAIT_S: Final = 0.1
+
+
+class DatabaseStore(RecordStore):
+    """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes.
+
+    Ids are read when they are first needed, and all vectors once more than a few are: both are exported into the work
+    folder (`migrate.files.work_folder`), where later processes find them while the version stays.
+    """
+
+    def __init__(self, driver: Driver, location: str) -> None:
+        self.driver = driver
+        with driver.errors():
+            driver.open()
+            info = replace(driver.describe(), location=location)
+            self.info = replace(info, manifest=driver.manifest())
+            self._identity = driver.identity(driver.name)
+        if self.export_bytes >= _TOLD_BYTES:
+            size = f"{self.export_bytes / 1e9:.1f} GB in {work_folder()}"
+            told = f"to be read as a whole it is exported first: {size} (--work-folder)"
+            self.info = replace(self.info, notes=(*self.info.notes, told))
+        self.opened_as, self.without_vector = driver.opened_as, driver.without_vector
+        self.is_copy, self.notices_vectors = driver.is_copy, driver.notices_vectors
+        self._looked_up = 0
+        self._file: VectorFile | None = None
+        self._texts: str | None = None
+
+    # The export.
+
+    @property
+    def export_bytes(self) -> int:
+        """Size of the exported vectors."""
+        return self.info.count * self.info.dim * FLOAT_BYTES
+
+    @cached_property
+    def _opened_at(self) -> Any:
+        return self._read_version()
+
+    def _read_version(self) -> Any:
+        with self.driver.errors():
+            return self.driver.read_version()
+
+    @cached_property
+    def _export(self) -> Path:
+        """The folder with the export of this version; those of others are removed when it is made."""
+        named = canonical_json([self.driver.kind, self.driver.key]), canonical_json(self._opened_at)
+        source, version = (hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24] for text in named)
+        folder = work_folder() / "exports" / f"{source}-{version}"
+        with output_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.parent.glob(f"{source}-*"):
+            if old != folder:
+                shutil.rmtree(old, ignore_errors=True)
+        return folder
+
+    @cached_property
+    def index(self) -> Index:
+        """The ids."""
+        path = self._export / "ids.npz"
+        index = Index.load(path)
+        if index is None or len(index) != self.info.count:
+            ids = (doc_id for page in self._pages(vectors=False) for doc_id in page.ids)
+            index = Index.of(ids, self.driver.location)
+            if len(index) != self.info.count:
+                raise self._changed()
+            with suppress(LockedError), atomic_file(path, force=True) as aside:
+                index.save(aside)
+        return index
+
+    def _vectors(self) -> VectorFile:
+        """The exported vectors, made when first asked for."""
+        if self._file is None:
+            self._file = self._lasting_file() if self.notices_vectors else self._passing_file()
+        return self._file
+
+    def _lasting_file(self) -> VectorFile:
+        """A file that later processes use again."""
+        path = self._export / "vectors.f32"
+        while not path.is_file() or path.stat().st_size != self.export_bytes:
+            require_room(path, self.export_bytes)
+            try:
+                with atomic_file(path, force=True) as aside:
+                    self._fill(VectorFile(aside, os.open(aside, os.O_RDWR | os.O_CLOEXEC), self.info.dim))
+                    if self._read_version() != self._opened_at:
+                        raise self._changed()
+            except LockedError:  # another process exports the same
+                time.sleep(_WAIT_S)
+        with output_errors(path):
+            return VectorFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), self.info.dim)
+
+    def _passing_file(self) -> VectorFile:
+        """A file that is gone with the store: nothing would tell when its vectors are out of date."""
+        require_room(self._export / "vectors", self.export_bytes)
+        with output_errors(self._export):
+            descriptor, name = tempfile.mkstemp(dir=self._export)
+            Path(name).unlink()
+        file = VectorFile(Path(name), descriptor, self.info.dim)
+        self._fill(file)
+        return file
+
+    def _fill(self, file: VectorFile) -> None:
+        start = 0
+        with output_errors(file.path):
+            file.reserve(self.info.count)
+            for page in self._pages():
+                rows = self._rows_of(page, start)
+                file.put(rows, page.vectors)
+                start += len(rows)
+            file.sync()
+        if start != self.info.count:
+            raise self._changed()
+
+    def _pages(self, **wanted: bool) -> Iterator[Page]:
+        with self.driver.errors():
+            yield from self.driver.pages(**wanted)
+
+    def _rows_of(self, page: Page, start: int) -> NDArray[np.int64]:
+        """The rows of a page whose first record is at position `start`; raises if it has other records."""
+        rows = self.index.rows[start : start + len(page.ids)]
+        if self.index.ids(rows) != list(page.ids):
+            raise self._changed()
+        return rows
+
+    def whole_pages(self) -> Iterator[tuple[Page, NDArray[np.int64]]]:
+        """Read all pages with whole records, each with the rows of its ids."""
+        start = 0
+        for page in self._pages(vectors=False, records=True):
+            yield page, self._rows_of(page, start)
+            start += len(page.ids)
+
+    def refresh(self) -> None:
+        """Forget exported vectors that the database may have replaced without a new version."""
+        if not self.notices_vectors:
+            self._file, self._looked_up, self._texts = None, 0, None
+
+    # The store.
+
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows; no vector is read."""
+        return self.index.ids(rows)
+
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """Read the vectors of rows `start` to `stop` with their ids."""
+        stop = self.info.count if stop is None else min(stop, self.info.count)
+        self._looked_up += max(stop - start, 0)
+        for first in range(start, stop, batch_size):
+            rows = range(first, min(first + batch_size, stop))
+            if self._is_exported():
+                yield Batch(LazyIds(len(rows), partial(self.ids, rows)), self._vectors().scan(rows.start, rows.stop))
+            else:
+                yield self._look_up(np.asarray(rows, np.int64))
+
+    def get(self, rows: NDArray[np.int64]) -> Batch:
+        """Return the vectors and ids of some rows."""
+        rows = np.asarray(rows, np.int64)
+        self._looked_up += len(rows)
+        return Batch(self.ids(rows), self._vectors().get(rows)) if self._is_exported() else self._look_up(rows)
+
+    def _is_exported(self) -> bool:
+        return self._file is not None or self._looked_up * _LARGE >= self.info.count
+
+    def _look_up(self, rows: NDArray[np.int64]) -> Batch:
+        unique, places = np.unique(rows, return_inverse=True)
+        return Batch(self.ids(rows), self._read(self.ids(unique), self.index.order[unique])[places])
+
+    def _read(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Vectors:
+        """The vectors of different ids, in their order."""
+        if not ids:
+            return np.empty((0, self.info.dim), np.float32)
+        with self.driver.errors():
+            read = self.driver.vectors(ids, at)
+        places = {doc_id: place for place, doc_id in enumerate(read.ids)}
+        self._refuse_gone(ids, places)
+        return np.ascontiguousarray(read.vectors[[places[doc_id] for doc_id in ids]], np.float32)
+
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Read the documents of some rows, or of all."""
+        if not self.info.has_texts:
+            raise StoreError(f"{self.info.location}: the store holds no texts; {self.info.way_to_texts}")
+        return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+    def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
+        for first in range(0, len(rows), self.driver.documents_at_once):
+            part = rows[first : first + self.driver.documents_at_once]
+            unique = np.unique(part)
+            documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(part)
+            self._refuse_gone(ids, documents)
+            yield from (documents[doc_id] for doc_id in ids)
+
+    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of some ids as they are now; of those that are gone, none."""
+        return self._find(list(dict.fromkeys(ids)), None)
+
+    def _find(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> dict[str, Document]:
+        with self.driver.errors():
+            return {document.id: document for document in self.driver.documents(ids, at)}
+
+    def find_vectors(self, ids: Sequence[str]) -> Batch:
+        """Return the vectors of some ids as they are now, in their order; raises `StoreError` if one is gone."""
+        places = {doc_id: place for place, doc_id in enumerate(dict.fromkeys(ids))}
+        return Batch(ids, self._read(list(places), None)[[places[doc_id] for doc_id in ids]])
+
+    def _refuse_gone(self, ids: Iterable[str], found: Collection[str]) -> None:
+        gone = next((doc_id for doc_id in ids if doc_id not in found), None)
+        if gone is not None:
+            where = self.info.location
+            raise StoreError(f"{where}: document {gone!r} was deleted while it was read; run again on a store at rest")
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with what lies beside the store."""
+        return self.driver.beside() if self.info.manifest else None
+
+    def keep_manifest(self, manifest: Manifest) -> Path | str:
+        """Write a manifest beside the store."""
+        with self.driver.errors():
+            return self.driver.keep_manifest(manifest)
+
+    def successor(self, ending: str) -> str | None:
+        """Return a location on the same server."""
+        return self.driver.successor(ending)
+
+    def destination(self, location: Path, dim: int) -> StoreWriter:
+        """Return a writer of a folder with a collection of the same name."""
+        if not self.driver.has_folders:
+            return super().destination(location, dim)
+        driver = type(self.driver)(str(location), Address(str(location), self.driver.name))
+        return DatabaseWriter(driver, self, location, dim)
+
+    def strangers(self) -> list[str]:
+        """Return other collections of the folder, and files that are not the database's."""
+        driver = self.driver
+        if driver.is_server:
+            return []
+        files = {path.name for path in driver.folder.iterdir()} - {*driver.files(), *BESIDE}
+        return sorted(files | set(self._names()) - {driver.name})
+
+    def _names(self) -> list[str]:
+        with self.driver.errors():
+            return self.driver.names()
+
+    # What changed.
+
+    def is_as_opened(self) -> bool:
+        """Return whether no record came, went or changed since the store was first read."""
+        with self.driver.errors():
+            return canonical_json(self.driver.version()) == canonical_json(self._opened_at)
+
+    def check_unchanged(self, before: Snapshot) -> None:
+        """Make sure that the store is still what it was; the message says what came and went."""
+        self.refresh()
+        if not self.is_as_opened() or self.snapshot() != before:
+            raise self._changed()
+
+    def _changed(self) -> StoreError:
+        """The error of a store that was written to while it was read."""
+        what = "records with the same ids were changed"
+        with suppress(LeadMigrateError):
+            now = DatabaseStore(type(self.driver)(self.driver.location, self.driver.address), self.info.location)
+            after = {doc_id for page in now._pages(vectors=False) for doc_id in page.ids}
+            index = self.__dict__.get("index")
+            before = after if index is None else {*index.ids(range(len(index)))}
+            if added_or_gone := sorted(before ^ after):
+                counts = f"{len(after - before):,} documents were added and {len(before - after):,} deleted"
+                what = f"{counts}, such as {', '.join(map(repr, added_or_gone[:3]))}"
+        where = self.info.location
+        return StoreError(f"{where}: the store changed while it was read ({what}); nothing was written, run again")
+
+    def _texts_sha256(self) -> str:
+        """Read once: texts may be most of a database."""
+        if self._texts is None:
+            self._texts = super()._texts_sha256()
+        return self._texts
+
+    def _versions(self) -> tuple[Any, ...]:
+        return (self.index.sha256, self._opened_at)
+
+    # Serving.
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is a filter as the database's client takes it."""
+        queries = check_queries(self.info, queries)
+        if k <= 0 or not len(queries):
+            return [as_hits((), ()) for _ in queries]
+        with self.driver.errors():
+            return self.driver.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`."""
+        new = check_replacements(self.info, ids, vectors)
+        if self.answering() != self._identity:
+            raise other_there(self.info)
+        self.refresh()
+        with self.driver.errors():
+            return self.driver.update(new) if new else 0
+
+    def answering(self) -> Any:
+        """See `Named`."""
+        with self.driver.errors():
+            return self.driver.identity(self.driver.name)
+
+    # Switching.
+
+    def exchange(self, new: Store) -> Exchange:
+        """Return how this store and a new one trade names: on a server, or as whole folders.
+
+        Raises
+        ------
+        UsageError
+            They cannot; the message names the string that the user has to change instead.
+        """
+        old_driver, where = self.driver, new.info.location
+        if not isinstance(new, DatabaseStore) or type(new.driver) is not type(old_driver):
+            raise UsageError(f"{where}: this is another kind of store than {self.info.location}; name one of the same")
+        by_hand = f"in your programs, change {_spot(old_driver)} to {_spot(new.driver)} instead, and back to undo it"
+        if old_driver.is_server:
+            if new.driver.server != old_driver.server or not old_driver.swaps:
+                raise UsageError(f"{where}: names are traded on one server, by databases that can; {by_hand}")
+            with old_driver.errors():
+                old_driver.refuse_swap(new.driver)
+            return NameExchange(old_driver, old_driver.name, new.driver.name)
+        if new.driver.is_server:
+            raise UsageError(f"{where}: the old store is in a folder, the new one on a server; {by_hand}")
+        for store in (self, new):
+            if (names := store._names()) != [old_driver.name]:
+                raise UsageError(
+                    f"{store.info.location}: its folder holds {', '.join(names)}, and whole folders are switched, with "
+                    f"the {old_driver.collection} {old_driver.name} alone; {by_hand}"
+                )
+        return FolderExchange.of(old_driver.folder, new.driver.folder, own=old_driver.files())
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        if not self.driver.is_server:
+            return FolderExchange.at(str(self.driver.folder))
+        return NameExchange.at(self.driver) if self.driver.swaps else None
+
+
+def _spot(driver: Driver) -> str:
+    """Place and name, as programs give them to the client."""
+    return f"{driver.address.place}#{driver.name}"
+
+
+class DatabaseWriter(WaitingWriter):
+    """Writes a collection by its driver once all rows are there.
+
+    This is all that writing databases asks of rows that wait: `records` in order, some at a time, and `vectors_at`.
+    """
+
+    def __init__(self, driver: Driver, source: Store, folder: Path, dim: int) -> None:
+        super().__init__(source, folder, dim)
+        self._driver = driver
+
+    def load(self) -> None:
+        """Write the collection: a copy if the source is of the same database, else its documents."""
+        driver, source = self._driver, self.source
+        name = driver.staging(token_in(self.folder) or new_token(self.folder)) if driver.is_server else driver.name
+        like, pages = None, self._of_documents()
+        if isinstance(source, DatabaseStore) and type(source.driver) is type(driver):
+            like, pages = source.driver, self._of_records(source)
+        with driver.errors():
+            self.remarks = (*self.remarks, *driver.write(name, self.dim, source.info, like, pages))
+
+    def _of_records(self, source: DatabaseStore) -> Iterator[Page]:
+        for page, rows in source.whole_pages():
+            yield replace(page, vectors=self.vectors_at(rows))
+
+    def _of_documents(self) -> Iterator[Page]:
+        for documents, vectors in self.records():
+            yield Page([document.id for document in documents], vectors, documents=documents)
+
+
+class DatabaseFolder(FolderOutput):
+    """A new folder with one collection, for documents of any kind."""
+
+    def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
+        super().__init__(Path(address.place))
+        self.location, self._driver, self._name = location, driver, address.name
+
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
+        """Return a writer of the collection."""
+        driver = self._driver(str(content), Address(str(content), self._name))
+        return DatabaseWriter(driver, source, content, dim)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Return the name; the files have no hashes, as the database changes them by itself."""
+        return StoreFacts(index=self._name).as_details()
+
+
+class DatabaseServer(ServerOutput):
+    """A new collection of a server. It is written under a name with a token, and gets the final one last."""
+
+    def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
+        super().__init__(location, address.name)
+        self._class, self._address = driver, address
+
+    @contextmanager
+    def _driver(self) -> Iterator[Driver]:
+        driver = self._class(self.location, self._address)
+        with driver.errors():
+            yield driver
+
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
+        """Return a writer of the collection under its unpublished name."""
+        return DatabaseWriter(self._class(self.location, self._address), source, content, dim)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Return the name, and the options that it was asked for with."""
+        options = dict(self._address.options) or None
+        return StoreFacts(index=self._address.name, written_as=options).as_details()
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """Make sure that the name is free, or leads to a collection that this tool made and nobody switched."""
+        with self._driver() as driver:
+            exists = driver.identity(driver.name) is not None
+            if exists and not force:
+                raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+            if exists and driver.token(driver.name) is None:
+                raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+            if (old := switched_with(driver, driver.name)) is not None:
+                raise moved(self.location, old)
+
+    def is_published(self, content: Path) -> bool:
+        """See `Driver.is_published`."""
+        with self._driver() as driver:
+            return driver.is_published(content)
+
+    def publish(self, content: Path, *, force: bool) -> None:
+        """Give the collection its final name."""
+        with self._driver() as driver:
+            if driver.identity(driver.name) is not None:
+                self.refuse_existing(force=force)
+            driver.publish(driver.staging(str(token_in(content))), content)
+
+    def discard(self) -> None:
+        """Drop what killed runs left."""
+        with self._driver() as driver:
+            for name in driver.leftovers():
+                driver.drop(name)
+
+
+class DatabaseKind:
+    """A database as a kind of stores, by its driver.
+
+    Parameters
+    ----------
+    driver
+        The class.
+    scheme
+        What locations begin with, if not with the driver's kind.
+    """
+
+    def __init__(self, driver: type[Driver], scheme: str | None = None) -> None:
+        self.driver, self.name, self.support = driver, scheme or driver.kind, driver.support
+
+    def recognises(self, path: Path) -> bool:
+        """See `Driver.recognises`."""
+        return self.driver.recognises(path)
+
+    def names(self, path: Path) -> Sequence[str]:
+        """Return the collections at a path."""
+        driver = self.driver(str(path), Address(str(path)))
+        with driver.errors():
+            return driver.names()
+
+    def open(self, location: str) -> Store:
+        """Open `PLACE#NAME?OPTION=VALUE`; the only collection of a place needs no name."""
+        address = Address(location) if Path(location).exists() else Address.parse(location)
+        whole = self._check(location, address, self.driver.options)
+        return DatabaseStore(self.driver(whole, address), location)
+
+    def output(self, location: str) -> Output:
+        """Return where a new collection goes; nothing is asked of a server yet."""
+        address = Address.parse(location)
+        whole = self._check(location, address, self.driver.write_options)
+        if not address.name or not address.place:
+            raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
+        return (DatabaseServer if "://" in address.place else DatabaseFolder)(self.driver, whole, address)
+
+    def exchange_left(self, location: str) -> Exchange | None:
+        """Return the switch that is recorded of a location, where nothing may answer after a kill."""
+        driver = self.driver(f"{self.name}:{location}", Address.parse(location))
+        return NameExchange.at(driver) if driver.swaps and driver.is_server else None
+
+    def _check(self, location: str, address: Address, options: Sequence[str]) -> str:
+        """The whole location, if its options mean something and its place can be used."""
+        whole, driver = f"{self.name}:{location}", self.driver
+        check_options(whole, address.options, options)
+        if "://" in address.place and not driver.has_servers:
+            what = f"only folders of {driver.support.store} are read"
+            raise UsageError(f"{whole}: {what}; copy the {driver.collection} to one")
+        return whole
