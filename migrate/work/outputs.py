@@ -149,6 +149,7 @@ class Work:
     open_writer: OpenWriter
 
     def __init__(self, output: Path) -> None:
+        self.output = output
         self.path = output.with_name(f".{output.name}.work")
         self.content = self.path / "content"
         self.old = self.path / "old"
@@ -639,7 +640,7 @@ def _fill(work: Work, output: Publishing, state: State, job: StoreJob, runner: R
 def _open_writer(work: Work, job: StoreJob, dim: int) -> StoreWriter:
     writer = job.writer(work, dim)
     if work.total is not None and not writer.is_shared:
-        require_room(work.content, (work.total - work.rows) * dim * 4)
+        require_room(work.output, (work.total - work.rows) * dim * 4)
     return writer
 
 

@@ -504,7 +504,7 @@ ENVIRONMENT = [
           "and run the same command again",
           system.lift_limit_and_go_on),
     Fault(59, "too little room is told before", system.little_room, TRANSLATE, 5,
-          "cannot write .out.work/content/index.faiss: it needs 14400 bytes, but only 1000 are free; free some "
+          "cannot write out: it needs 14400 bytes, but only 1000 are free; free some "
           "space, or choose another output, and run the same command again", system.goes_on),
     Fault(59, "no room for what is printed", system.stdout_full, (*INSPECT, "--json"), 5,
           "cannot write to standard output: No space left on device; free some space, or send it elsewhere"),
@@ -521,10 +521,10 @@ ENVIRONMENT = [
     Fault(62, "the lock of a dead run", system.lock_of_the_dead, TRANSLATE, 0,
           "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
     Fault(62, "other options for unfinished work", then(system.unfinished, models.another_stitch), TRANSLATE, 2,
-          "out: expected the options that the unfinished work was begun with, found other values of stitch; to "
+          "out: the unfinished work there was begun with other values of stitch; to "
           "discard the unfinished work and start over, add --restart"),
     Fault(62, "another source for unfinished work", then(system.unfinished, system.touch_docs), TRANSLATE, 4,
-          "out: expected the source that the unfinished work was begun with, found another or a changed one; to "
+          "out: the unfinished work there was begun with another source, or it changed since; to "
           "discard the unfinished work and start over, add --restart"),
     Fault(62, "the output exists", stores.write("out", b"mine"), TRANSLATE, 2,
           "out exists; choose another output, or replace it with --force"),
