@@ -188,7 +188,12 @@ def take_once(recorder):
     recorder.run("09 audit, bridge", *audit, "--bridge", "bridge", "--reference", "build", of_json=("verdict",))
     frontier = ("--frontier", "50%", "--stitch", "stitch", "--policy", "random", "--reference", "build")
     recorder.run("10 audit, frontier", *audit, *frontier, of_json=("verdict", "frontier"))
-    recorder.run("11 compare", "compare", "old", "new", "--sample", "200", *QUIET)
+    # documents without known words share a vector, and distances of 0 make noise of intrinsic dimensions
+    write_beir(Path("plain"), golden_data.ordinary(documents))
+    for dim in (32, 24):
+        embed = ("embed", "plain/corpus.jsonl", "--model", f"tfidf:{dim}", "--no-chunks", "-o", f"plain-{dim}")
+        recorder.run(f"11 embed, {dim}", *embed, *QUIET)
+    recorder.run("11 compare", "compare", "plain-32", "plain-24", "--sample", "200", *QUIET)
     np.savez("directions.npz", size=np.random.default_rng(0).normal(size=32).astype(np.float32))
     recorder.run("12 carry", "carry", "old", "stitch", "--directions", "directions.npz", "-o", "carried", *QUIET)
     run = ("run", "old", *target, "--beir", "beir", "--sample", SAMPLE, "--stitch", "ridge", "-o", "run")

@@ -19,7 +19,6 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -38,7 +37,7 @@ _SKIPPED = re.compile(r"(^|_)(wall|created|version|schema_version|seconds|sha256
 _NORMAL = (
     (r"postgresql://[^\s'\"#,]*", "<server>"),
     (r"(http://)?127\.0\.0\.1:\d+", "<server>"),
-    (r"\b(?=\d*[a-f])[0-9a-f]{12,}\b", "<hash>"),
+    (r"(?<![0-9A-Za-z])(?=\d*[a-f])[0-9a-f]{12,}(?![0-9A-Za-z])|(?<=lead_migrate_)[0-9a-f]{12}", "<hash>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?", "<time>"),
     (r"\b\d+(\.\d+)?(e-\d+)? ?(ms|s|min|h)\b(?!-)", "<duration>"),
     (r"\b\d+(\.\d+)? (bytes|[kKMG]i?B)\b", "<size>"),
@@ -73,8 +72,12 @@ class Facts:
                 self.put(f"{name}.{number}", one)
         elif all(isinstance(one, dict) for one in items):
             self.put(f"{name}.count", len(items))
-            for key in sorted({key for one in items for key in one}):
-                self.put(f"{name}.*.{key}", [one.get(key) for one in items])
+            for key in sorted({key for one in items for key in one if not _SKIPPED.search(key)}):
+                column = [one.get(key) for one in items]
+                if any(isinstance(one, dict | list) for one in column):
+                    self.put(f"{name}.*.{key}", {str(row): one for row, one in enumerate(column)})
+                else:
+                    self.put(f"{name}.*.{key}", column)
         elif all(isinstance(one, int | float | None) for one in items):
             numbers = np.array([0 if one is None else float(one) for one in items])
             self.put(name, {"count": len(items), "sums": weighted(numbers[:, None], map(str, range(len(items))))})
@@ -139,11 +142,8 @@ class Recorder:
         from migrate.cli.main import run
 
         out, err = io.StringIO(), io.StringIO()
-        started = time.perf_counter()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run([str(argument) for argument in arguments])
-        if "GOLDEN_TIMES" in os.environ:
-            print(f"  {time.perf_counter() - started:6.2f} s  {step}", file=sys.stderr)
         self.facts.put(f"{step}.exit", code)
         self._put_output(f"{step}.out", out.getvalue(), of_json)
         for number, line in enumerate(sentences(err.getvalue())):
