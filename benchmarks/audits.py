@@ -3,9 +3,9 @@
     python benchmarks/audits.py DATA -o FOLDER
 
 DATA holds `scifact/` in BEIR layout and `pairs/scifact.SPACE.npz`. `lead-migrate run` is run from each space with 1,000
-pairs, to all-MiniLM-L6-v2; FOLDER gets a folder for each, with `report.html` and `report.json`. That model's own vectors
-move to a file of the same vectors by another name, as a store of the target's name has nothing to migrate. Prints the
-verdicts and the exit codes; takes some minutes.
+pairs, to all-MiniLM-L6-v2; FOLDER gets a folder for each, with `report.html` and `report.json`. That model's own
+vectors move to a file of the same vectors by another name, as a store of the target's name has nothing to migrate.
+Prints the verdicts and the exit codes; takes some minutes.
 """
 
 from __future__ import annotations
