@@ -1,6 +1,6 @@
 """Click logs taken for judgements: how often an audit by them says SAFE of a store that is not.
 
-    python benchmarks/clicks.py DATA [--every 4]
+    python benchmarks/clicks.py DATA [--every 4] [--targets minilm mpnet]
 
 DATA is as `benchmarks/retrieval.py` reads it. Stores are those of `benchmarks/unjudged.py` that keep at least 80 %,
 every fourth by default. Users of a simulated log look at the document in place i with chance 1 / i in each of three
@@ -97,11 +97,11 @@ def _true_scores(collection: Collection, space: Space, run: Run) -> TopScores:
     return np.array([true[[row[doc_id] for doc_id in top]] @ query for top, query in asked], dtype=np.float64)
 
 
-def audits(data: Path, name: str, every: int) -> dict[str, list[tuple[bool, bool, bool]]]:
+def audits(data: Path, name: str, every: int, targets: Sequence[str]) -> dict[str, list[tuple[bool, bool, bool]]]:
     """For each kind of judgements and store: whether it would be SAFE, whether it is, and whether there is a doubt."""
     collection, spaces = load(data, name)
     rng, said = np.random.default_rng(0), defaultdict(list)
-    for target in TARGETS:
+    for target in targets:
         full = _run(collection, spaces[target].documents, spaces[target])
         best = _true_scores(collection, spaces[target], full)
         olds = {space: _run(collection, spaces[space].documents, spaces[space]) for space in SPACES}
@@ -134,11 +134,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--every", type=int, default=4)
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS))
     arguments = parser.parse_args()
     failed = False
     for name in SETS:
         rows = [["judgements", "stores", "SAFE, wrong", "not doubted", "SAFE, right", "not doubted"]]
-        for kind, found in audits(arguments.data, name, arguments.every).items():
+        for kind, found in audits(arguments.data, name, arguments.every, arguments.targets).items():
             safe, is_right, doubted = np.array(found).T
             cells = [safe & ~is_right, safe & ~is_right & ~doubted, safe & is_right, safe & is_right & ~doubted]
             rows.append([kind, str(len(found)), *(str(int(cell.sum())) for cell in cells)])

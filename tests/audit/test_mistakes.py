@@ -85,11 +85,8 @@ def test_queries_that_prove_nothing_are_not_safe(name, good, tmp_path, capsys):
 
 
 def doubts_of_judgements(report):
-    return [
-        doubt
-        for doubt in report["reference"]["doubts"]
-        if "favour the translated store" in doubt or "are of the sample" in doubt
-    ]
+    signs = ("favour the translated store", "are of the sample", "the judgements show a retention")
+    return [doubt for doubt in report["reference"]["doubts"] if any(sign in doubt for sign in signs)]
 
 
 @pytest.mark.parametrize("name", JUDGEMENTS)
@@ -97,8 +94,17 @@ def test_judgements_that_flatter_a_poor_store_do_not_make_it_safe(name, poor, tm
     """By its figures each of them would be SAFE, or nearly, where queries are alike."""
     code, report, _ = audited(build(name, poor, tmp_path), capsys)
     assert report["verdict"]["retention"]["lower"] >= 0.93
-    (doubt,) = doubts_of_judgements(report)
-    assert code == 3 and doubt in report["verdict"]["sentence"] and "--judge-next" in doubt
+    doubts = doubts_of_judgements(report)
+    assert code == 3 and doubts
+    assert all(doubt in report["verdict"]["sentence"] and "--judge-next" in doubt for doubt in doubts)
+
+
+def test_clicks_on_a_store_like_it_do_not_make_it_safe_in_a_pool(poor, tmp_path, capsys):
+    mistake = build("clicks_on_a_store_like_it", poor, tmp_path)
+    pooled = [str(mistake.translated), "--reference", "pool", "--beir", str(mistake.beir), "--target", mistake.target]
+    code, report, _ = audited(pooled, capsys)
+    assert code == 3 and report["verdict"]["retention"]["lower"] >= 0.95
+    assert "agreement@10" in doubts_of_judgements(report)[0]
 
 
 @pytest.mark.parametrize("name", HONEST)

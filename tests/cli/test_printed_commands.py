@@ -230,7 +230,7 @@ def complete(worker, store, shell, capsys):
     The line that `live stop` leads on to is run as well.
     """
     shell(f"{worker} > worker.txt 2>&1 &")
-    deadline, status = time.monotonic() + 60, capsys.readouterr()
+    deadline, status = time.monotonic() + 240, capsys.readouterr()
     while not status.out.startswith("SAFE: every vector is the model's own"):
         assert time.monotonic() < deadline
         time.sleep(1)
