@@ -31,9 +31,8 @@ from typing import Any
 import numpy as np
 
 from migrate.stores import open_store
-from migrate.stores.base import Resume, Store
+from migrate.stores.base import RecordStore, Resume, Store
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.records import RecordStore
 from migrate.stores.registry import output_of
 from migrate.vectors import Batch, Document, Vectors
 

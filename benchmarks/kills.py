@@ -186,7 +186,6 @@ def _serve(link: socket.socket) -> None:
     import sqlite_vec
 
     import migrate.stores.chroma.switch
-    import migrate.stores.lancedb.switch
     import migrate.stores.parquet.output
 
     assert all((apsw, chromadb, faiss, lancedb, psycopg, pyarrow, qdrant_client, sqlite_vec, migrate))

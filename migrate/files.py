@@ -40,6 +40,9 @@ SWITCH_MARK = ".lead-migrate-switch"
 VARIABLE = "LEAD_MIGRATE_FAILPOINT"
 """For tests: `name:n` ends the process as `kill -9` would when it comes to the point `name` for the n-th time."""
 
+WORK_FOLDER = "LEAD_MIGRATE_WORK_FOLDER"
+"""The folder for exports and copies of databases."""
+
 _visits: Counter[str] = Counter()
 
 
@@ -472,6 +475,11 @@ def cache_folder() -> Path:
     """Where downloads and paid-for embeddings are kept: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "lead-migrate"
+
+
+def work_folder() -> Path:
+    """Where databases are exported and copied to be read: $LEAD_MIGRATE_WORK_FOLDER, or the cache folder."""
+    return Path(os.environ.get(WORK_FOLDER) or cache_folder())
 
 
 def state_folder() -> Path:

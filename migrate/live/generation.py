@@ -24,10 +24,9 @@ from migrate.files import FileStamp, canonical_json
 from migrate.live.state import text_hash
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
-from migrate.stores.base import Store
+from migrate.stores.base import RecordStore, Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
-from migrate.stores.records import RecordStore
 from migrate.stores.registry import open_store, path_in
 from migrate.stores.serving import Named, Searchable, open_search
 from migrate.stores.switching import Switchable

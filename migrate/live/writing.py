@@ -34,9 +34,8 @@ from migrate.files import (
 )
 from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
-from migrate.stores.base import Store
+from migrate.stores.base import RecordStore, Store
 from migrate.stores.file_store import as_files
-from migrate.stores.records import RecordStore
 from migrate.stores.registry import open_store, path_in
 from migrate.stores.serving import Updatable
 from migrate.vectors import Document, Vectors

@@ -304,6 +304,9 @@ class Store(ABC):
         """Whether nothing came, went or changed since it was opened, as far as that is told without reading it."""
         return True
 
+    def refresh(self) -> None:
+        """Forget whatever was read before and could have changed unnoticed since, see `notices_vectors`."""
+
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.
 
@@ -318,6 +321,27 @@ class Store(ABC):
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
+
+
+class RecordStore(Store):
+    """A store whose documents are found by id, as those of databases are; rows are in the order of the ids."""
+
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
+    is_copy: bool = False
+    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
+
+    @abstractmethod
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows; no vector is read."""
+
+    @abstractmethod
+    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of some ids as they are now; of those that are gone, none."""
+
+    @abstractmethod
+    def find_vectors(self, ids: Sequence[str]) -> Batch:
+        """Return the vectors of some ids, as they are now, in their order; raises `StoreError` where one is gone."""
 
 
 class NewStoreWriter(ABC):

@@ -1,6 +1,6 @@
 """Stores of records that are found by id, as databases keep them; and writers whose rows wait until all are there.
 
-A kind of database is a `RecordStore`, which says how ids, vectors and documents are read, and a `WaitingWriter`, which
+A kind of database is an `IndexedStore`, which says how ids, vectors and documents are read, and a `WaitingWriter`, which
 says how they are written.
 """
 
@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import cache_folder, canonical_json, require_room
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, NO_TEXTS, Metric, Resume, Snapshot, Store, StoreWriter
+from migrate.stores.base import (
+    BATCH_SIZE,
+    FROM_THE_START,
+    NO_TEXTS,
+    Metric,
+    RecordStore,
+    Resume,
+    Snapshot,
+    Store,
+    StoreWriter,
+)
 from migrate.stores.binary_reader import read_errors, read_exactly
 from migrate.stores.id_index import IdIndex, id_changes, kept_index
 from migrate.stores.row_file import RowFile
@@ -49,7 +59,7 @@ _COSINE: Final = (
 )
 
 
-class RecordStore(Store):
+class IndexedStore(RecordStore):
     """A store whose records are found by id alone.
 
     Rows are positions in the sorted list of ids, which is read when the store is first opened at a version and kept in
@@ -59,10 +69,6 @@ class RecordStore(Store):
     _index: IdIndex
     _opened_at: Any
     _texts: tuple[str, str] | None = None
-    without_vector: int = 0
-    """Records that have no vector, and so are no documents here."""
-    is_copy: bool = False
-    """Whether a copy that was made when it was opened is read and searched, in which nothing of later is found."""
 
     def _open_index(self, location: str, version: Any = None) -> IdIndex:
         """Read the ids, or find them in the cache; `version` is what is read, where it may be older than the newest."""
@@ -164,7 +170,7 @@ class RecordStore(Store):
             f"{self.info.location}: the store changed while it was read ({what}); nothing was written, run again"
         )
 
-    def _as_now(self) -> RecordStore:
+    def _as_now(self) -> IndexedStore:
         """The store with what was written to it since it was opened: itself, but for one that reads a copy."""
         return self
 
@@ -179,7 +185,7 @@ class RecordStore(Store):
         return (self._index.sha256, self._opened_at)  # the ids are of then, and a copy is whole
 
 
-class SearchableRecordStore(RecordStore):
+class SearchableRecordStore(IndexedStore):
     """One whose database searches and replaces single vectors by itself: it is `Searchable` and `Updatable`."""
 
     @abstractmethod

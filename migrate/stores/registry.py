@@ -21,13 +21,14 @@ from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma.kind import ChromaKind, ChromaServerKind
+from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
-from migrate.stores.lancedb.kind import LanceKind
+from migrate.stores.lancedb import LanceDriver
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector.kind import PgvectorKind
-from migrate.stores.qdrant.kind import QdrantKind
+from migrate.stores.qdrant import QdrantDriver
 from migrate.stores.sqlite_vec.kind import SqliteVecKind
 from migrate.stores.switching import Exchange, SwitchedInSteps
 
@@ -80,8 +81,8 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     ChromaKind(),
     ChromaServerKind("http"),
     ChromaServerKind("https"),
-    QdrantKind(),
-    LanceKind(),
+    DatabaseKind(QdrantDriver),
+    DatabaseKind(LanceDriver),
     PgvectorKind(),
     SqliteVecKind(),
 )

@@ -89,6 +89,7 @@ def check_all_vectors(store: Store, before: Path) -> None:
     """
     if store.notices_vectors:
         return
+    store.refresh()
     noted, start = np.load(before / SOURCES_NAME, mmap_mode="r", allow_pickle=False), 0
     for batch in store.scan():
         differ = np.flatnonzero(vector_checksums(batch.vectors) != noted[start : start + len(batch)])

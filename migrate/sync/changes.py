@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.stores.base import BATCH_SIZE, Store
+from migrate.stores.base import BATCH_SIZE, RecordStore, Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.records import RecordStore
 from migrate.stores.sources import Checksums, stored_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, Vectors
 

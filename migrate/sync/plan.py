@@ -28,12 +28,11 @@ from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import note_content, with_content
-from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
+from migrate.stores.base import RecordStore, Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
-from migrate.stores.records import RecordStore
 from migrate.stores.row_values import place_row_values
 from migrate.stores.sources import SourceFile, check_all_vectors
 from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids

@@ -17,10 +17,10 @@ import migrate.cli.inspect
 import migrate.fit
 import migrate.stores.chroma.output
 import migrate.stores.faiss.find
-import migrate.stores.lancedb.output
+import migrate.stores.lancedb
 import migrate.stores.parquet.kind
 import migrate.stores.pgvector.kind
-import migrate.stores.qdrant.output
+import migrate.stores.qdrant
 import migrate.stores.sqlite_vec.output  # noqa: F401
 from migrate.cli.main import run
 

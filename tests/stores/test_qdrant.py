@@ -91,7 +91,7 @@ def server(monkeypatch, request, tmp_path_factory):
         else:
             client = qdrant_client.QdrantClient(":memory:")
         stack.callback(client.close)
-        monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
+        monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
         yield client
 
 
@@ -231,7 +231,7 @@ def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatc
         return make(**options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.qdrant.client.quiet", opened_late)
+        patch.setattr("migrate.stores.qdrant.quiet", opened_late)
         store = open_store(f"qdrant:{tmp_path}/old#docs?id=key")
     assert not store.is_as_opened()
     with pytest.raises(StoreError, match="records with the same ids were changed"):

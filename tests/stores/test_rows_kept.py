@@ -128,7 +128,7 @@ def kind_of(monkeypatch):
             import qdrant_client
 
             client = qdrant_client.QdrantClient(":memory:")
-            monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
+            monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
             return NamedQdrantServer(client)
         return LangchainLists() if name == "LangchainLists" else getattr(tools, name)()
 

@@ -239,7 +239,7 @@ class TestLanceDB:
         assert searcher.search(queries(1), 1)[0].ids == ("1599",)
 
     def test_a_table_whose_vectors_are_replaced_one_by_one_stays_in_few_files(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("migrate.stores.lancedb.serve._LEAST_SCATTERED", 20)
+        monkeypatch.setattr("migrate.stores.lancedb._SCATTERED", 20)
         self.make(tmp_path, "float32")
         place, new = f"lancedb:{tmp_path}#docs", example_vectors(COUNT, DIM, seed=3)
         store, versions = open_store(place), []

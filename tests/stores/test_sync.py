@@ -86,7 +86,7 @@ def kind_of(request, monkeypatch):
             import qdrant_client
 
             client = qdrant_client.QdrantClient(":memory:")
-            monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
+            monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
             return tools.QdrantServer(client)
         return getattr(tools, name)()
 
