@@ -1,0 +1,565 @@
+"""Tables of LanceDB in a folder: `lancedb:PATH#TABLE`.
+
+A table is read at one version, whatever is written meanwhile. All its columns, types and their metadata go into a new
+one as Arrow has them, in the order of the rows, with those that have no vector.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.files import disk_errors, output_errors
+from migrate.reading import MalformedError, as_table, parse_json
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.database import Driver, Page
+from migrate.stores.kept import sync_tree
+from migrate.stores.records import choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.serving import Hits, as_hits
+from migrate.vectors import Batch, Document, Vectors
+
+_OWN: Final = b"lead-migrate"
+"""In the metadata of a schema: options that the table is opened with, and `made` if it was made of documents."""
+_AT_ONCE: Final = 4_096
+_SCATTERED: Final = 3_000
+"""Vectors that were replaced one by one, at least, before the small files that they leave are merged."""
+
+
+class LanceDriver(Driver):
+    """A table at one version."""
+
+    kind = "lancedb"
+    support = KindSupport(
+        "LanceDB",
+        ("lancedb:FOLDER#TABLE",),
+        "lancedb",
+        "all columns with types and nulls, order, schema metadata, float16 to float64, rows without a vector",
+        "older versions, the schema's embedding function; the number of partitions of an index",
+    )
+    collection = "table"
+    options = ("distance", "id", "text", "vector", "version")
+    has_servers = False
+    documents_at_once = _AT_ONCE
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Return whether a table is in a folder."""
+        return path.is_dir() and bool(_tables_in(path))
+
+    def names(self) -> list[str]:
+        return _tables_in(self.folder)
+
+    def files(self) -> Collection[str]:
+        return (f"{self.name}.lance",)
+
+    def identity(self, name: str) -> Any:
+        """Return the number of the table's folder: tables are dropped, and folders trade places."""
+        try:
+            return (self.folder / f"{name}.lance").stat().st_ino
+        except OSError:
+            return None
+
+    # Reading.
+
+    def open(self) -> None:
+        names, asked_name = self.names() if self.folder.is_dir() else [], self.address.name
+        if asked_name not in names and (asked_name or len(names) != 1):
+            expected = f"a table {asked_name!r}" if asked_name else "the name of a table after a #"
+            have = ", ".join(names) or "none"
+            raise StoreError(f"{self.location}: expected {expected}, found {have}; name one of these")
+        self.name = asked_name or names[0]
+        self.asked_version = self._asked_version()
+        self.table = self._open_table()
+        with self._errors():
+            self.table.checkout(self.asked_version or self.table.version)
+            self.schema = self.table.schema
+            self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
+        self.own: dict[str, Any] = {}
+        with suppress(MalformedError):  # another program has written something else there
+            self.own = as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}")))
+        self.asked = {**self.own, **{k: v for k, v in self.address.options.items() if k != "version"}}
+        self.vector = self._choose_vector(self.asked.get("vector"))
+        self.dim: int = self.schema.field(self.vector).type.list_size
+        self.id_column = self._choose_id(self.asked.get("id"))
+        self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
+        self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
+        with self._errors():
+            self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
+
+    def describe(self) -> StoreInfo:
+        texts = [field.name for field in self.schema if _is_text(field.type) and field.name != self.id_column]
+        self.text, why = choose_text(self.location, texts, self.asked.get("text"))
+        self.distance, notes = self._distance(self.asked.get("distance"))
+        first = next(self._batches([self.vector], self.has_vector, limit=64), None)
+        sample = np.empty((0, self.dim), np.float32) if first is None else _as_matrix(first.column(0), self.dim)
+        metric, remarks = read_metric(self.distance, sample)  # type: ignore[arg-type]
+        notes = (*notes, *remarks, why)
+        if self.id_column is None:
+            notes += ("the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one",)
+        if self.index is not None and _is_lossy(self.index[0]):
+            notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
+        element = str(self.schema.field(self.vector).type.value_type)
+        details = {"table": self.name, "version": int(self.table.version), "vector": self.vector, "element": element,
+                   "distance": self.distance}  # fmt: skip
+        details |= {key: value for key, value in (("text", self.text), ("id", self.id_column)) if value}
+        with self._errors():
+            count = self.table.count_rows() - self.without_vector
+        index = "none" if self.index is None else str(self.index[0].index_type)
+        return StoreInfo(self.location, self.kind, index, count, self.dim, metric, True, self.text is not None,
+                         notes=notes, details=details)  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        return f"{self.folder.absolute()}#{self.name}?vector={self.vector}&id={self.id_column}"
+
+    def version(self) -> Any:
+        """Return the newest version with its moment; of a version that was asked for, that one."""
+        return self._version_of(self._open_table() if self.asked_version is None else self.table)
+
+    def read_version(self) -> Any:
+        return self._version_of(self.table)
+
+    def _version_of(self, table: Any) -> Any:
+        with self._errors():
+            moments = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
+            return [table.version, moments.get(table.version)]
+
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        columns = None if records else [self.vector, *([self.id_column] if self.id_column else [])]
+        where = None
+        if not vectors and not records and self.id_column:
+            columns, where = [self.id_column], self.has_vector
+        first, empty = 0, np.empty((0, self.dim), np.float32)
+        for batch in self._batches(columns, where):
+            ids = self._ids_of(batch, range(first, first + batch.num_rows))
+            first += batch.num_rows
+            if where is None:
+                column = batch.column(batch.schema.get_field_index(self.vector))
+                if column.null_count:
+                    valid = column.is_valid()
+                    ids, column = [ids[row] for row in np.flatnonzero(valid)], column.filter(valid)
+            yield Page(ids, _as_matrix(column, self.dim) if vectors else empty, batch if records else None)
+
+    def _batches(self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None) -> Any:
+        """Rows in their order, as Arrow has them, in bounded memory."""
+        with self._errors():
+            query = self.table.search()
+            query = query if columns is None else query.select([*columns])
+            query = query if where is None else query.where(where)
+            query = query if limit is None else query.limit(limit)
+            yield from (batch for batch in query.to_batches(_AT_ONCE) if batch.num_rows)
+
+    def _ids_of(self, batch: Any, rows: range) -> list[str]:
+        if self.id_column is None:
+            return [str(row) for row in rows]
+        values = batch.column(batch.schema.get_field_index(self.id_column)).to_pylist()
+        if None in values:
+            raise StoreError(f"{self.location}: a row has no id in column {self.id_column}; say ?id=COLUMN for another")
+        return [str(value) for value in values]
+
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        fields = [name for name in self.schema.names if name != self.vector]
+        for found, batch in self._found(ids, at, fields):
+            yield from map(self._document, found, batch.to_pylist())
+
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        read = [(found, batch.column(0)) for found, batch in self._found(ids, at, [self.vector])]
+        parts = [_as_matrix(column.filter(column.is_valid()), self.dim) for _, column in read]
+        have = [doc_id for found, column in read for doc_id, there in zip(found, column.is_valid(), strict=True)
+                if there.as_py()]  # fmt: skip
+        return Batch(have, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
+
+    def _found(
+        self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
+    ) -> Iterator[tuple[list[str], Any]]:
+        """Columns of some rows with their ids: those at positions, or in the newest version if it may be read."""
+        if at is None and (self.id_column is None or self.asked_version is not None):
+            at = self._positions(ids)
+            ids, at = [doc_id for doc_id, place in zip(ids, at, strict=True) if place >= 0], at[at >= 0]
+        if at is None:
+            yield from self._in_newest(ids, columns)
+            return
+        for first in range(0, len(ids), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            offsets, places = np.unique(self._offsets(at[part]), return_inverse=True)
+            with self._errors():
+                table = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
+                if len(table) == len(offsets) and len(offsets):
+                    yield list(ids[part]), table.take(places).combine_chunks().to_batches()[0]
+
+    def _offsets(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows of the table come before those at positions among the rows with a vector."""
+        return self._rows_with_vector[at] if self.without_vector else at
+
+    @cached_property
+    def _rows_with_vector(self) -> NDArray[np.int64]:
+        valid = [batch.column(0).is_valid().to_numpy(zero_copy_only=False) for batch in self._batches([self.vector])]
+        return np.flatnonzero(np.concatenate(valid))
+
+    def _positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Positions of ids in the version that is read, -1 for those that it lacks."""
+        known = {doc_id: place for place, doc_id in enumerate(i for page in self.pages(vectors=False) for i in page.ids)}
+        return np.array([known.get(doc_id, -1) for doc_id in ids], np.int64)
+
+    def _in_newest(self, ids: Sequence[str], columns: list[str]) -> Iterator[tuple[list[str], Any]]:
+        possible = self._possible(ids)
+        is_text, column = _is_text(self.schema.field(self.id_column).type), _quoted(str(self.id_column))
+        with self._errors():
+            self._newest.checkout_latest()
+        for first in range(0, len(possible), _AT_ONCE):
+            part = possible[first : first + _AT_ONCE]
+            values = ", ".join("'" + doc_id.replace("'", "''") + "'" if is_text else doc_id for doc_id in part)
+            search = self._newest.search().where(f"{column} IN ({values})")
+            with self._errors():
+                table = search.select(list(dict.fromkeys([*columns, str(self.id_column)]))).limit(_AT_ONCE).to_arrow()
+            for batch in table.combine_chunks().to_batches():
+                yield self._ids_of(batch, range(0)), batch
+
+    def _possible(self, ids: Iterable[str]) -> list[str]:
+        """Those ids that the column can hold."""
+        is_text = _is_text(self.schema.field(self.id_column).type)
+        return [doc_id for doc_id in ids if is_text or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
+
+    def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
+        text = fields.pop(self.text, None) if self.text else None
+        if self.id_column and isinstance(fields.get(self.id_column), str):
+            del fields[self.id_column]
+        if self.own.get("made"):  # metadata is JSON in a column
+            try:
+                fields = dict(json.loads(fields["metadata"]))
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
+                raise StoreError(
+                    f"{self.location}: the metadata of {doc_id!r} is no JSON object; write the table again"
+                ) from error
+        return Document(doc_id, text or "", fields)
+
+    def _open_table(self, **options: Any) -> Any:
+        with self._errors():
+            return _client().connect(str(self.folder), **options).open_table(self.name)
+
+    def _asked_version(self) -> int | None:
+        asked = self.address.options.get("version")
+        try:
+            return None if asked is None else int(asked)
+        except ValueError as error:
+            raise UsageError(f"{self.location}: the version {asked!r} is no number") from error
+
+    def _choose_vector(self, asked: str | None) -> str:
+        vectors = [field.name for field in self.schema if _is_vector(field.type)]
+        if asked in vectors:
+            return str(asked)
+        if asked is None and len(vectors) == 1:
+            return str(vectors[0])
+        raise StoreError(
+            f"{self.location}: expected a column of vectors (fixed_size_list of floats), found "
+            f"{', '.join(vectors) or 'none'}; say #TABLE?vector=COLUMN"
+        )
+
+    def _choose_id(self, asked: str | None) -> str | None:
+        columns = [field.name for field in self.schema if _is_text(field.type) or _is_whole(field.type)]
+        if asked is None:
+            return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
+        if asked not in columns:
+            have = ", ".join(columns) or "none"
+            raise StoreError(f"{self.location}: expected a column of ids {asked!r}, found {have}; name one of these")
+        return asked
+
+    def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
+        """How vectors are compared: l2, ip or cosine."""
+        if asked is None and self.index is None:
+            return "l2", ("no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if "
+                          "not",)  # fmt: skip
+        word = str(self.index[1].distance_type).lower() if asked is None and self.index is not None else str(asked)
+        distance = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}.get(word)
+        if distance is None and asked is not None:
+            raise UsageError(f"{self.location}: expected distance l2, cosine or dot, found {asked!r}")
+        if distance is None:
+            raise StoreError(f"{self.location}: vectors are compared by {word}, which is not supported")
+        return distance, ()
+
+    # Serving.
+
+    @cached_property
+    def _newest(self) -> Any:
+        """The newest version, whatever other processes write; a version that was asked for, or has no ids, as it is."""
+        if self.id_column is None or self.asked_version is not None:
+            return self.table
+        return self._open_table(read_consistency_interval=timedelta(seconds=1))
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """Search; `where` is a condition in SQL."""
+        if where is not None and not isinstance(where, str):
+            raise UsageError(f'{self.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}')
+        return [self._nearest(query, k, where) for query in queries]
+
+    def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
+        try:
+            with self._errors():
+                search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
+                search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
+                if self.index is not None and _is_lossy(self.index[0]):
+                    search = search.refine_factor(1)  # the scores are then those of whole vectors
+                search = search if where is None else search.where(where, prefilter=True)
+                columns = ["_distance", *([self.id_column] if self.id_column else [])]
+                rows = search.with_row_id(self.id_column is None).select(columns).limit(k).to_arrow()
+        except StoreError as error:
+            if where is None:
+                raise
+            raise UsageError(f"{error}; is the filter right?") from error
+        if self.id_column is None:
+            order, row_ids = self._row_ids
+            ids = order[np.searchsorted(row_ids, rows["_rowid"].to_numpy(), sorter=order)].tolist()
+        else:
+            ids = rows[self.id_column].to_pylist()
+        distances = rows["_distance"].to_numpy().astype(np.float64)
+        return as_hits(list(map(str, ids)), distances if self.distance == "l2" else 1 - distances)
+
+    @cached_property
+    def _row_ids(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """LanceDB's own id of each row, and the order of these."""
+        with self._errors():
+            batches = self.table.search().with_row_id(True).select([self.vector]).to_batches()
+            ids = np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in batches])
+        return np.argsort(ids), ids
+
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors, all in one version. LanceDB moves the rows to the end of the table.
+
+        Each call leaves one file more to search; once a share of the table lies in such files they are merged, with no
+        version deleted.
+        """
+        import pyarrow as pa
+
+        if self._newest is self.table:
+            what = "a table without a column of ids" if self.id_column is None else "an older version"
+            raise StoreError(f"{self.location}: vectors cannot be put into {what}; open the table by its ids")
+        ids = self._possible(new)
+        if not ids:
+            return 0
+        vectors, kind = np.stack([new[doc_id] for doc_id in ids]), self.schema.field(self.vector).type
+        self._refuse_overflow(ids, vectors, kind)
+        key = self.schema.field(self.id_column).type
+        keys = pa.array(ids if _is_text(key) else map(int, ids), key)
+        rows = pa.table({self.id_column: keys, self.vector: _as_column(pa, vectors, kind, np.ones(len(ids), np.bool_))})
+        with self._errors():
+            self._newest.checkout_latest()
+            merge = self._newest.merge_insert(self.id_column)
+            merge = merge.when_matched_update_all(where=f"target.{self.has_vector}")
+            count = int(merge.execute(rows).num_updated_rows)
+            self._scattered += count
+            if self._scattered >= max(0.02 * self._newest.count_rows(), _SCATTERED):
+                self._scattered = 0
+                with suppress(Exception):  # another program may commit meanwhile; it is done the next time
+                    self._newest.optimize(cleanup_older_than=timedelta(days=36_500))
+        return count
+
+    _scattered = 0
+
+    def _refuse_overflow(self, ids: Sequence[str], vectors: Vectors, kind: Any) -> None:
+        with np.errstate(over="ignore"):
+            beyond = ~np.isfinite(vectors.astype(kind.value_type.to_pandas_dtype())).all(axis=1)
+        if beyond.any():
+            raise StoreError(
+                f"{self.location}: {kind.value_type} does not hold numbers as large as those for document "
+                f"{ids[int(beyond.argmax())]!r}; nothing was written"
+            )
+
+    # Writing.
+
+    def write(
+        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
+    ) -> Iterable[str]:
+        import pyarrow as pa
+
+        old = like if isinstance(like, LanceDriver) else None
+        remarks: list[str] = []
+        schema = _schema_of_documents(pa, dim, source.metric) if old is None else old._schema(pa, dim, remarks)
+        convert = self._rows_of_documents if old is None else old._rows
+        written, failures = 0, []
+
+        def batches() -> Iterator[Any]:
+            nonlocal written
+            try:
+                for page in pages:
+                    batch = convert(pa, page, schema)
+                    written += batch.num_rows
+                    yield batch
+            except LeadMigrateError as error:  # of which LanceDB passes on the words alone
+                failures.append(error)
+                raise
+
+        try:
+            with output_errors(self.folder), self._errors():
+                reader = pa.RecordBatchReader.from_batches(schema, batches())
+                database = _client().connect(str(self.folder))
+                table = database.create_table(name, reader, mode="overwrite", on_bad_vectors="null")
+                for index, facts in [] if old is None else old.indices:
+                    remarks += _index_again(table, index, facts, dim if index.columns[0] == old.vector else None)
+                count = table.count_rows()
+        except LeadMigrateError:
+            for failure in failures:
+                raise failure from None
+            raise
+        if count != written:
+            raise StoreError(f"{self.location}: {written} rows were written, but the table holds {count}; run again")
+        sync_tree(self.folder)
+        return remarks
+
+    def _schema(self, pa: Any, dim: int, remarks: list[str]) -> Any:
+        """This table's schema with vectors of another dimension."""
+        old, at = self.schema.field(self.vector), self.schema.get_field_index(self.vector)
+        if pa.types.is_float16(old.type.value_type):
+            remarks.append(f"the vectors are rounded to half precision, as column {self.vector} has it")
+        kind = pa.list_(old.type.value_type, dim)
+        schema = self.schema.set(at, pa.field(old.name, kind, old.nullable, old.metadata))
+        metadata = dict(self.schema.metadata or {})
+        if metadata.pop(b"embedding_functions", None) is not None:
+            remarks.append(
+                "the embedding function that the old table names is not in the new one, as it belongs to the old "
+                "model; give the table that of the new model, or queries as vectors"
+            )
+        if self.asked:
+            metadata[_OWN] = json.dumps(self.asked, sort_keys=True).encode()
+        return schema.with_metadata(metadata or None)
+
+    def _rows(self, pa: Any, page: Page, schema: Any) -> Any:
+        """The rows of a page with its new vectors; those without one stay without."""
+        at, batch = schema.get_field_index(self.vector), page.raw
+        for place, field in enumerate(schema):  # the client would make vectors with NaN in them null
+            if place != at and _is_vector(field.type) and np.isnan(_as_matrix(batch.column(place), 1)).any():
+                raise StoreError(
+                    f"{self.location}: there are vectors of column {field.name} with NaN, which a new table would not "
+                    "keep; replace them by null, or drop the column"
+                )
+        there = batch.column(at).is_valid().to_numpy(zero_copy_only=False)
+        vectors = np.zeros((len(there), page.vectors.shape[1]), np.float32)
+        vectors[there] = page.vectors
+        columns = list(batch.columns)
+        columns[at] = _as_column(pa, vectors, schema.field(at).type, there)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _rows_of_documents(self, pa: Any, page: Page, schema: Any) -> Any:
+        columns = [
+            pa.array([document.id for document in page.documents], pa.string()),
+            pa.array([document.text for document in page.documents], pa.string()),
+            pa.array([metadata_as_json(document) for document in page.documents], pa.string()),
+            _as_column(pa, page.vectors, schema.field("vector").type, np.ones(len(page.vectors), np.bool_)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn whatever the client raises into one line."""
+        try:
+            with disk_errors(Path(self.location)):
+                yield
+        except (LeadMigrateError, GeneratorExit):
+            raise
+        except Exception as error:
+            message = " ".join(str(error).split())[:300] or type(error).__name__
+            raise StoreError(f"{self.location}: LanceDB says: {message}; see to that, and run again") from error
+
+
+def _client() -> Any:
+    for name in ("LANCE_LOG", "LANCEDB_LOG"):  # a warning that a new table is new would stand between our lines
+        os.environ.setdefault(name, "error")
+    return import_client("lancedb", "lancedb")
+
+
+def _tables_in(path: Path) -> list[str]:
+    return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
+
+
+def _schema_of_documents(pa: Any, dim: int, metric: str) -> Any:
+    names = [(name, pa.string()) for name in ("id", "text", "metadata")]
+    options = {"id": "id", "text": "text", "vector": "vector", "distance": metric, "made": True}
+    metadata = {_OWN: json.dumps(options, sort_keys=True).encode()}
+    return pa.schema([*names, ("vector", pa.list_(pa.float32(), dim))], metadata=metadata)
+
+
+def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[str]:
+    """Make an index as another table has it; `dim` is that of the vectors, if it is on these. Returns remarks."""
+    from lancedb import index as kinds
+
+    (column, *more), label = index.columns, f"the index {index.name} ({index.index_type})"
+    kind = getattr(kinds, str(index.index_type), None)
+    if kind is None or more:
+        return [f"{label} could not be made again: of a kind that is not made here"]
+    try:
+        table.create_index(column, config=kind(**_index_settings(kind, index, facts, dim)), name=index.name)
+    except Exception as error:
+        return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
+    return [f"{label} is made anew, and is lossy: hold its recall against exact search"] if _is_lossy(index) else []
+
+
+def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
+    """What an index was made with, as far as LanceDB tells it, and as it fits vectors of the new dimension."""
+    names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
+    found: dict[str, Any] = {}
+    waiting = [dict(index.index_details or {})]
+    while waiting:  # settings at any depth
+        for key, value in waiting.pop(0).items():
+            if isinstance(value, Mapping):
+                waiting.append(dict(value))
+            else:
+                name = key.rpartition(".")[2]
+                found[names.get(name, name)] = value
+    parameters = inspect.signature(kind).parameters
+    settings = {key: value for key, value in found.items() if key in parameters and value is not None}
+    if facts.distance_type is not None and "distance_type" in parameters:
+        settings["distance_type"] = str(facts.distance_type).lower()
+    if dim is not None and dim % int(settings.get("num_sub_vectors", 1)):
+        del settings["num_sub_vectors"]
+    return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in settings.items()}
+
+
+def _is_lossy(index: Any) -> bool:
+    """True if an index searches codes in the place of vectors."""
+    return any(part in str(index.index_type) for part in ("Pq", "Sq", "Rq"))
+
+
+def _is_vector(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_whole(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _as_matrix(column: Any, dim: int) -> Vectors:
+    """A column without nulls as rows of float32."""
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(values, np.float32).reshape(-1, dim)
+
+
+def _as_column(pa: Any, vectors: Vectors, kind: Any, there: NDArray[np.bool_]) -> Any:
+    """Vectors, (n, dim), as an Arrow column; null where one is not `there`, (n,)."""
+    values = pa.array(vectors.astype(kind.value_type.to_pandas_dtype()).reshape(-1), kind.value_type)
+    mask = None if there.all() else pa.array(~there)
+    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)

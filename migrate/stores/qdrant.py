@@ -1,0 +1,700 @@
+"""Collections of Qdrant: `qdrant:URL#COLLECTION` on a server, `qdrant:PATH#COLLECTION` in a folder of the local mode.
+
+The client's local mode writes to its folder when it opens one, unpickles every point, and holds all in memory: a folder
+is read from a copy, whose pickles are first held to be points and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import pickle
+import re
+import shutil
+import sqlite3
+import tempfile
+import uuid
+import warnings
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import (
+    AuthenticationError,
+    LeadMigrateError,
+    RemoteError,
+    StoreError,
+    UnsupportedStoreError,
+    UsageError,
+)
+from migrate.files import disk_errors, output_errors, work_folder
+from migrate.locations import Address, scrub, secrets_of
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.database import Driver, Page
+from migrate.stores.kept import forget, keep, sync_tree
+from migrate.stores.records import choose_text, import_client, read_metric
+from migrate.stores.serving import Hits, as_hits
+from migrate.stores.sqlite_read import change_counter, read_only
+from migrate.stores.switching import others
+from migrate.vectors import Batch, Document, Vectors
+
+_OWN: Final = "lead-migrate"
+"""In the metadata of a collection: options that it is opened with, and `made` if its ids were made of documents'."""
+_LAYOUT: Final = ("page_content", "metadata", "id")
+"""Payload of documents of other kinds; LangChain finds texts there."""
+_AT_ONCE: Final = 1_000
+_UPSERT_BYTES: Final = 4 << 20
+_ID_SPACE: Final = uuid.UUID("6f1c2a44-8a0e-4b6a-9d3c-0a5a4f8f2f11")
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,19}")
+
+
+class QdrantDriver(Driver):
+    """A collection, read by one of its dense vectors."""
+
+    kind = "qdrant"
+    support = KindSupport(
+        "Qdrant",
+        ("qdrant:http://HOST:6333#COLLECTION", "qdrant:FOLDER#COLLECTION"),
+        "qdrant",
+        "ids, payload, other named and sparse vectors, points without the vector, HNSW and other settings",
+        "quantization is made anew; several vectors to a point are refused; a server counts no changes",
+        "bounded on a server; a folder in memory",
+    )
+    options = ("id", "text", "vector")
+    swaps = True
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Return whether the local mode has written there."""
+        return (path / "meta.json").is_file() and (path / "collection").is_dir()
+
+    @property
+    def is_copy(self) -> bool:
+        """True for folders."""
+        return not self.is_server
+
+    @property
+    def notices_vectors(self) -> bool:
+        """True for folders: a server counts no changes."""
+        return not self.is_server
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of the server, or of a copy of the folder."""
+        return connect(self.location, self.address.place) if self.is_server else self._open_copy()
+
+    @cached_property
+    def models(self) -> Any:
+        """The client's module of what it sends."""
+        return import_client("qdrant_client.models", "qdrant")
+
+    def names(self) -> list[str]:
+        """Return collections and aliases."""
+        client = self.client
+        with self._errors():
+            collections = [collection.name for collection in client.get_collections().collections]
+        return sorted({*collections, *self._aliases()})
+
+    def _aliases(self) -> dict[str, str]:
+        client = self.client
+        with self._errors():
+            return {alias.alias_name: alias.collection_name for alias in client.get_aliases().aliases}
+
+    # Reading.
+
+    def open(self) -> None:
+        names, asked_name = self.names(), self.address.name
+        if asked_name not in names and (asked_name or len(names) != 1):
+            expected = f"a collection {asked_name!r}" if asked_name else "the name of a collection after a #"
+            have = ", ".join(names) or "none"
+            raise StoreError(f"{self.location}: expected {expected}, found {have}; name one of these")
+        self.name = asked_name or names[0]
+        self.collection_name = self._aliases().get(self.name, self.name)
+        with self._errors():
+            facts = self.client.get_collection(self.name)
+        self.config, self.payload_schema = facts.config, dict(facts.payload_schema or {})
+        self.user_metadata = dict(self.config.metadata or {})
+        self.own = self.user_metadata.pop(_OWN, None) or {}
+        self.asked = {**{k: v for k, v in self.own.items() if k in self.options}, **self.address.options}
+        self.vector, self.params = self._choose_vector(self.asked.get("vector"))
+        self.id_field = self.asked.get("id")
+        has = self.models.HasVectorCondition(has_vector=self.vector)
+        self.with_vector, self.lacks_vector = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
+        with self._errors():
+            self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
+
+    def describe(self) -> StoreInfo:
+        with self._errors():
+            count = self.client.count(self.name, self.with_vector, exact=True).count
+            sample, _ = self.client.scroll(
+                self.name, self.with_vector, 64, with_payload=True, with_vectors=self._vector_names
+            )
+        vectors = np.array([self._vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
+        distance = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}[self.params.distance.value]
+        metric, notes = read_metric(distance, vectors)  # type: ignore[arg-type]
+        self.text_field, why = self._choose_text([point.payload or {} for point in sample])
+        if self._others:
+            notes += (f"points have other vectors too, which stay as they are: {', '.join(self._others)}",)
+        if self._quantization:
+            notes += (f"searched by {self._quantization} quantization, which is lossy; what is read here are whole "
+                      "vectors",)  # fmt: skip
+        details: dict[str, str | int] = {"collection": self.name, "distance": self.params.distance.value}
+        for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
+            special = getattr(self.params.hnsw_config, key, None)
+            if (value := getattr(self.config.hnsw_config, key) if special is None else special) is not None:
+                details[label] = value
+        chosen = {"vector": self.vector, "text": self.text_field, "id": self.id_field,
+                  "quantization": self._quantization}  # fmt: skip
+        details |= {key: value for key, value in chosen.items() if value}
+        has_texts = self.text_field is not None
+        return StoreInfo(self.location, self.kind, "HNSW", count, self.params.size, metric, True, has_texts,
+                         notes=(*notes, why), details=details)  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        place = self.address.place if self.is_server else str(self.folder.absolute())
+        return f"{place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
+
+    def version(self) -> Any:
+        """Return facts of the file that change with each write. On a server, a hash of ids and payload."""
+        if not self.is_server:
+            storage = self._storage()
+            try:
+                return _file_version(storage)
+            except OSError as error:
+                raise StoreError(f"{self.location}: {storage.name} was deleted; run again") from error
+        digest, count = hashlib.sha256(), 0
+        for point in self._scroll(self.with_vector, payload=True):
+            record = json.dumps([str(point.id), point.payload], sort_keys=True, default=repr)
+            digest.update(record.encode(errors="surrogatepass"))
+            count += 1
+        return [self._aliases().get(self.name, self.name), count, digest.hexdigest()]
+
+    def read_version(self) -> Any:
+        """Return the version when the copy was made."""
+        return self.version() if self.is_server else self._copied[self.collection_name]
+
+    def identity(self, name: str) -> Any:
+        """Return the collection that an alias leads to; in a folder, the number of its file."""
+        if self.is_server:
+            return self._aliases().get(name, name) if name in self.names() else None
+        return self.version()[-1]
+
+    def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
+        offset = None
+        while True:
+            with self._errors():
+                points, offset = self.client.scroll(
+                    self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
+                )
+            yield from points
+            if offset is None:
+                return
+
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
+        read = bool(self._others) if records else self._vector_names if vectors else False
+        points = self._scroll(self.with_vector, payload=payload, vectors=read)
+        while some := list(islice(points, _AT_ONCE)):
+            ids, dim = [self._id_of(point) for point in some], self.params.size
+            rows = [self._vector_of(point) for point in some] if vectors else []
+            yield Page(ids, np.array(rows, np.float32).reshape(-1, dim), some)
+        if records:
+            points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._others))
+            while some := list(islice(points, _AT_ONCE)):
+                yield Page([], np.empty((0, self.params.size), np.float32), some)
+
+    def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
+        """Points by the ids that their documents have here."""
+        for first in range(0, len(ids), _AT_ONCE):
+            with self._errors():
+                points = self._find(ids[first : first + _AT_ONCE], read)
+            yield from ((self._id_of(point), point) for point in points)
+
+    def _find(self, ids: Sequence[str], read: dict[str, Any]) -> list[Any]:
+        if self.id_field is None:
+            return list(self.client.retrieve(self.name, [p for p in map(_point_id, ids) if p is not None], **read))
+        found: list[Any] = []
+        if self.own.get("made"):  # the ids of its points were made of ids, but for what others have added since
+            found = list(self.client.retrieve(self.name, [_made_point_id(doc_id) for doc_id in ids], **read))
+            known = {self._id_of(point) for point in found}
+            ids = [doc_id for doc_id in ids if doc_id not in known]
+        numbers = [int(doc_id) for doc_id in ids if _NUMBER.fullmatch(doc_id)]
+        fields = [
+            self.models.FieldCondition(key=self.id_field, match=self.models.MatchAny(any=values))
+            for values in (list(ids), numbers)
+            if values
+        ]
+        if fields:
+            chosen = self.models.Filter(must=[*self.with_vector.must, self.models.Filter(should=fields)])
+            found += self.client.scroll(self.name, chosen, 2 * len(ids), **read)[0]
+        return found
+
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
+            fields = dict(point.payload or {})
+            if self.id_field is not None and isinstance(fields.get(self.id_field), str):
+                del fields[self.id_field]
+            text = fields.pop(self.text_field, None) if self.text_field else None
+            if text is not None and not isinstance(text, str):
+                raise StoreError(
+                    f"{self.location}: {self.text_field!r} of point {doc_id} is no text but {type(text).__name__}; say "
+                    "?text=FIELD for another"
+                )
+            if self.text_field == _LAYOUT[0] and set(fields) == {_LAYOUT[1]} and isinstance(fields[_LAYOUT[1]], dict):
+                fields = fields[_LAYOUT[1]]
+            yield Document(doc_id, text or "", fields)
+
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        payload = False if self.id_field is None else [self.id_field]
+        read = self._retrieve(ids, with_payload=payload, with_vectors=self._vector_names)
+        found = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
+        return Batch(list(found), np.array([*found.values()], np.float32).reshape(len(found), self.params.size))
+
+    def _id_of(self, point: Any) -> str:
+        if self.id_field is None:
+            return str(point.id)
+        value = (point.payload or {}).get(self.id_field)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise StoreError(
+                f"{self.location}: {self.id_field!r} of point {point.id} is no id but {type(value).__name__}; say "
+                "?id=FIELD for another, or leave it out"
+            )
+        return str(value)
+
+    def _vector_of(self, point: Any) -> list[float] | None:
+        return point.vector.get(self.vector) if isinstance(point.vector, dict) else point.vector
+
+    @property
+    def _vector_names(self) -> bool | list[str]:
+        """How the client is asked for the vector; one without a name by none."""
+        return [self.vector] if self.vector else True
+
+    @property
+    def _others(self) -> list[str]:
+        """Names of the other vectors of points."""
+        vectors = self.config.params.vectors
+        dense = [name for name in vectors if name != self.vector] if isinstance(vectors, dict) else []
+        return [*dense, *(self.config.params.sparse_vectors or {})]
+
+    @property
+    def _quantization(self) -> str | None:
+        settings = self.params.quantization_config or self.config.quantization_config
+        return None if settings is None else next(iter(type(settings).model_fields))
+
+    def _choose_vector(self, asked: str | None) -> tuple[str, Any]:
+        vectors = self.config.params.vectors
+        dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
+        name = asked if asked is not None else next(iter(dense)) if len(dense) == 1 else None
+        if name is None or name not in dense:
+            have = ", ".join(f"{label or '(without name)'}" for label in sorted(dense)) or "none"
+            raise StoreError(
+                f"{self.location}: expected the name of a dense vector, found {have}; say #COLLECTION?vector=NAME"
+            )
+        params = dense[name]
+        if params.multivector_config is not None:
+            raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
+        if params.distance.value not in ("Cosine", "Dot", "Euclid"):
+            raise UnsupportedStoreError(
+                f"{self.location}: vectors {name!r} are compared by {params.distance.value}, which is not supported; "
+                "name another"
+            )
+        return name, params
+
+    def _choose_text(self, payloads: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
+        asked = self.asked.get("text")
+        if not payloads and asked is None:
+            return _LAYOUT[0], "the collection is empty"
+        columns = dict.fromkeys(key for fields in payloads for key, value in fields.items() if isinstance(value, str))
+        columns.pop(self.id_field or "", None)
+        return choose_text(self.location, list(columns), asked)
+
+    # Serving.
+
+    @cached_property
+    def _turn(self) -> Any:
+        """What keeps threads apart: the local mode knows none."""
+        return nullcontext() if self.is_server else Lock()
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """Search; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
+        fields = False if self.id_field is None else [self.id_field]
+        common = {"using": self.vector or None, "filter": self._filter(where), "limit": k, "with_payload": fields}
+        requests = [self.models.QueryRequest(query=query.tolist(), **common) for query in queries]
+        with self._turn, self._errors():
+            responses = self.client.query_batch_points(self.name, requests)
+        hits = []
+        for response in responses:
+            scores = np.array([point.score for point in response.points], np.float64)
+            scores = scores**2 if self.params.distance.value == "Euclid" else scores  # squares are wanted
+            hits.append(as_hits([self._id_of(point) for point in response.points], scores))
+        return hits
+
+    def _filter(self, where: Any) -> Any:
+        if where is None or isinstance(where, self.models.Filter):
+            return where
+        try:
+            return self.models.Filter(**where)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{self.location}: the filter is no Filter of Qdrant but {type(where).__name__}; import it from "
+                "qdrant_client.models"
+            ) from error
+
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        if (kind := self.params.datatype) is not None and kind.value not in ("float32", "float16"):
+            raise StoreError(f"{self.location}: vectors are kept as {kind.value}, which cannot hold new ones")
+        names, count = list(new), 0
+        with self._turn:
+            self._leave_copy()
+            for first in range(0, len(names), _AT_ONCE):
+                read = {"with_payload": self.id_field is not None, "with_vectors": self._vector_names}
+                points = [
+                    self.models.PointVectors(id=point.id, vector=self._named(new[doc_id].tolist()))
+                    for doc_id, point in self._retrieve(names[first : first + _AT_ONCE], **read)
+                    if self._vector_of(point) is not None
+                ]
+                if points:
+                    with self._errors():
+                        self.client.update_vectors(self.collection_name, points, wait=True)
+                count += len(points)
+        return count
+
+    def _named(self, vector: list[float]) -> Any:
+        return {self.vector: vector} if self.vector else vector
+
+    # Folders.
+
+    def files(self) -> Collection[str]:
+        return ("collection", "meta.json", ".lock")
+
+    def _storage(self) -> Path:
+        return self.folder / "collection" / self.collection_name / "storage.sqlite"
+
+    def _open_copy(self) -> Any:
+        if not self.recognises(self.folder):
+            raise StoreError(f"{self.location}: expected a folder of Qdrant's local mode, found none; check the path")
+        module = import_client("qdrant_client", "qdrant")
+        copies = work_folder() / "copies"
+        with output_errors(copies):
+            copies.mkdir(parents=True, exist_ok=True)
+            copy = Path(tempfile.mkdtemp(prefix="qdrant-", dir=copies))
+        try:
+            with output_errors(copy):
+                self._copied = self._copy_to(copy)
+            with self._errors():
+                client = quiet(module.QdrantClient, path=str(copy))
+        except BaseException:
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
+        self._remove_copy = weakref.finalize(self, _let_go, client, copy)
+        return client
+
+    def _copy_to(self, copy: Path) -> dict[str, list[int]]:
+        """Copy what every collection was at one moment; return the version of each."""
+        shutil.copyfile(self.folder / "meta.json", copy / "meta.json")
+        versions = {}
+        try:
+            for storage in (self.folder / "collection").glob("*/storage.sqlite"):
+                target = copy / "collection" / storage.parent.name / storage.name
+                target.parent.mkdir(parents=True)
+                with read_only(storage) as source, closing(sqlite3.connect(target)) as connection:
+                    source.execute("BEGIN")
+                    source.execute("SELECT 1 FROM sqlite_master").fetchone()  # from here on nobody else commits
+                    versions[storage.parent.name] = _file_version(storage)
+                    source.backup(connection)
+                    _check_points(storage, connection)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
+        return versions
+
+    def _leave_copy(self) -> None:
+        """Use the folder itself from now on; nobody else can open it until the store is gone."""
+        if self.is_server or not self._remove_copy.alive:
+            return
+        for storage in (self.folder / "collection").glob("*/storage.sqlite"):
+            with read_only(storage) as source:
+                _check_points(storage, source)
+        module = import_client("qdrant_client", "qdrant")
+        with self._errors():
+            client = quiet(module.QdrantClient, path=str(self.folder))
+        self.client = client
+        self._remove_copy()
+        weakref.finalize(self, client.close)
+
+    # Writing.
+
+    def write(
+        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
+    ) -> Iterable[str]:
+        old = like if isinstance(like, QdrantDriver) else None
+        remarks: list[str] = []
+        settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
+        most, written = max(min(_UPSERT_BYTES // (24 * dim), _AT_ONCE), 1), 0  # 24 bytes a number, as JSON
+        with self._written_client() as client:
+            with self._errors():
+                if client.collection_exists(name):
+                    client.delete_collection(name)
+                client.create_collection(name, **settings)
+            if not self.is_server:
+                _wait_for_no_disk(client, name)
+            for page in pages:
+                points = self._points_of_documents(page) if old is None else old._points(page)
+                for first in range(0, len(points), most):
+                    with self._errors():
+                        quiet(client.upsert, name, points[first : first + most], wait=True)
+                written += len(points)
+            with self._errors():
+                for field, index in ({} if old is None else old.payload_schema).items():
+                    client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
+                count = client.count(name, exact=True).count
+        if count != written:
+            raise StoreError(f"{self.location}: {written} points were written, but it holds {count}; run again")
+        return remarks
+
+    @contextmanager
+    def _written_client(self) -> Iterator[Any]:
+        """The server's client, or one of an empty folder that is durable at the end."""
+        if self.is_server:
+            yield self.client
+            return
+        module = import_client("qdrant_client", "qdrant")
+        with output_errors(self.folder):
+            shutil.rmtree(self.folder / "collection", ignore_errors=True)
+            for name in ("meta.json", ".lock"):
+                (self.folder / name).unlink(missing_ok=True)
+            with closing(quiet(module.QdrantClient, path=str(self.folder))) as client:
+                yield client
+            (self.folder / ".lock").unlink(missing_ok=True)
+        sync_tree(self.folder)
+
+    def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
+        """How to create a collection as this one, for vectors of another dimension."""
+        models, config, params = self.models, self.config, self.config.params
+        changed: dict[str, Any] = {"size": dim}
+        if params.sharding_method is not None and params.sharding_method.value == "custom":
+            raise UnsupportedStoreError(f"{self.location}: points are in shards of your own keys, which are not kept")
+        if self.params.datatype is not None and self.params.datatype.value != "float32":
+            remarks.append(f"vectors were kept as {self.params.datatype.value}, and now are as float32")
+            changed["datatype"] = None
+        if self._quantization is not None:
+            remarks.append(
+                f"{self._quantization} quantization is made anew, and is lossy: hold its recall against exact search"
+            )
+        vector, named = self.params.model_copy(update=changed), isinstance(params.vectors, dict)
+        own = {**self.own, **self.asked}
+        same = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
+        return {
+            "vectors_config": {**params.vectors, self.vector: vector} if named else vector,
+            "sparse_vectors_config": params.sparse_vectors,
+            **{key: getattr(params, key) for key in same},
+            "hnsw_config": _as(models.HnswConfigDiff, config.hnsw_config),
+            "optimizers_config": _as(models.OptimizersConfigDiff, config.optimizer_config),
+            "quantization_config": config.quantization_config,
+            "strict_mode_config": _as(models.StrictModeConfig, config.strict_mode_config),
+            "metadata": {**self.user_metadata, **({_OWN: own} if own else {})} or None,
+        }
+
+    def _points(self, page: Page) -> list[Any]:
+        """The points of a page with its new vectors; those without one keep what they have."""
+        make, points = self.models.PointStruct, []
+        is_plain = not isinstance(self.config.params.vectors, dict) and not self._others
+        for number, point in enumerate(page.raw):
+            vector = point.vector or {}
+            if page.ids:
+                new = page.vectors[number].tolist()
+                vector = new if is_plain else {**(vector if isinstance(vector, dict) else {}), self.vector: new}
+            points.append(make(id=point.id, payload=point.payload, vector=vector))
+        return points
+
+    def _settings_of_documents(self, dim: int, source: StoreInfo) -> dict[str, Any]:
+        distance = {"l2": "Euclid", "ip": "Dot"}[source.metric]
+        own = {"text": _LAYOUT[0], "id": _LAYOUT[2], "made": True}
+        return {"vectors_config": self.models.VectorParams(size=dim, distance=distance), "metadata": {_OWN: own}}
+
+    def _points_of_documents(self, page: Page) -> list[Any]:
+        return [
+            self.models.PointStruct(
+                id=_made_point_id(document.id),
+                vector=vector.tolist(),
+                payload=dict(zip(_LAYOUT, (document.text, dict(document.metadata), document.id), strict=True)),
+            )
+            for document, vector in zip(page.documents, page.vectors, strict=True)
+        ]
+
+    # Servers: a collection is called NAME-TOKEN, and an alias NAME leads to it.
+
+    def token(self, name: str) -> str | None:
+        return _token_in(self._aliases().get(name, name))
+
+    def publish(self, staging: str, content: Path) -> None:
+        keep(content, str(_token_in(staging)))
+        self._lead({self.name: staging})
+        for name in self.leftovers():
+            self.drop(name)
+
+    def drop(self, name: str) -> None:
+        collection = self._aliases().get(name, name)
+        with self._errors():
+            self.client.delete_collection(collection)
+        forget(_token_in(collection))
+
+    def leftovers(self) -> list[str]:
+        names, used = self.names(), set(self._aliases().values())
+        return [name for name in names if name.startswith(f"{self.name}-") and name not in used
+                and len(name) == len(self.name) + 33 and _token_in(name)]  # fmt: skip
+
+    def refuse_swap(self, new: Driver) -> None:
+        aliases = self._aliases()
+        for driver in (self, new):
+            if driver.name not in aliases:
+                raise UsageError(
+                    f"{driver.location}: expected an alias, found a collection, which Qdrant cannot rename; give it an "
+                    "alias, let your programs ask that, and switch the alias"
+                )
+
+    def swap(self, wanted: Mapping[str, Any]) -> None:
+        aliases = self._aliases()
+        if {aliases.get(alias) for alias in wanted} != set(wanted.values()):
+            raise others(self.location)
+        self._lead(wanted)
+
+    def _lead(self, wanted: Mapping[str, Any]) -> None:
+        """Let aliases lead to collections, all in one call."""
+        models, aliases = self.models, self._aliases()
+        steps: list[Any] = []
+        for alias, collection in wanted.items():
+            if alias in aliases:
+                gone = models.DeleteAlias(alias_name=alias)
+                steps.append(models.DeleteAliasOperation(delete_alias=gone))
+            made = models.CreateAlias(collection_name=collection, alias_name=alias)
+            steps.append(models.CreateAliasOperation(create_alias=made))
+        with self._errors():
+            self.client.update_collection_aliases(steps)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn whatever the client raises into one line."""
+        try:
+            with nullcontext() if self.is_server else disk_errors(Path(self.location)):
+                yield
+        except LeadMigrateError:
+            raise
+        except Exception as error:
+            words = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
+            status = getattr(error, "status_code", None)
+            if not self.is_server or status in (400, 404, 422):
+                raise StoreError(f"{self.location}: Qdrant says: {words}; see to that, and run again") from error
+            if status in (401, 403):
+                raise AuthenticationError(f"{self.location}: the server refused; set QDRANT_API_KEY") from error
+            raise RemoteError(f"{self.location}: the server of Qdrant failed: {words}; check that it runs") from error
+
+
+def connect(location: str, url: str) -> Any:
+    """Return a client of the server at a URL; the key is that of the location, or QDRANT_API_KEY."""
+    module = import_client("qdrant_client", "qdrant")
+    secrets = secrets_of(location)
+    key = secrets.get("api_key") or secrets.get("token") or os.environ.get("QDRANT_API_KEY")
+    try:
+        return quiet(module.QdrantClient, url=url, api_key=key, timeout=60, check_compatibility=False)
+    except Exception as error:
+        raise UsageError(f"{location}: this is no URL of a server ({scrub(str(error))}); correct it") from error
+
+
+def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
+    """Call the client without its advice on other ways to use Qdrant."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*arguments, **options)
+
+
+def _wait_for_no_disk(client: Any, name: str) -> None:
+    """Keep the local mode from waiting for the disk at each point: the folder is made durable at the end."""
+    storage = getattr(client._client.collections[name].storage, "storage", None)
+    if isinstance(storage, sqlite3.Connection):
+        storage.execute("PRAGMA synchronous = OFF")
+        storage.execute("PRAGMA journal_mode = MEMORY")
+
+
+def _as(kind: Any, config: Any) -> Any:
+    """The settings of a collection, as those of a new one are given."""
+    if config is None:
+        return None
+    facts = config.model_dump(exclude_none=True)
+    return kind(**{key: value for key, value in facts.items() if key in kind.model_fields})
+
+
+def _token_in(name: str) -> str | None:
+    """The token in a collection's own name."""
+    match = re.fullmatch(r".*-([0-9a-f]{32})", name, re.DOTALL)
+    return match[1] if match else None
+
+
+def _point_id(doc_id: str) -> int | str | None:
+    """The point's id that a text stands for; None if there can be no such point."""
+    if _NUMBER.fullmatch(doc_id) and int(doc_id) < 1 << 64:
+        return int(doc_id)
+    try:
+        return str(uuid.UUID(doc_id))
+    except ValueError:
+        return None
+
+
+def _made_point_id(doc_id: str) -> int | str:
+    """The id of a new point for a document: its own if Qdrant can have it, else a UUID made of it."""
+    point_id = _point_id(doc_id)
+    return point_id if point_id is not None and str(point_id) == doc_id else str(uuid.uuid5(_ID_SPACE, doc_id))
+
+
+def _file_version(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, change_counter(path), status.st_ino]
+
+
+def _let_go(client: Any, folder: Path) -> None:
+    client.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Points(pickle.Unpickler):
+    """Reads pickles of points alone: a class of any other kind could run whatever it likes."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_point = module == "qdrant_client.http.models.models" and re.fullmatch(r"[A-Z]\w*", name)
+        is_plain = (module, name) == ("uuid", "UUID") or (
+            module == "datetime" and name in ("date", "datetime", "timedelta", "timezone")
+        )
+        if not is_point and not is_plain:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return _Stub
+
+
+class _Stub:
+    """Stands for any class of points while their pickles are looked at; keeps nothing."""
+
+    def __init__(self, *arguments: object) -> None: ...
+
+    def __setstate__(self, state: object) -> None: ...
+
+
+def _check_points(storage: Path, connection: sqlite3.Connection) -> None:
+    for key, point in connection.execute("SELECT id, point FROM points"):
+        try:
+            for content in (base64.b64decode(key), point):
+                _Points(io.BytesIO(content)).load()
+        except Exception as error:
+            raise StoreError(
+                f"{storage}: this holds a pickle that is no point ({error}), and may run a program when it is read; do "
+                "not open it"
+            ) from error
