@@ -1,4 +1,4 @@
-"""A kind of store that has no rows: `sqlite:FILE#TABLE`, whose records are found by id alone."""
+"""A database of another package: `sqlite:FILE#TABLE`, which is one driver."""
 
 import json
 import sqlite3
@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from migrate.errors import StoreError
-from migrate.locations import Address
-from migrate.manifest import find_manifest
-from migrate.stores.base import FROM_THE_START, StoreInfo
-from migrate.stores.records import RecordStore, WaitingWriter
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.database import DatabaseKind, Driver, Page
+from migrate.stores.serving import as_hits
 from migrate.vectors import Batch, Document
 
 NAME = "store.sqlite"
@@ -28,66 +27,90 @@ def create(file, table, metric, dim, records):
         connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?)', rows)
 
 
-class SqliteKind:
-    name = "sqlite"
+class SqliteDriver(Driver):
+    kind = "sqlite"
+    support = KindSupport("SQLite", ("sqlite:FILE#TABLE",), "", "everything", "")
+    has_servers = False
 
-    def recognises(self, path):
+    @classmethod
+    def recognises(cls, path):
         return (path / NAME).is_file()
 
-    def open(self, location):
-        if Path(location).is_dir():
-            return SqliteStore(location, Path(location) / NAME, "docs")
-        address = Address.parse(location)
-        return SqliteStore(location, Path(address.place), address.name)
-
-
-class SqliteStore(RecordStore):
-    def __init__(self, location, file, table):
-        self._file, self._table = file, table
-        if not file.is_file():
-            raise StoreError(f"{location}: expected a database, found none; check the path")
-        facts = self._ask("SELECT metric, dim FROM tables WHERE name = ?", [table])
-        if not facts:
-            raise StoreError(f"{location}: expected a table {table!r}, found none; name another after the #")
-        (metric, dim), count = facts[0], self._open_index(f"{file}#{table}").count
-        manifest = find_manifest(file.parent, "store")
-        self.info = StoreInfo(location, "sqlite", "blobs", count, dim, metric, True, True, manifest)
+    @property
+    def file(self):
+        place = Path(self.address.place)
+        return place / NAME if place.is_dir() else place
 
     @property
     def folder(self):
-        return self._file.parent
+        return self.file.parent
 
-    def destination(self, location, dim, resume=FROM_THE_START):
-        return SqliteWriter(self, location, dim, resume)
+    def files(self):
+        return (self.file.name,)
 
-    def _version(self):
-        status = self._file.stat()
+    def names(self):
+        return [name for (name,) in self.ask("SELECT name FROM tables ORDER BY name")]
+
+    def open(self):
+        if not self.file.is_file():
+            raise StoreError(f"{self.location}: expected a database, found none; check the path")
+        self.name = self.name or "docs"
+        facts = self.ask("SELECT metric, dim FROM tables WHERE name = ?", [self.name])
+        if not facts:
+            raise StoreError(f"{self.location}: expected a table {self.name!r}, found none; name another after the #")
+        self.metric, self.dim = facts[0]
+
+    def describe(self):
+        ((count,),) = self.ask(f'SELECT count(*) FROM "{self.name}"')
+        return StoreInfo(self.location, self.kind, "blobs", count, self.dim, self.metric, True, True)
+
+    @property
+    def key(self):
+        return f"{self.file}#{self.name}"
+
+    def version(self):
+        status = self.file.stat()
         return [status.st_size, status.st_mtime_ns, status.st_ino]
 
-    def _read_ids(self):
-        return (doc_id for (doc_id,) in self._ask(f'SELECT id FROM "{self._table}" ORDER BY text'))
+    def pages(self, *, vectors=True, records=False):
+        rows = self.ask(f'SELECT * FROM "{self.name}" ORDER BY text')
+        for first in range(0, len(rows), 50):
+            part = rows[first : first + 50]
+            yield Page([row[0] for row in part], self.as_matrix(row[1] for row in part), part)
 
-    def _read_vectors(self, ids):
-        records = list(self._records(ids, "id, vector"))
-        vectors = [np.frombuffer(vector, "<f4") for _, vector in records]
-        return Batch([doc_id for doc_id, _ in records], np.array(vectors, np.float32).reshape(-1, self.info.dim))
+    def documents(self, ids, at=None):
+        return (Document(doc_id, text, json.loads(meta)) for doc_id, _, text, meta in self.find(ids))
 
-    def _read_documents(self, ids):
-        return (Document(*facts, json.loads(meta)) for *facts, meta in self._records(ids, "id, text, meta"))
+    def vectors(self, ids, at=None):
+        rows = list(self.find(ids))
+        return Batch([row[0] for row in rows], self.as_matrix(row[1] for row in rows))
 
-    def _records(self, ids, columns):
+    def search(self, queries, k, where):
+        found = next(self.pages())
+        return [as_hits(found.ids[:k], found.vectors[:k] @ query) for query in queries]
+
+    def update(self, new):
+        raise StoreError(f"{self.location}: nothing is put here")
+
+    def write(self, name, dim, source, like, pages):
+        documents = (
+            (Document(doc_id, text, json.loads(meta)), vector)
+            for page in pages
+            for (doc_id, _, text, meta), vector in zip(page.raw, page.vectors, strict=True)
+        )
+        create(self.folder / NAME, name, source.metric, dim, documents)
+        return ()
+
+    def as_matrix(self, contents):
+        return np.array([np.frombuffer(one, "<f4") for one in contents], np.float32).reshape(-1, self.dim)
+
+    def find(self, ids):
         for doc_id in ids:
-            yield from self._ask(f'SELECT {columns} FROM "{self._table}" WHERE id = ?', [doc_id])
+            yield from self.ask(f'SELECT * FROM "{self.name}" WHERE id = ?', [doc_id])
 
-    def _ask(self, question, values=()):
-        with closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as connection:
+    def ask(self, question, values=()):
+        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as connection:
             return connection.execute(question, values).fetchall()
 
 
-class SqliteWriter(WaitingWriter):
-    def load(self):
-        records = (pair for documents, vectors in self.records() for pair in zip(documents, vectors, strict=True))
-        create(self.folder / NAME, "docs", self.source.info.metric, self.rows.dim, records)
-
-
-KIND = SqliteKind()
+KIND = DatabaseKind(SqliteDriver)

@@ -266,10 +266,10 @@ def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
     """What the local mode forgets is seen in what the client is asked for."""
     fill(server, "old", example_documents(), example_vectors())
     store = open_store("qdrant:http://db.example#old?id=key&text=text")
-    store.config.hnsw_config.m = 33
+    store.driver.config.hnsw_config.m = 33
     quantized = models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8))
-    store.config.quantization_config = quantized
-    store.config.params.on_disk_payload = True
+    store.driver.config.quantization_config = quantized
+    store.driver.config.params.on_disk_payload = True
     asked = {}
     create = server.create_collection
     monkeypatch.setattr(server, "create_collection", lambda name, **facts: (asked.update(facts), create(name, **facts)))

@@ -210,18 +210,18 @@ class TestLanceDB:
             old.put_vectors(["1001"], queries(1))
 
     def test_a_table_that_is_written_to_while_it_is_opened_keeps_ids_and_vectors_together(self, tmp_path, monkeypatch):
-        from migrate.stores.lancedb.store import LanceStore
+        from migrate.stores.lancedb import LanceDriver
 
         self.make(tmp_path, "float32")
-        place, choose = f"lancedb:{tmp_path}#docs", LanceStore._choose_id
+        place, choose = f"lancedb:{tmp_path}#docs", LanceDriver._choose_id
         writer, new = open_store(place), example_vectors(200, seed=4)
 
-        def write_meanwhile(store, *arguments):  # rows move to the end of the table
-            monkeypatch.setattr(LanceStore, "_choose_id", choose)
+        def write_meanwhile(driver, *arguments):  # rows move to the end of the table
+            monkeypatch.setattr(LanceDriver, "_choose_id", choose)
             assert writer.put_vectors(list(map(str, range(1_000, 1_200))), new) == 200
-            return choose(store, *arguments)
+            return choose(driver, *arguments)
 
-        monkeypatch.setattr(LanceStore, "_choose_id", write_meanwhile)
+        monkeypatch.setattr(LanceDriver, "_choose_id", write_meanwhile)
         before = read_all(open_store(place).scan())
         after = read_all(open_store(place).scan())
         expected = example_vectors(COUNT, DIM)[np.array([int(doc_id) - 1_000 for doc_id in before.ids])]
@@ -245,8 +245,8 @@ class TestLanceDB:
         store, versions = open_store(place), []
         for row in range(100):
             assert store.put_vectors([str(1_000 + row)], new[row : row + 1]) == 1
-            versions.append(store._serving._table.version)
-        assert store._serving._table.stats()["fragment_stats"]["num_fragments"] <= 21
+            versions.append(store.driver._newest.version)
+        assert store.driver._newest.stats()["fragment_stats"]["num_fragments"] <= 21
         found = read_all(open_store(place).scan())
         rows = {doc_id: row for row, doc_id in enumerate(found.ids)}
         assert np.array_equal(found.vectors[[rows[str(1_000 + row)] for row in range(100)]], new[:100])
@@ -377,7 +377,7 @@ class TestQdrant:
         assert store.search(queries(), 99)[0].ids == _exact(store, queries(), 99)[0].ids
         assert store.put_vectors(["1", "4", "nobody"], queries(3)) == 1  # point 4 has no such vector
         assert store.search(queries(), 1)[0].ids == ("1",)
-        found = {point.id: point.vector for point in store.place.client.retrieve("docs", [1, 4], with_vectors=True)}
+        found = {point.id: point.vector for point in store.driver.client.retrieve("docs", [1, 4], with_vectors=True)}
         assert found[1]["other"] == [1.0, 1.0]
         assert list(found[4]) == ["other"]
 

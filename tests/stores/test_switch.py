@@ -179,7 +179,6 @@ def lances(tmp_path):
     database = lancedb.connect(str(tmp_path / "old"))
     table = database.create_table("docs", rows)
     table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
-    database.create_table("others", rows[:3])
     translate(f"lancedb:{tmp_path}/old#docs", tmp_path / "new")
     return f"lancedb:{tmp_path}/old#docs", f"lancedb:{tmp_path}/new#docs"
 
@@ -333,13 +332,13 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
 def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tmp_path):
     old, new = pair
     done = switch_store(old, new, unproven=True)
-    if "lancedb" not in old:  # there the old store is a version; of Chroma's collections the new name may be gone
-        with pytest.raises((UsageError, StoreError), match=r"rollback or forget|expected a collection"):
-            switch_store(new, old, unproven=True)
+    # of Chroma's collections the new name may be gone
+    with pytest.raises((UsageError, StoreError), match=r"rollback or forget|expected a collection"):
+        switch_store(new, old, unproven=True)
     source = make_folder(tmp_path / "other")
     for location in dict.fromkeys((old, done.aside)):
-        if "?version" in location or location.startswith(("chroma:", "sqlite-vec:", "lancedb:")):
-            continue  # a folder with several, or a version
+        if location.startswith(("chroma:", "sqlite-vec:")):
+            continue  # a folder with several
         output = output_of(location) if ":" in location else FolderOutput(Path(location))
         with pytest.raises(UsageError, match="rollback or forget"):
             output.refuse_existing(force=True)
@@ -397,19 +396,18 @@ POINTS = {
     tables: ["noted", "exchanged"],
     collections: ["brought", "moved", "exchanged"],
     served: ["moved", "moved:2", "exchanged"],
-    lances: ["noted", "exchanged", "indexed"],
+    lances: FOLDER,
 }
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in PLAIN]
 BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved"}
-BACK |= {(lances, point): "exchanged" for point in POINTS[lances]}
 """Where a way back is killed that does not come to the same point."""
 ENDS = [
     *((folders, point) for point in ("noted", "set aside")),
     *((sqlites, point) for point in ("noted", "exchanged")),
     (tables, "noted"),
     *((make, point) for make in (collections, served) for point in ("set aside", "moved")),
-    *((lances, point) for point in ("noted", "set aside", "exchanged")),
+    *((lances, point) for point in ("noted", "set aside")),
 ]
 
 
@@ -439,13 +437,11 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "point"), [*((make, points[-1]) for make, points in POINTS.items()), (lances, "noted")]
-)
+@pytest.mark.parametrize(("make", "point"), [(make, points[-1]) for make, points in POINTS.items()])
 def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, point, tmp_path):
     old, new = stamped(make(tmp_path))
     switch_store(old, new, unproven=True)
-    die("rollback", old, new, BACK.get((make, point), point) if point != "noted" else point)
+    die("rollback", old, new, BACK.get((make, point), point))
     switch_store(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL)
     roll_back(old)
@@ -496,16 +492,9 @@ def search_table(location, _opened={}):  # noqa: B006 - as above
     return [row[0] for row in _opened["connection"].execute(question, [as_text(old_vectors()[0])])]
 
 
-def search_lance(location):
-    import lancedb
-
-    table = lancedb.connect(location.partition(":")[2].partition("#")[0]).open_table("docs")
-    return [row["id"] for row in table.search(old_vectors()[0]).limit(5).nprobes(2).to_list()]
-
-
 @pytest.mark.parametrize(
     ("make", "search"),
-    [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table), (lances, search_lance)],
+    [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table)],
     ids=lambda value: value.__name__,
 )
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
@@ -636,6 +625,40 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
     pair[which] = str(tmp_path / "volume")
     with pytest.raises(UsageError, match=r"volume: expected a folder that can be renamed, found a mount point"):
         switch_store(*pair, unproven=True)
+
+
+def several_lances(tmp_path):
+    """A table beside another one in its folder."""
+    lancedb = pytest.importorskip("lancedb")
+    old, new = lances(tmp_path)
+    lancedb.connect(str(tmp_path / "old")).create_table("others", [{"id": "x"}])
+    return old, new
+
+
+def several_qdrants(tmp_path):
+    """A collection beside another one in its folder."""
+    qdrant_client = pytest.importorskip("qdrant_client")
+    space = qdrant_client.models.VectorParams(size=DIM, distance="Euclid")
+    with closing(qdrant_client.QdrantClient(path=str(tmp_path / "old"))) as client:
+        for name in ("docs", "others"):
+            client.create_collection(name, space)
+        points = [
+            qdrant_client.models.PointStruct(id=row, vector=vector.tolist(), payload={"id": d.id, "text": d.text})
+            for row, (d, vector) in enumerate(zip(example_documents(40), old_vectors(), strict=True))
+        ]
+        client.upsert("docs", points)
+    translate(f"qdrant:{tmp_path}/old#docs?id=id", tmp_path / "new")
+    return f"qdrant:{tmp_path}/old#docs?id=id", f"qdrant:{tmp_path}/new#docs"
+
+
+@pytest.mark.parametrize("make", [several_lances, several_qdrants])
+def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path, digest):
+    old, new = make(tmp_path)
+    before = digest(tmp_path / "old")
+    words = f"docs, others.*in your programs, change {tmp_path}/old#docs to {tmp_path}/new#docs"
+    with pytest.raises(UsageError, match=words):
+        switch_store(old, new, unproven=True)
+    assert digest(tmp_path / "old") == before and not is_noted(old)
 
 
 def test_other_ids_or_another_kind_are_refused(tmp_path):
