@@ -2,12 +2,13 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.database import DatabaseKind, Driver, Page
 from migrate.stores.serving import as_hits
@@ -86,11 +87,23 @@ class SqliteDriver(Driver):
         return Batch([row[0] for row in rows], self.as_matrix(row[1] for row in rows))
 
     def search(self, queries, k, where):
-        found = next(self.pages())
-        return [as_hits(found.ids[:k], found.vectors[:k] @ query) for query in queries]
+        """Exact, over all records; `where` maps metadata to values."""
+        if not isinstance(where, Mapping | None):
+            raise UsageError(f"{self.location}: the filter is no mapping")
+        rows = self.ask(f'SELECT * FROM "{self.name}"')
+        rows = [row for row in rows if json.loads(row[3]).items() >= dict(where or {}).items()]
+        vectors = self.as_matrix(row[1] for row in rows)
+        hits = []
+        for query in queries:
+            scores = vectors @ query if self.metric == "ip" else ((vectors - query) ** 2).sum(axis=1)
+            best = np.argsort(-scores if self.metric == "ip" else scores)[:k]
+            hits.append(as_hits([rows[row][0] for row in best], scores[best]))
+        return hits
 
     def update(self, new):
-        raise StoreError(f"{self.location}: nothing is put here")
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            rows = [(vector.astype("<f4").tobytes(), doc_id) for doc_id, vector in new.items()]
+            return connection.executemany(f'UPDATE "{self.name}" SET vector = ? WHERE id = ?', rows).rowcount
 
     def write(self, name, dim, source, like, pages):
         documents = (

@@ -195,7 +195,7 @@ class TestLanceDB:
         again = open_store(f"lancedb:{tmp_path}#docs")
         row = list(again.ids(range(COUNT))).index("1001")
         assert np.array_equal(again.get(np.array([row])).vectors[0], queries(1)[0].astype(np.float16))
-        with pytest.raises(StoreError, match="larger ones for document '1001'"):
+        with pytest.raises(StoreError, match="does not hold numbers as large as those for document '1001'"):
             store.put_vectors(["1001"], np.full((1, DIM), 1e6, np.float32))
 
     def test_an_older_version_is_searched_as_it_was(self, tmp_path):

@@ -1,6 +1,7 @@
-"""A store that has no rows and lies in no folder of its own goes the whole way."""
+"""A database of another package goes the whole way; exports of databases."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import sqlite_kind
 import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
+from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.stores.database import Index
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
 
@@ -85,14 +88,80 @@ def test_fit_translate_and_inspect_through_the_commands(location, target, tmp_pa
     assert json.loads(capsys.readouterr().out)["dimension"] == 12
 
 
-def test_ids_are_read_once_for_all_processes_until_one_comes(location, corpus, tmp_path, monkeypatch):
+def exports(tmp_path):
+    return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "work" / "exports").glob("*/*")}
+
+
+def test_a_database_is_exported_once_for_all_processes_until_it_changes(location, corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "work"))
     first = open_store(location).snapshot()
-    (kept,) = (tmp_path / "cache" / "lead-migrate" / "ids").iterdir()
-    before = kept.stat().st_mtime_ns
-    assert open_store(location).snapshot() == first and kept.stat().st_mtime_ns == before
+    assert exports(tmp_path).keys() == {"ids.npz"}, "a few vectors are looked up"
+    list(open_store(location).scan())
+    before = exports(tmp_path)
+    assert before.keys() == {"ids.npz", "vectors.f32"}
+    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", None)
+    assert len(read_all(open_store(location).scan())) == 160 and open_store(location).snapshot() == first
+    assert exports(tmp_path) == before
+    monkeypatch.undo()
+    monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "work"))
     vectors = np.ones((161, 16), np.float32)
     records = zip([*corpus, Document("a new one", "x")], vectors, strict=True)
     sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
     store = open_store(location)
     assert store.get(np.array([0])).ids == ["a new one"] and store.snapshot().versions != first.versions
-    assert list(kept.parent.iterdir()) != [kept]
+    assert len(list((tmp_path / "work" / "exports").iterdir())) == 1, "the export of the version before is removed"
+
+
+def test_an_export_that_is_damaged_is_made_again(location, tmp_path):
+    whole = read_all(open_store(location).scan())
+    for path in (tmp_path / "cache" / "lead-migrate" / "exports").glob("*/*"):
+        path.write_bytes(path.read_bytes()[:-7])
+    again = read_all(open_store(location).scan())
+    assert list(again.ids) == list(whole.ids) and np.array_equal(again.vectors, whole.vectors)
+
+
+def test_an_export_stays_readable_after_its_files_are_removed(location, tmp_path):
+    store = open_store(location)
+    whole = read_all(store.scan())
+    shutil.rmtree(tmp_path / "cache" / "lead-migrate" / "exports")
+    rows = np.array([159, 3, 3, 4, 0])
+    assert np.array_equal(store.get(rows).vectors, whole.vectors[rows])
+
+
+def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, corpus, tmp_path, monkeypatch):
+    store, read = open_store(location), sqlite_kind.SqliteDriver.pages
+
+    def pages(driver, **asked):
+        for number, page in enumerate(read(driver, **asked)):
+            if number == 1 and asked.get("vectors", True):
+                records = zip(corpus, np.ones((160, 16), np.float32), strict=True)
+                sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
+            yield page
+
+    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", pages)
+    with pytest.raises(StoreError, match="changed while it was read"):
+        list(store.scan())
+    assert not list((tmp_path / "cache" / "lead-migrate" / "exports").glob("*/vectors.f32"))
+
+
+def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
+    with pytest.raises(StoreError, match="a store: expected a different id for each document, found 'b' twice"):
+        Index.of(["b", "c", "a", "b"], "a store")
+    with pytest.raises(StoreError, match="no Unicode text"):
+        Index.of(["\ud800"], "a store")
+
+
+def test_rows_are_in_the_order_of_the_bytes_of_ids():
+    ids = ["b", "a", "ab", "", "é", "🦆", "￿", "a\0", "Z"]
+    index = Index.of(ids, "a store")
+    assert index.ids(range(9)) == sorted(ids, key=str.encode) == sorted(ids)
+    assert [ids[place] for place in index.order] == sorted(ids)
+    assert index.ids(index.rows) == ids
+    assert index.sha256 == Index.of(sorted(ids), "a store").sha256 != Index.of([*ids[1:], "c"], "a store").sha256
+    assert len(Index.of([], "a store")) == 0
+
+
+def test_a_disk_without_room_for_an_export_is_told_before_it_is_made(location, tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.files.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 0))
+    with pytest.raises(OutputError, match="it needs 10240 bytes, but only 0 are free"):
+        list(open_store(location).scan())
