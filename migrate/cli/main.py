@@ -19,6 +19,7 @@ import click
 from migrate import __version__
 from migrate.cli.terminal import PROGRAM, Log, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError, UsageError
+from migrate.files import WORK_FOLDER
 from migrate.threads import limit_threads
 
 COMMANDS = (
@@ -133,9 +134,17 @@ def _load(name: str) -> click.Command:
     envvar="LEAD_MIGRATE_CONFIG",
     help="TOML file with a table [tool.lead-migrate].  [default: the nearest pyproject.toml with one]",
 )
+@click.option(
+    "--work-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar=WORK_FOLDER,
+    help="Where databases are exported and copied to be read.  [default: the user's cache folder]",
+)
 @click.version_option(__version__, prog_name="lead-migrate")
-def cli(config: Path | None) -> None:
+def cli(config: Path | None, work_folder: Path | None) -> None:
     """Move a vector store to another embedding model without re-embedding it all, and prove that it is safe."""
+    if work_folder is not None:
+        os.environ[WORK_FOLDER] = str(work_folder.absolute())  # workers are processes, and have it too
 
 
 class _Terminated(KeyboardInterrupt):

@@ -360,7 +360,7 @@ class Index:
     @classmethod
     def load(cls, path: Path) -> Index | None:
         """Read a saved index; None if there is none, or it is damaged."""
-        with suppress(Exception), np.load(path, allow_pickle=False) as file:
+        with suppress(Exception), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return cls(file["content"].tobytes(), file["ends"], file["order"])
         return None
 
