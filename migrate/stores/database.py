@@ -15,7 +15,8 @@ A driver is one file, `migrate/stores/NAME.py`, with one class and a line in `re
                             durable, count it. `like` is the source's driver if it is of this class: copy its settings
                             and `page.raw` with the new `page.vectors`; else write `page.documents`. Returns remarks
     names(), files()        collections of the place; names in a folder that belong to this one (folders only)
-    token, publish, drop, leftovers, identity, swap       servers only, see each
+    refuse_write(dim, like)  for what can be told before any vector is made
+    token, publish, drop, leftovers, identity, swap, alone, noted, note, switched_with       servers only, see each
 
 Capabilities are class attributes: `has_folders`, `has_servers`, `swaps`, `notices_vectors` (False: the version does not
 change with a vector, so that exports are never used again), `is_copy`. A `read_version()` that differs from `version()`
@@ -34,11 +35,11 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +133,8 @@ class Driver(ABC):
     """Options of a location that is written, which the manifest records."""
     has_folders: ClassVar[bool] = True
     has_servers: ClassVar[bool] = True
+    urls: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the only places that there are, for a database without folders."""
     swaps: ClassVar[bool] = False
     """True if two names of a server can trade what they lead to, see `swap`."""
     documents_at_once: ClassVar[int] = 1_000
@@ -289,6 +292,9 @@ class Driver(ABC):
             Of `like`, with vectors of the new dimension; or of documents.
         """
 
+    def refuse_write(self, dim: int, like: Driver | None) -> None:
+        """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
+
     # Servers.
 
     def token(self, name: str) -> str | None:  # noqa: ARG002
@@ -319,6 +325,38 @@ class Driver(ABC):
 
     def refuse_swap(self, new: Driver) -> None:
         """Raise UsageError if this collection and the new one cannot trade names."""
+        if _server(self) != _server(new):
+            raise UsageError(f"{new.location}: it is on another server than {self.location}, and names are traded on "
+                             "one; translate to that")  # fmt: skip
+
+    @contextmanager
+    def alone(self, names: Collection[str]) -> Iterator[None]:  # noqa: ARG002
+        """Keep others from writing to some collections meanwhile, if the database can."""
+        yield
+
+    def noted(self, name: str) -> Mapping[str, Any] | None:
+        """Return what `note` has recorded of a switch of an old name."""
+        path = _notes(self, name)
+        return read_notes(path, _SWITCH_SHAPE) if path.is_file() else None
+
+    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+        """Record the switch of an old name, or remove what is recorded."""
+        path = _notes(self, name)
+        if noted is None:
+            path.unlink(missing_ok=True)
+            return
+        with output_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path, force=True) as aside:
+            write_json(aside, {**noted, "server": _server(self)})
+
+    def switched_with(self, name: str) -> str | None:
+        """Return the old name of the recorded switch that a name is part of; None if there is none."""
+        for path in sorted(_switches().glob("*.json")):
+            noted = read_notes(path, _SWITCH_SHAPE)
+            if noted["server"] == _server(self) and name in noted["aliases"]:
+                return str(noted["aliases"][0])
+        return None
 
     def swap(self, wanted: Mapping[str, Any]) -> None:
         """Let each name lead to what has this identity; raises InputError if these are gone. Safe to repeat."""
@@ -765,6 +803,11 @@ def _difference(before: set[str], now: set[str]) -> str:
     return f"{len(added):,} documents were added and {len(gone):,} deleted, such as {examples}"
 
 
+def _is_of(driver: type[Driver], store: Store) -> TypeGuard[DatabaseStore]:
+    """Return whether a driver of this class reads the store, so that its records are copied whole."""
+    return isinstance(store, DatabaseStore) and type(store.driver) is driver
+
+
 class DatabaseWriter(WaitingWriter):
     """Writes a collection by its driver once all rows are there.
 
@@ -774,16 +817,16 @@ class DatabaseWriter(WaitingWriter):
     source: Store
 
     def __init__(self, driver: Driver, source: Store, folder: Path, dim: int, resume: Resume) -> None:
+        self._driver, self._like = driver, source.driver if _is_of(type(driver), source) else None
+        driver.refuse_write(dim, self._like)
         super().__init__(source, folder, dim, resume)
-        self._driver = driver
 
     def load(self) -> None:
         """Write the collection."""
         driver, source = self._driver, self.source
         name = driver.name if not driver.is_server else driver.staging(token_in(self.folder) or new_token(self.folder))
-        like = source.driver if isinstance(source, DatabaseStore) and type(source.driver) is type(driver) else None
-        pages = source.copied_pages(self) if isinstance(source, DatabaseStore) and like is not None else self._made()
-        remarks = driver.write(name, self.rows.dim, source.info, like, pages)
+        pages = source.copied_pages(self) if _is_of(type(driver), source) else self._made()
+        remarks = driver.write(name, self.rows.dim, source.info, self._like, pages)
         self.remarks = (*self.remarks, *remarks)
 
     def _made(self) -> Iterator[Page]:
@@ -825,9 +868,10 @@ class DatabaseServer(ServerOutput):
         return DatabaseWriter(self.driver(), source, content, dim, resume)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return the name, and the options that it was asked for with."""
-        options = dict(self._address.options) or None
-        return StoreFacts(index=self._address.name, written_as=options).as_details()
+        """Return the name, with the options that the source of a copy was opened with, and those it was asked for with."""
+        opened_as = source.opened_as or "" if _is_of(self._driver, source) else ""
+        index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"
+        return StoreFacts(index=index, written_as=dict(self._address.options) or None).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the name is free, or leads to a collection that this tool made and nobody switched."""
@@ -837,7 +881,7 @@ class DatabaseServer(ServerOutput):
                 raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
             if driver.token(name) is None:
                 raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
-        if (old := switched_with(driver, name)) is not None:
+        if (old := driver.switched_with(name)) is not None:
             raise moved(self.location, old)
 
     def is_published(self, content: Path) -> bool:
@@ -859,7 +903,7 @@ class DatabaseServer(ServerOutput):
 
 
 class NameExchange(Exchange):
-    """Two names of a server that trade what they lead to. The record of it is kept on this machine.
+    """Two names of a server that trade what they lead to; `Driver.note` records it.
 
     Parameters
     ----------
@@ -871,15 +915,10 @@ class NameExchange(Exchange):
 
     def __init__(self, driver: Driver, old: str, new: str) -> None:
         self.driver, self.old, self.new = driver, old, new
-        digest = hashlib.sha256(f"{_server(driver)}#{old}".encode()).hexdigest()[:32]
-        self._notes = _switches() / f"{digest}.json"
 
     @classmethod
     def of(cls, old: DatabaseStore, new: DatabaseStore) -> NameExchange:
         """Return the exchange of two stores; raises UsageError if their names cannot be traded."""
-        old_server, new_server = _server(old.driver), _server(new.driver)
-        if old_server != new_server:
-            raise UsageError(f"{new.info.location}: expected a collection of {old_server}, found another server")
         if not old.driver.swaps:
             raise UsageError(f"{old.info.location}: {old.driver.kind} cannot rename a {old.driver.collection}; "
                              f"{old._by_hand(new)}")  # fmt: skip
@@ -888,69 +927,56 @@ class NameExchange(Exchange):
 
     @classmethod
     def at(cls, driver: Driver) -> NameExchange | None:
-        """Return the exchange that this machine has recorded of a name."""
-        exchange = cls(driver, driver.name, "")
-        noted = exchange._read()
-        if noted is None:
-            return None
-        exchange.new = noted["aliases"][1]
-        return exchange
+        """Return the exchange that is recorded of a name."""
+        noted = driver.noted(driver.name)
+        return None if noted is None else cls(driver, *noted["aliases"])
 
     def record(self) -> Record | None:
         """See `Exchange.record`."""
-        noted = self._read()
+        noted = self.driver.noted(self.old)
         return None if noted is None else noted["record"]
 
     def switch(self, record: Record) -> None:
         """Record which is which, and let the names trade."""
-        noted = self._read()
-        if noted is None:
-            for name in (self.old, self.new):
-                if (old := switched_with(self.driver, name)) is not None:
-                    raise moved(f"{_server(self.driver)}#{name}", old)
-            self.check()
-            old, new = self.driver.identity(self.old), self.driver.identity(self.new)
-            noted = {"aliases": [self.old, self.new], "old": old, "new": new}
-        with output_errors(self._notes):
-            self._notes.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(self._notes, force=True) as aside:
-            write_json(aside, {**noted, "server": _server(self.driver), "record": dict(record)})
-        reach("noted")
-        self.driver.swap({self.old: noted["new"], self.new: noted["old"]})
+        driver = self.driver
+        with driver.alone((self.old, self.new)):
+            noted = driver.noted(self.old)
+            if noted is None:
+                for name in (self.old, self.new):
+                    if (old := driver.switched_with(name)) is not None:
+                        raise moved(f"{_server(driver)}#{name}", old)
+                self.check()
+                old, new = driver.identity(self.old), driver.identity(self.new)
+                noted = {"aliases": [self.old, self.new], "old": old, "new": new}
+            driver.note(self.old, {**noted, "record": dict(record)})
+            reach("noted")
+            driver.swap({self.old: noted["new"], self.new: noted["old"]})
         reach("exchanged")
 
     def rollback(self) -> None:
         """Let the names trade back."""
-        noted = self._read()
-        if noted is not None:
-            self.driver.swap({self.old: noted["old"], self.new: noted["new"]})
-            reach("exchanged")
-            self._notes.unlink(missing_ok=True)
+        driver = self.driver
+        with driver.alone((self.old, self.new)):
+            noted = driver.noted(self.old)
+            if noted is not None:
+                driver.swap({self.old: noted["old"], self.new: noted["new"]})
+                reach("exchanged")
+                driver.note(self.old, None)
 
     def forget(self) -> None:
         """Drop the store that stepped aside, with its name."""
-        noted = self._read()
-        if noted is None or self.driver.identity(self.old) != noted["new"]:
-            raise unfinished(self.driver.location)
-        found = self.driver.identity(self.new)
-        if found not in (None, noted["old"]):
-            raise others(self.driver.location)
-        if found is not None:
-            self.driver.drop(self.new)
-            reach("exchanged")
-        self._notes.unlink(missing_ok=True)
-
-    def _read(self) -> dict[str, Any] | None:
-        return read_notes(self._notes, _SWITCH_SHAPE) if self._notes.is_file() else None
-
-
-def switched_with(driver: Driver, name: str) -> str | None:
-    """Return the old name of the switch that this machine has recorded a name of; None if there is none."""
-    for path in sorted(_switches().glob("*.json")):
-        noted = read_notes(path, _SWITCH_SHAPE)
-        if noted["server"] == _server(driver) and name in noted["aliases"]:
-            return str(noted["aliases"][0])
-    return None
+        driver = self.driver
+        with driver.alone((self.old, self.new)):
+            noted = driver.noted(self.old)
+            if noted is None or driver.identity(self.old) != noted["new"]:
+                raise unfinished(driver.location)
+            found = driver.identity(self.new)
+            if found not in (None, noted["old"]):
+                raise others(driver.location)
+            if found is not None:
+                driver.drop(self.new)
+                reach("exchanged")
+            driver.note(self.old, None)
 
 
 def _server(driver: Driver) -> str:
@@ -959,6 +985,10 @@ def _server(driver: Driver) -> str:
 
 def _switches() -> Path:
     return state_folder() / "switches"
+
+
+def _notes(driver: Driver, name: str) -> Path:
+    return _switches() / f"{hashlib.sha256(f'{_server(driver)}#{name}'.encode()).hexdigest()[:32]}.json"
 
 
 class DatabaseKind:
@@ -995,16 +1025,20 @@ class DatabaseKind:
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the {self.driver.collection} has no name; add one after a #")
         kind = DatabaseServer if "://" in address.place else DatabaseFolder
-        return kind(self.driver, whole, address)
+        return kind(self.driver, f"{self.name}:{address.place}#{address.name}", address)
 
     def exchange_left(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a location, where nothing may answer after a kill."""
         address = Address.parse(location)
-        has_names = self.driver.swaps and "://" in address.place
-        return NameExchange.at(self.driver(f"{self.name}:{location}", address)) if has_names else None
+        if not self.driver.swaps or "://" not in address.place:
+            return None
+        return NameExchange.at(self.driver(self._checked(location, address, self.driver.options), address))
 
     def _checked(self, location: str, address: Address, options: Sequence[str]) -> str:
         whole, driver = f"{self.name}:{location}", self.driver
+        if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
+            raise UsageError(f"a location of {driver.support.store} is {driver.support.locations[0]}, and this is none; "
+                             "write it so")  # fmt: skip
         check_options(whole, address.options, options)
         if "://" in address.place and not driver.has_servers:
             raise UsageError(f"{whole}: only folders of {driver.support.store} are read; copy the "

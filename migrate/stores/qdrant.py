@@ -556,6 +556,7 @@ class QdrantDriver(Driver):
                 and len(name) == len(self.name) + 33 and _token_in(name)]  # fmt: skip
 
     def refuse_swap(self, new: Driver) -> None:
+        super().refuse_swap(new)
         aliases = self._aliases()
         for driver in (self, new):
             if driver.name not in aliases:
