@@ -868,7 +868,7 @@ class DatabaseServer(ServerOutput):
         return DatabaseWriter(self.driver(), source, content, dim, resume)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return the name, with the options that the source of a copy was opened with, and those it was asked for with."""
+        """Return the name, with the options that the source of a copy is opened with, and those of this location."""
         opened_as = source.opened_as or "" if _is_of(self._driver, source) else ""
         index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"
         return StoreFacts(index=index, written_as=dict(self._address.options) or None).as_details()
@@ -1037,8 +1037,8 @@ class DatabaseKind:
     def _checked(self, location: str, address: Address, options: Sequence[str]) -> str:
         whole, driver = f"{self.name}:{location}", self.driver
         if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
-            raise UsageError(f"a location of {driver.support.store} is {driver.support.locations[0]}, and this is none; "
-                             "write it so")  # fmt: skip
+            raise UsageError(f"a location of {driver.support.store} is {driver.support.locations[0]}, and this is "
+                             "another; write it so")  # fmt: skip
         check_options(whole, address.options, options)
         if "://" in address.place and not driver.has_servers:
             raise UsageError(f"{whole}: only folders of {driver.support.store} are read; copy the "

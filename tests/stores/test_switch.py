@@ -405,7 +405,7 @@ BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved"}
 ENDS = [
     *((folders, point) for point in ("noted", "set aside")),
     *((sqlites, point) for point in ("noted", "exchanged")),
-    (tables, "noted"),
+    (tables, "exchanged"),
     *((make, point) for make in (collections, served) for point in ("set aside", "moved")),
     *((lances, point) for point in ("noted", "set aside")),
 ]
@@ -692,7 +692,7 @@ def test_a_view_that_reads_the_old_table_is_named(tmp_path):
 
 
 def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.stores.pgvector.switch._PATIENCE", "100ms")
+    monkeypatch.setattr("migrate.stores.pgvector._PATIENCE", "100ms")
     old, new = tables(tmp_path)
     with connect() as connection, connection.transaction():
         connection.execute(f"SELECT count(*) FROM {old.rpartition('#')[2]}")
