@@ -803,7 +803,7 @@ def _difference(before: set[str], now: set[str]) -> str:
     return f"{len(added):,} documents were added and {len(gone):,} deleted, such as {examples}"
 
 
-def _is_of(driver: type[Driver], store: Store) -> TypeGuard[DatabaseStore]:
+def _is_of(store: Store, driver: type[Driver]) -> TypeGuard[DatabaseStore]:
     """Return whether a driver of this class reads the store, so that its records are copied whole."""
     return isinstance(store, DatabaseStore) and type(store.driver) is driver
 
@@ -817,7 +817,7 @@ class DatabaseWriter(WaitingWriter):
     source: Store
 
     def __init__(self, driver: Driver, source: Store, folder: Path, dim: int, resume: Resume) -> None:
-        self._driver, self._like = driver, source.driver if _is_of(type(driver), source) else None
+        self._driver, self._like = driver, source.driver if _is_of(source, type(driver)) else None
         driver.refuse_write(dim, self._like)
         super().__init__(source, folder, dim, resume)
 
@@ -825,7 +825,7 @@ class DatabaseWriter(WaitingWriter):
         """Write the collection."""
         driver, source = self._driver, self.source
         name = driver.name if not driver.is_server else driver.staging(token_in(self.folder) or new_token(self.folder))
-        pages = source.copied_pages(self) if _is_of(type(driver), source) else self._made()
+        pages = source.copied_pages(self) if _is_of(source, type(driver)) else self._made()
         remarks = driver.write(name, self.rows.dim, source.info, self._like, pages)
         self.remarks = (*self.remarks, *remarks)
 
@@ -869,7 +869,7 @@ class DatabaseServer(ServerOutput):
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the name, with the options that the source of a copy is opened with, and those of this location."""
-        opened_as = source.opened_as or "" if _is_of(self._driver, source) else ""
+        opened_as = source.opened_as or "" if _is_of(source, self._driver) else ""
         index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"
         return StoreFacts(index=index, written_as=dict(self._address.options) or None).as_details()
 

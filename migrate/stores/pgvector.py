@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +46,6 @@ _PUBLISHED: Final = "published"
 _SWITCH: Final = "switch.json"
 _SWITCH_SHAPE: Final = {"tables": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
 _PATIENCE: Final = "10s"
-_AT_ONCE: Final = 1_000
-_LEAST_EF: Final = 40
-_MOST_EF: Final = 1_000
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
 _INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",), "none": ()}
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
@@ -244,7 +241,7 @@ class PgvectorDriver(Driver):
             with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
                 copy.set_types(["text", "bytea"] if vectors else ["text"])
                 rows = copy.rows()
-                while part := list(islice(rows, _AT_ONCE)):
+                while part := list(islice(rows, 1_000)):
                     ids = [row[0] for row in part]
                     if None in ids:
                         raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
@@ -341,8 +338,7 @@ class PgvectorDriver(Driver):
         hits = []
         with self._connected() as connection:
             if method == "hnsw":  # it finds no more than that
-                ef_search = str(min(max(k, _LEAST_EF), _MOST_EF))
-                connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", [ef_search])
+                connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", [str(min(max(k, 40), 1_000))])
             for query in queries:
                 text = _as_text(query)
                 rows = connection.execute(question, [text, *values, text, k]).fetchall()
@@ -482,8 +478,8 @@ class PgvectorDriver(Driver):
         elif (schema, name) == table.path:
             problem = "this is the table that is read; choose another name"
         elif column is None and len(vectors) > 1:
-            problem = (f"the table has several columns of vectors, {', '.join(vectors)}; name the one that is translated "
-                       f"after the new table, as in #{name}.{table.column}")  # fmt: skip
+            problem = (f"the table has several columns of vectors, {', '.join(vectors)}; name the one that is "
+                       f"translated after the new table, as in #{name}.{table.column}")  # fmt: skip
         elif column not in (None, table.column):
             problem = f"the column of a copy is called {table.column}, as in the source; name it so"
         else:
@@ -520,8 +516,8 @@ class PgvectorDriver(Driver):
                 remarks = self._copy(connection, staging, old, dim, pages)
             count = self._ask(sql("SELECT count({}) FROM {}", column, staging))[0][0]
             if count != source.count:
-                raise StoreError(f"{self.location}: {source.count:,} vectors were written, but it has {count:,}, as the "
-                                 "source changed meanwhile; run again on a store at rest")  # fmt: skip
+                raise StoreError(f"{self.location}: {source.count:,} vectors were written, but it has {count:,}, as "
+                                 "the source changed meanwhile; run again on a store at rest")  # fmt: skip
         self._ask(sql("ANALYZE {}", staging))
         return remarks
 
@@ -537,7 +533,10 @@ class PgvectorDriver(Driver):
         from psycopg.sql import SQL, Identifier
 
         table = source.table
-        tables.create_like(connection, table, staging, dim)
+        self._ask(sql("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES)", staging, table.path))
+        if table.dim is not None:
+            kind = f"{table.type}({dim})"
+            self._ask(sql("ALTER TABLE {} ALTER COLUMN {} TYPE {kind}", staging, table.column, kind=kind))
         self._ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
         rows = ((doc_id.encode(), vector) for page in pages
                 for doc_id, vector in zip(page.ids, _as_sent(page.vectors), strict=True))  # fmt: skip
@@ -634,9 +633,10 @@ class PgvectorDriver(Driver):
 
     def refuse_swap(self, new: Driver) -> None:
         """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
-        table, new_table = self.table, new.table  # type: ignore[attr-defined]
+        table, new_table = self.table, cast(PgvectorDriver, new).table
         (schema, name), (new_schema, _) = table.path, new_table.path
-        if self._ask(_DATABASE) != new._ask(_DATABASE) or (schema, table.column) != (new_schema, new_table.column):  # type: ignore[attr-defined]
+        is_there = self._ask(_DATABASE) == cast(PgvectorDriver, new)._ask(_DATABASE)
+        if not is_there or (schema, table.column) != (new_schema, new_table.column):
             raise UsageError(f"{new.location}: tables trade names within a schema of a database; name a table of schema "
                              f"{schema} in that of {self.location}, with a column {table.column}")  # fmt: skip
         if table.oid == new_table.oid:
@@ -646,8 +646,8 @@ class PgvectorDriver(Driver):
                              "copy of the table")  # fmt: skip
         rows, new_rows = (self._ask(sql("SELECT count(*) FROM {}", one.path))[0][0] for one in (table, new_table))
         if rows != new_rows:
-            raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those of "
-                             "other collections, would step aside with the table")  # fmt: skip
+            raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those "
+                             "of other collections, would step aside with the table")  # fmt: skip
         with self._connected() as connection:
             for sentence in tables.dependents(connection, table.oid):
                 raise UsageError(f"{self.location}: {sentence}, and would go on with the old table under another name; "
@@ -768,13 +768,12 @@ def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None,
     """Id, text and metadata as PostgreSQL receives them."""
     try:
         metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
-        if "\x00" in document.id + document.text or _NULL_CHARACTER.search(metadata):
-            raise ValueError("a zero character")
-        return document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()
+        row = document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()
     except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"document {document.id!r}: PostgreSQL cannot hold it ({error}); change or remove that"
-        ) from error
+        raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold it ({error}); change that") from error
+    if b"\x00" in row[0] + (row[1] or b"") or _NULL_CHARACTER.search(metadata):
+        raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold a zero character; remove it")
+    return row
 
 
 def _copy_in(

@@ -23,7 +23,6 @@ VECTORS: Final = "vector|halfvec|sparsevec"
 _NAME: Final = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SIZED: Final = re.compile(r"\b(vector|halfvec|bit)\(\d+\)")
-_OPCLASS: Final = re.compile(r"(?:vector|halfvec)_(l2|ip|cosine|l1)_ops")
 _LISTED: Final = 12
 
 _VECTOR_COLUMNS: Final = """
@@ -45,12 +44,14 @@ SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid 
 WHERE i.indrelid = %s AND i.indisprimary
 """
 _INDEXES: Final = """
-SELECT x.relname, m.amname, coalesce(x.reloptions, '{}'), pg_get_indexdef(i.indexrelid),
-    pg_get_indexdef(i.indexrelid, 1, true),
-    coalesce((SELECT array_agg(o.opcname::text) FROM unnest(i.indclass) k JOIN pg_opclass o ON o.oid = k), '{}'),
-    (SELECT pg_get_constraintdef(con.oid) FROM pg_constraint con
-        WHERE con.conindid = i.indexrelid AND con.contype IN ('p', 'u', 'x')),
-    i.indisunique
+SELECT x.relname AS name, m.amname AS method, i.indisunique AS is_unique, pg_get_indexdef(x.oid) AS definition,
+    pg_get_indexdef(x.oid, 1, true) AS expression,
+    (SELECT coalesce(jsonb_object_agg(option_name, option_value), '{}')
+        FROM pg_options_to_table(x.reloptions)) AS options,
+    (SELECT min(substring(opcname FROM '^(?:vector|halfvec)_(l2|ip|cosine|l1)_ops$'))
+        FROM pg_opclass WHERE oid = ANY(i.indclass::oid[])) AS distance,
+    (SELECT pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE conindid = x.oid AND contype IN ('p', 'u', 'x')) AS constraint
 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
 WHERE i.indrelid = %s ORDER BY x.relname
 """
@@ -136,21 +137,20 @@ def number_of(connection: Connection[Any], path: Sequence[str]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a table. `expression` is what it is of first, `constraint` the definition of that it belongs to."""
+    """An index of a table.
+
+    `expression` is what is indexed first. `distance` is None unless it compares vectors, `constraint` unless it belongs
+    to one.
+    """
 
     name: str
     method: str
-    options: dict[str, str]
+    is_unique: bool
     definition: str
     expression: str
-    opclasses: tuple[str, ...]
+    options: dict[str, str]
+    distance: str | None
     constraint: str | None
-    is_unique: bool
-
-    @property
-    def distance(self) -> str | None:
-        """The way in which it compares vectors; None for an index of something else."""
-        return next((match[1] for name in self.opclasses if (match := _OPCLASS.fullmatch(name))), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,8 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
     UnsupportedStoreError
         It is a view, or the vectors are sparse.
     """
+    from psycopg.rows import class_row
+
     rows = vector_columns(connection)
     parts = split_names(name)
     meant = [row for row in rows if parts in {row[1:2], row[1:3], row[:2], row[:3]}]
@@ -230,12 +232,8 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
         raise UnsupportedStoreError(f"{location}: a column of sparsevec is not read; name one of vector or halfvec")
     columns = connection.execute(_COLUMNS, [oid]).fetchall()
     key = tuple(row[0] for row in connection.execute(_KEY, [oid]))
-    indexes = tuple(
-        Index(label, method, dict(option.split("=", 1) for option in options), definition, expression,
-              tuple(opclasses), constraint, is_unique)
-        for label, method, options, definition, expression, opclasses, constraint, is_unique
-        in connection.execute(_INDEXES, [oid])
-    )  # fmt: skip
+    with connection.cursor(row_factory=class_row(Index)) as cursor:
+        indexes = tuple(cursor.execute(_INDEXES, [oid]))
     types = {row[0]: row[1] for row in columns}
     generated = frozenset(row[0] for row in columns if row[2])
     return Table((schema, table), column, kind, size if size > 0 else None, oid, types, generated, key, indexes)
@@ -249,16 +247,8 @@ def dependents(connection: Connection[Any], oid: int) -> list[str]:
     return views + [f"foreign key {name} of {table} points at it" for name, table, is_other in pointing if is_other]
 
 
-def create_like(connection: Connection[Any], source: Table, staging: tuple[str, ...], dim: int) -> None:
-    """Make an empty table with the columns, defaults and checks of another, for vectors of another dimension."""
-    connection.execute(sql("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES)", staging, source.path))
-    if source.dim is not None:
-        kind = f"{source.type}({dim})"
-        connection.execute(sql("ALTER TABLE {} ALTER COLUMN {} TYPE {kind}", staging, source.column, kind=kind))
-
-
 def copy_rest(
-    connection: Connection[Any], source: Table, staging: tuple[str, ...], table: str, dim: int
+    connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int
 ) -> Iterator[str]:
     """Give a copy that has its rows everything else of a table; yield remarks on what is not copied.
 
@@ -285,7 +275,7 @@ def copy_rest(
         yield f"foreign keys of {', '.join(pointing)} go on leading to the old table"
 
 
-def _copy_sequences(connection: Connection[Any], source: Table, staging: tuple[str, ...]) -> None:
+def _copy_sequences(connection: Connection[Any], source: Table, staging: Sequence[str]) -> None:
     """Give the copy sequences of its own, which go on where those of the source are."""
     from psycopg.sql import Literal
 
@@ -294,7 +284,7 @@ def _copy_sequences(connection: Connection[Any], source: Table, staging: tuple[s
             continue
         if not is_identity:
             new = (staging[0], f"{staging[1][-40:]}_{column}"[:_LONGEST_NAME])
-            connection.execute(sql("CREATE SEQUENCE {} OWNED BY {}", new, (*staging, column)))
+            connection.execute(sql("CREATE SEQUENCE {} OWNED BY {}", new, [*staging, column]))
             default = sql("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({new})", staging, column,
                           new=Literal(quoted(new)))  # fmt: skip
             connection.execute(default)
@@ -303,7 +293,7 @@ def _copy_sequences(connection: Connection[Any], source: Table, staging: tuple[s
         connection.execute(go_on, [quoted(staging), column])
 
 
-def _copy_indexes(connection: Connection[Any], source: Table, staging: tuple[str, ...], table: str, dim: int) -> None:
+def _copy_indexes(connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int) -> None:
     """Build the indexes and constraints of the source on the copy, with their parameters."""
     for index in source.indexes:
         name = _free_name(connection, staging[0], index.name, source.path[1], table)

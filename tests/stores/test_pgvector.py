@@ -187,7 +187,7 @@ def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
     assert new.driver.text == "body"  # as the source was opened
     assert kept[f"{awkward}_new_hnsw"].options == {"m": "8", "ef_construction": "33"}
     assert kept[f"{awkward}_new_ivf"].options == {"lists": "5"}
-    assert kept[f"{awkward}_new_hnsw"].opclasses == ("vector_cosine_ops",)
+    assert kept[f"{awkward}_new_hnsw"].distance == "cosine"
     assert (
         "lower(body)" in kept[f"{awkward}_new_lower"].definition
         and "WHERE (n > 3)" in kept[f"{awkward}_new_lower"].definition
