@@ -876,13 +876,13 @@ class DatabaseServer(ServerOutput):
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the name is free, or leads to a collection that this tool made and nobody switched."""
         driver, name = self.driver(), self._address.name
-        if driver.identity(name) is not None:
-            if not force:
-                raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
-            if driver.token(name) is None:
-                raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+        exists = driver.identity(name) is not None
+        if exists and not force:
+            raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
         if (old := driver.switched_with(name)) is not None:
             raise moved(self.location, old)
+        if exists and driver.token(name) is None:
+            raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
 
     def is_published(self, content: Path) -> bool:
         """See `Driver.is_published`."""

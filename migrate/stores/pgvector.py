@@ -633,12 +633,12 @@ class PgvectorDriver(Driver):
 
     def refuse_swap(self, new: Driver) -> None:
         """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
-        table, new_table = self.table, cast(PgvectorDriver, new).table
+        table, new_table = self.table, cast("PgvectorDriver", new).table
         (schema, name), (new_schema, _) = table.path, new_table.path
-        is_there = self._ask(_DATABASE) == cast(PgvectorDriver, new)._ask(_DATABASE)
+        is_there = self._ask(_DATABASE) == cast("PgvectorDriver", new)._ask(_DATABASE)
         if not is_there or (schema, table.column) != (new_schema, new_table.column):
-            raise UsageError(f"{new.location}: tables trade names within a schema of a database; name a table of schema "
-                             f"{schema} in that of {self.location}, with a column {table.column}")  # fmt: skip
+            raise UsageError(f"{new.location}: tables trade names within a schema of a database; name a table of "
+                             f"schema {schema} in that of {self.location}, with a column {table.column}")  # fmt: skip
         if table.oid == new_table.oid:
             raise UsageError(f"{new.location}: this is the old table itself; name the new one")
         if lacking := [column for column in table.types if column not in new_table.types]:

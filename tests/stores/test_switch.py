@@ -400,7 +400,7 @@ POINTS = {
 }
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in PLAIN]
-BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved"}
+BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved", (tables, "noted"): "exchanged"}
 """Where a way back is killed that does not come to the same point."""
 ENDS = [
     *((folders, point) for point in ("noted", "set aside")),
