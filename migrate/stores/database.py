@@ -71,7 +71,7 @@ from migrate.stores.base import (
 from migrate.stores.binary_reader import read_exactly
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import Sha256
-from migrate.stores.kept import forget, kept_folder, manifest_of, new_token, stamp, token_in
+from migrate.stores.kept import kept_folder, manifest_of, new_token, stamp, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import WaitingWriter, check_options
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
@@ -233,7 +233,7 @@ class Driver(ABC):
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace the vectors of those ids that exist and have one, durably; return how many."""
 
-    def identity(self, name: str) -> Any:  # noqa: ARG002
+    def identity(self, name: str) -> Any:
         """Return what a name leads to, as a JSON value; changes after a switch. None if it leads nowhere."""
         return ""
 
@@ -291,7 +291,7 @@ class Driver(ABC):
 
     # Servers.
 
-    def token(self, name: str) -> str | None:  # noqa: ARG002
+    def token(self, name: str) -> str | None:
         """Return the token of the collection that a name leads to; None if this tool has not made it."""
         return None
 
@@ -804,7 +804,7 @@ class DatabaseFolder(FolderOutput):
         driver = self._driver(str(content), Address(str(content), self._name))
         return DatabaseWriter(driver, source, content, dim, resume)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:  # noqa: ARG002
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the name; the files have no hashes, as the database changes them by itself."""
         return StoreFacts(index=self._name).as_details()
 
@@ -824,7 +824,7 @@ class DatabaseServer(ServerOutput):
         """Return a writer of the collection under its unpublished name."""
         return DatabaseWriter(self.driver(), source, content, dim, resume)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:  # noqa: ARG002
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the name, and the options that it was asked for with."""
         options = dict(self._address.options) or None
         return StoreFacts(index=self._address.name, written_as=options).as_details()

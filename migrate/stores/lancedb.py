@@ -59,9 +59,11 @@ class LanceDriver(Driver):
         return path.is_dir() and bool(_tables_in(path))
 
     def names(self) -> list[str]:
+        """Return the tables of the folder."""
         return _tables_in(self.folder)
 
     def files(self) -> Collection[str]:
+        """Return the folder of the table."""
         return (f"{self.name}.lance",)
 
     def identity(self, name: str) -> Any:
@@ -74,6 +76,7 @@ class LanceDriver(Driver):
     # Reading.
 
     def open(self) -> None:
+        """Open the newest version of the table, or the one that is asked for."""
         names, asked_name = self.names() if self.folder.is_dir() else [], self.address.name
         if asked_name not in names and (asked_name or len(names) != 1):
             expected = f"a table {asked_name!r}" if asked_name else "the name of a table after a #"
@@ -99,6 +102,7 @@ class LanceDriver(Driver):
             self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
 
     def describe(self) -> StoreInfo:
+        """Describe the version."""
         texts = [field.name for field in self.schema if _is_text(field.type) and field.name != self.id_column]
         self.text, why = choose_text(self.location, texts, self.asked.get("text"))
         self.distance, notes = self._distance(self.asked.get("distance"))
@@ -122,6 +126,7 @@ class LanceDriver(Driver):
 
     @property
     def key(self) -> str:
+        """Folder, table, and the columns of vectors and ids."""
         return f"{self.folder.absolute()}#{self.name}?vector={self.vector}&id={self.id_column}"
 
     def version(self) -> Any:
@@ -129,6 +134,7 @@ class LanceDriver(Driver):
         return self._version_of(self._open_table() if self.asked_version is None else self.table)
 
     def read_version(self) -> Any:
+        """Return the version that was opened."""
         return self._version_of(self.table)
 
     def _version_of(self, table: Any) -> Any:
@@ -137,6 +143,7 @@ class LanceDriver(Driver):
             return [table.version, moments.get(table.version)]
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
         columns = None if records else [self.vector, *([self.id_column] if self.id_column else [])]
         where = None
         if not vectors and not records and self.id_column:
@@ -170,11 +177,13 @@ class LanceDriver(Driver):
         return [str(value) for value in values]
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
         for found, batch in self._found(ids, at, fields):
             yield from map(self._document, found, batch.to_pylist())
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return vectors as float32."""
         read = [(found, batch.column(0)) for found, batch in self._found(ids, at, [self.vector])]
         parts = [_as_matrix(column.filter(column.is_valid()), self.dim) for _, column in read]
         have = [doc_id for found, column in read for doc_id, there in zip(found, column.is_valid(), strict=True)
@@ -210,7 +219,9 @@ class LanceDriver(Driver):
 
     def _positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Positions of ids in the version that is read, -1 for those that it lacks."""
-        known = {doc_id: place for place, doc_id in enumerate(i for page in self.pages(vectors=False) for i in page.ids)}
+        known = {
+            doc_id: place for place, doc_id in enumerate(i for page in self.pages(vectors=False) for i in page.ids)
+        }
         return np.array([known.get(doc_id, -1) for doc_id in ids], np.int64)
 
     def _in_newest(self, ids: Sequence[str], columns: list[str]) -> Iterator[tuple[list[str], Any]]:
@@ -381,6 +392,7 @@ class LanceDriver(Driver):
     def write(
         self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
     ) -> Iterable[str]:
+        """Write a table of one version, and the indexes of the old one."""
         import pyarrow as pa
 
         old = like if isinstance(like, LanceDriver) else None

@@ -39,7 +39,7 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.files import disk_errors, output_errors, work_folder
-from migrate.locations import Address, scrub, secrets_of
+from migrate.locations import scrub, secrets_of
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.database import Driver, Page
 from migrate.stores.kept import forget, keep, sync_tree
@@ -114,6 +114,7 @@ class QdrantDriver(Driver):
     # Reading.
 
     def open(self) -> None:
+        """Find the collection or alias, and choose vector and id field."""
         names, asked_name = self.names(), self.address.name
         if asked_name not in names and (asked_name or len(names) != 1):
             expected = f"a collection {asked_name!r}" if asked_name else "the name of a collection after a #"
@@ -135,6 +136,7 @@ class QdrantDriver(Driver):
             self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
 
     def describe(self) -> StoreInfo:
+        """Describe the collection; a sample shows where texts are."""
         with self._errors():
             count = self.client.count(self.name, self.with_vector, exact=True).count
             sample, _ = self.client.scroll(
@@ -163,6 +165,7 @@ class QdrantDriver(Driver):
 
     @property
     def key(self) -> str:
+        """Server or folder, collection, vector and id field."""
         place = self.address.place if self.is_server else str(self.folder.absolute())
         return f"{place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
 
@@ -203,6 +206,7 @@ class QdrantDriver(Driver):
                 return
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read points as the client orders them; those without the vector come last. `raw` is a list of points."""
         payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
         read = bool(self._others) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
@@ -242,6 +246,7 @@ class QdrantDriver(Driver):
         return found
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return payloads as documents."""
         for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
             fields = dict(point.payload or {})
             if self.id_field is not None and isinstance(fields.get(self.id_field), str):
@@ -257,6 +262,7 @@ class QdrantDriver(Driver):
             yield Document(doc_id, text or "", fields)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return vectors by the ids of points, or by the payload field of ids."""
         payload = False if self.id_field is None else [self.id_field]
         read = self._retrieve(ids, with_payload=payload, with_vectors=self._vector_names)
         found = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
@@ -353,6 +359,7 @@ class QdrantDriver(Driver):
             ) from error
 
     def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors; a folder is in use by this process alone from then on."""
         if (kind := self.params.datatype) is not None and kind.value not in ("float32", "float16"):
             raise StoreError(f"{self.location}: vectors are kept as {kind.value}, which cannot hold new ones")
         names, count = list(new), 0
@@ -377,6 +384,7 @@ class QdrantDriver(Driver):
     # Folders.
 
     def files(self) -> Collection[str]:
+        """Return what the local mode writes."""
         return ("collection", "meta.json", ".lock")
 
     def _storage(self) -> Path:
@@ -438,6 +446,7 @@ class QdrantDriver(Driver):
     def write(
         self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
     ) -> Iterable[str]:
+        """Write a collection with the settings, points and payload indexes of the old one, or points of documents."""
         old = like if isinstance(like, QdrantDriver) else None
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
@@ -536,26 +545,31 @@ class QdrantDriver(Driver):
     # Servers: a collection is called NAME-TOKEN, and an alias NAME leads to it.
 
     def token(self, name: str) -> str | None:
+        """Return the end of the collection's own name."""
         return _token_in(self._aliases().get(name, name))
 
     def publish(self, staging: str, content: Path) -> None:
+        """Let the alias lead to the collection; drop the one that it led to."""
         keep(content, str(_token_in(staging)))
         self._lead({self.name: staging})
         for name in self.leftovers():
             self.drop(name)
 
     def drop(self, name: str) -> None:
+        """Delete a collection; its aliases go with it."""
         collection = self._aliases().get(name, name)
         with self._errors():
             self.client.delete_collection(collection)
         forget(_token_in(collection))
 
     def leftovers(self) -> list[str]:
+        """Return collections NAME-TOKEN that no alias leads to."""
         names, used = self.names(), set(self._aliases().values())
         return [name for name in names if name.startswith(f"{self.name}-") and name not in used
                 and len(name) == len(self.name) + 33 and _token_in(name)]  # fmt: skip
 
     def refuse_swap(self, new: Driver) -> None:
+        """Refuse collections, which Qdrant cannot rename."""
         aliases = self._aliases()
         for driver in (self, new):
             if driver.name not in aliases:
@@ -565,6 +579,7 @@ class QdrantDriver(Driver):
                 )
 
     def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Let aliases lead to collections, in one call."""
         aliases = self._aliases()
         if {aliases.get(alias) for alias in wanted} != set(wanted.values()):
             raise others(self.location)
