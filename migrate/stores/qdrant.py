@@ -38,10 +38,10 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
-from migrate.files import disk_errors, output_errors, work_folder
+from migrate.files import output_errors, work_folder
 from migrate.locations import scrub, secrets_of
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database import Driver, Page
+from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.records import choose_text, import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
@@ -101,29 +101,28 @@ class QdrantDriver(Driver):
 
     def names(self) -> list[str]:
         """Return collections and aliases."""
-        client = self.client
-        with self._errors():
-            collections = [collection.name for collection in client.get_collections().collections]
+        collections = [collection.name for collection in self.client.get_collections().collections]
         return sorted({*collections, *self._aliases()})
 
     def _aliases(self) -> dict[str, str]:
-        client = self.client
-        with self._errors():
-            return {alias.alias_name: alias.collection_name for alias in client.get_aliases().aliases}
+        return {alias.alias_name: alias.collection_name for alias in self.client.get_aliases().aliases}
+
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Tell what a server refused from a server that failed."""
+        status = getattr(error, "status_code", None)
+        if not self.is_server or status in (400, 404, 422):
+            return super().explain(error, words)
+        if status in (401, 403):
+            return AuthenticationError(f"{self.location}: the server refused; set QDRANT_API_KEY")
+        return RemoteError(f"{self.location}: the server of Qdrant failed: {words}; check that it runs")
 
     # Reading.
 
     def open(self) -> None:
         """Find the collection or alias, and choose vector and id field."""
-        names, asked_name = self.names(), self.address.name
-        if asked_name not in names and (asked_name or len(names) != 1):
-            expected = f"a collection {asked_name!r}" if asked_name else "the name of a collection after a #"
-            have = ", ".join(names) or "none"
-            raise StoreError(f"{self.location}: expected {expected}, found {have}; name one of these")
-        self.name = asked_name or names[0]
+        self.name = self.choose_name(self.names())
         self.collection_name = self._aliases().get(self.name, self.name)
-        with self._errors():
-            facts = self.client.get_collection(self.name)
+        facts = self.client.get_collection(self.name)
         self.config, self.payload_schema = facts.config, dict(facts.payload_schema or {})
         self.user_metadata = dict(self.config.metadata or {})
         self.own = self.user_metadata.pop(_OWN, None) or {}
@@ -132,16 +131,14 @@ class QdrantDriver(Driver):
         self.id_field = self.asked.get("id")
         has = self.models.HasVectorCondition(has_vector=self.vector)
         self.with_vector, self.lacks_vector = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
-        with self._errors():
-            self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
+        self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
 
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows where texts are."""
-        with self._errors():
-            count = self.client.count(self.name, self.with_vector, exact=True).count
-            sample, _ = self.client.scroll(
-                self.name, self.with_vector, 64, with_payload=True, with_vectors=self._vector_names
-            )
+        count = self.client.count(self.name, self.with_vector, exact=True).count
+        sample, _ = self.client.scroll(
+            self.name, self.with_vector, 64, with_payload=True, with_vectors=self._vector_names
+        )
         vectors = np.array([self._vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
         distance = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}[self.params.distance.value]
         metric, notes = read_metric(distance, vectors)  # type: ignore[arg-type]
@@ -197,10 +194,9 @@ class QdrantDriver(Driver):
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
         offset = None
         while True:
-            with self._errors():
-                points, offset = self.client.scroll(
-                    self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
-                )
+            points, offset = self.client.scroll(
+                self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
+            )
             yield from points
             if offset is None:
                 return
@@ -222,8 +218,7 @@ class QdrantDriver(Driver):
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
         """Points by the ids that their documents have here."""
         for first in range(0, len(ids), _AT_ONCE):
-            with self._errors():
-                points = self._find(ids[first : first + _AT_ONCE], read)
+            points = self._find(ids[first : first + _AT_ONCE], read)
             yield from ((self._id_of(point), point) for point in points)
 
     def _find(self, ids: Sequence[str], read: dict[str, Any]) -> list[Any]:
@@ -338,7 +333,7 @@ class QdrantDriver(Driver):
         fields = False if self.id_field is None else [self.id_field]
         common = {"using": self.vector or None, "filter": self._filter(where), "limit": k, "with_payload": fields}
         requests = [self.models.QueryRequest(query=query.tolist(), **common) for query in queries]
-        with self._turn, self._errors():
+        with self._turn:
             responses = self.client.query_batch_points(self.name, requests)
         hits = []
         for response in responses:
@@ -373,8 +368,7 @@ class QdrantDriver(Driver):
                     if self._vector_of(point) is not None
                 ]
                 if points:
-                    with self._errors():
-                        self.client.update_vectors(self.collection_name, points, wait=True)
+                    self.client.update_vectors(self.collection_name, points, wait=True)
                 count += len(points)
         return count
 
@@ -401,8 +395,7 @@ class QdrantDriver(Driver):
         try:
             with output_errors(copy):
                 self._copied = self._copy_to(copy)
-            with self._errors():
-                client = quiet(module.QdrantClient, path=str(copy))
+            client = quiet(module.QdrantClient, path=str(copy))
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
@@ -435,8 +428,7 @@ class QdrantDriver(Driver):
             with read_only(storage) as source:
                 _check_points(storage, source)
         module = import_client("qdrant_client", "qdrant")
-        with self._errors():
-            client = quiet(module.QdrantClient, path=str(self.folder))
+        client = quiet(module.QdrantClient, path=str(self.folder))
         self.client = client
         self._remove_copy()
         weakref.finalize(self, client.close)
@@ -452,22 +444,19 @@ class QdrantDriver(Driver):
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
         most, written = max(min(_UPSERT_BYTES // (24 * dim), _AT_ONCE), 1), 0  # 24 bytes a number, as JSON
         with self._written_client() as client:
-            with self._errors():
-                if client.collection_exists(name):
-                    client.delete_collection(name)
-                client.create_collection(name, **settings)
+            if client.collection_exists(name):
+                client.delete_collection(name)
+            client.create_collection(name, **settings)
             if not self.is_server:
                 _wait_for_no_disk(client, name)
             for page in pages:
                 points = self._points_of_documents(page) if old is None else old._points(page)
                 for first in range(0, len(points), most):
-                    with self._errors():
-                        quiet(client.upsert, name, points[first : first + most], wait=True)
+                    quiet(client.upsert, name, points[first : first + most], wait=True)
                 written += len(points)
-            with self._errors():
-                for field, index in ({} if old is None else old.payload_schema).items():
-                    client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
-                count = client.count(name, exact=True).count
+            for field, index in ({} if old is None else old.payload_schema).items():
+                client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
+            count = client.count(name, exact=True).count
         if count != written:
             raise StoreError(f"{self.location}: {written} points were written, but it holds {count}; run again")
         return remarks
@@ -558,8 +547,7 @@ class QdrantDriver(Driver):
     def drop(self, name: str) -> None:
         """Delete a collection; its aliases go with it."""
         collection = self._aliases().get(name, name)
-        with self._errors():
-            self.client.delete_collection(collection)
+        self.client.delete_collection(collection)
         forget(_token_in(collection))
 
     def leftovers(self) -> list[str]:
@@ -595,25 +583,7 @@ class QdrantDriver(Driver):
                 steps.append(models.DeleteAliasOperation(delete_alias=gone))
             made = models.CreateAlias(collection_name=collection, alias_name=alias)
             steps.append(models.CreateAliasOperation(create_alias=made))
-        with self._errors():
-            self.client.update_collection_aliases(steps)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn whatever the client raises into one line."""
-        try:
-            with nullcontext() if self.is_server else disk_errors(Path(self.location)):
-                yield
-        except LeadMigrateError:
-            raise
-        except Exception as error:
-            words = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
-            status = getattr(error, "status_code", None)
-            if not self.is_server or status in (400, 404, 422):
-                raise StoreError(f"{self.location}: Qdrant says: {words}; see to that, and run again") from error
-            if status in (401, 403):
-                raise AuthenticationError(f"{self.location}: the server refused; set QDRANT_API_KEY") from error
-            raise RemoteError(f"{self.location}: the server of Qdrant failed: {words}; check that it runs") from error
+        self.client.update_collection_aliases(steps)
 
 
 def connect(location: str, url: str) -> Any:
