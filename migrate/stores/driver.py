@@ -17,11 +17,11 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     names(), files()        collections of the place; names in a folder that belong to this one (folders only)
     token, publish, drop, leftovers, identity, swap       servers only, see each
 
-Class attributes and properties say what a database can (`has_folders`, `has_servers`, `swaps`), that it does not notice
-changed vectors (`notices_vectors`, whose exports are then not used again), or reads a copy (`is_copy`). Import the client
-inside functions, by `import_client`. Raise errors of the tool where the user can do something; whatever else the client
-raises becomes one line by `explain`, as the store calls drivers inside `errors()`. A driver must not refer to its store.
-All else (rows in the order of ids, slices, snapshots, what changed, resuming, outputs, switching) is in `database.py`.
+Class attributes and properties say what a database can: `has_folders`, `has_servers`, `swaps`; that its version does not
+change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`). Import the
+client inside functions, by `import_client`. Raise errors of the tool where the user can do something; whatever else the
+client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must not refer to its
+store. All else (rows, slices, snapshots, what changed, resuming, outputs, switching) is in `database.py`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Driver(ABC):
         return True
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
+    def recognises(cls, path: Path) -> bool:  # noqa: ARG003 - of databases that lie in no path, none is
         """Return whether a path that exists belongs to this database; looks at as little as that needs."""
         return False
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -108,13 +109,13 @@ class LanceDriver(Driver):
         if self.index is not None and _is_lossy(self.index[0]):
             notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
         element = str(self.schema.field(self.vector).type.value_type)
-        details = {"table": self.name, "version": int(self.table.version), "vector": self.vector, "element": element,
+        details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector, "element": element,
                    "distance": self.distance}  # fmt: skip
         details |= {key: value for key, value in (("text", self.text), ("id", self.id_column)) if value}
         count = self.table.count_rows() - self.without_vector
-        index = "none" if self.index is None else str(self.index[0].index_type)
-        return StoreInfo(self.location, self.kind, index, count, self.dim, metric, True, self.text is not None,
-                         notes=notes, details=details)  # fmt: skip
+        index, has_texts = "none" if self.index is None else str(self.index[0].index_type), self.text is not None
+        info = StoreInfo(self.location, self.kind, index, count, self.dim, metric, exact=True, has_texts=has_texts)
+        return replace(info, notes=notes, details=details)
 
     @property
     def key(self) -> str:
@@ -174,11 +175,10 @@ class LanceDriver(Driver):
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Return vectors as float32."""
-        read = [(found, batch.column(0)) for found, batch in self._found(ids, at, [self.vector])]
-        parts = [_as_matrix(column.filter(column.is_valid()), self.dim) for _, column in read]
-        have = [doc_id for found, column in read for doc_id, there in zip(found, column.is_valid(), strict=True)
-                if there.as_py()]  # fmt: skip
-        return Batch(have, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
+        read = list(self._found(ids, at, [self.vector]))
+        parts = [_as_matrix(batch.column(0), self.dim) for _, batch in read]
+        found = [doc_id for some, _ in read for doc_id in some]
+        return Batch(found, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
 
     def _found(
         self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
@@ -220,7 +220,7 @@ class LanceDriver(Driver):
         for first in range(0, len(possible), _AT_ONCE):
             part = possible[first : first + _AT_ONCE]
             values = ", ".join("'" + doc_id.replace("'", "''") + "'" if is_text else doc_id for doc_id in part)
-            search = self._newest.search().where(f"{column} IN ({values})")
+            search = self._newest.search().where(f"{column} IN ({values}) AND {self.has_vector}")
             table = search.select(list(dict.fromkeys([*columns, str(self.id_column)]))).limit(_AT_ONCE).to_arrow()
             for batch in table.combine_chunks().to_batches():
                 yield self._ids_of(batch, range(0)), batch
@@ -276,8 +276,8 @@ class LanceDriver(Driver):
     def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
         """How vectors are compared: l2, ip or cosine."""
         if asked is None and self.index is None:
-            return "l2", ("no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if "
-                          "not",)  # fmt: skip
+            note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
+            return "l2", (note,)
         word = str(self.index[1].distance_type).lower() if asked is None and self.index is not None else str(asked)
         distance = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}.get(word)
         if distance is None and asked is not None:
@@ -313,9 +313,8 @@ class LanceDriver(Driver):
         except Exception as error:
             if where is None:
                 raise
-            raise UsageError(
-                f"{self.explain(error, ' '.join(str(error).split())[:300])}; is the filter right?"
-            ) from error
+            said = self.explain(error, " ".join(str(error).split())[:300])
+            raise UsageError(f"{said}; is the filter right?") from error
         if self.id_column is None:
             order, row_ids = self._row_ids
             ids = order[np.searchsorted(row_ids, rows["_rowid"].to_numpy(), sorter=order)].tolist()

@@ -21,6 +21,7 @@ import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -146,19 +147,18 @@ class QdrantDriver(Driver):
         if self._others:
             notes += (f"points have other vectors too, which stay as they are: {', '.join(self._others)}",)
         if self._quantization:
-            notes += (f"searched by {self._quantization} quantization, which is lossy; what is read here are whole "
-                      "vectors",)  # fmt: skip
+            notes += (f"searched by {self._quantization} quantization, which is lossy; those read here are whole",)
         details: dict[str, str | int] = {"collection": self.name, "distance": self.params.distance.value}
         for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
             special = getattr(self.params.hnsw_config, key, None)
             if (value := getattr(self.config.hnsw_config, key) if special is None else special) is not None:
                 details[label] = value
-        chosen = {"vector": self.vector, "text": self.text_field, "id": self.id_field,
-                  "quantization": self._quantization}  # fmt: skip
+        chosen = {"vector": self.vector, "text": self.text_field, "id": self.id_field}
+        chosen["quantization"] = self._quantization
         details |= {key: value for key, value in chosen.items() if value}
-        has_texts = self.text_field is not None
-        return StoreInfo(self.location, self.kind, "HNSW", count, self.params.size, metric, True, has_texts,
-                         notes=(*notes, why), details=details)  # fmt: skip
+        dim, has_texts = self.params.size, self.text_field is not None
+        info = StoreInfo(self.location, self.kind, "HNSW", count, dim, metric, exact=True, has_texts=has_texts)
+        return replace(info, notes=(*notes, why), details=details)
 
     @property
     def key(self) -> str:
@@ -552,9 +552,8 @@ class QdrantDriver(Driver):
 
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN that no alias leads to."""
-        names, used = self.names(), set(self._aliases().values())
-        return [name for name in names if name.startswith(f"{self.name}-") and name not in used
-                and len(name) == len(self.name) + 33 and _token_in(name)]  # fmt: skip
+        made, used = re.compile(re.escape(self.name) + "-[0-9a-f]{32}"), self._aliases().values()
+        return [name for name in self.names() if made.fullmatch(name) and name not in used]
 
     def refuse_swap(self, new: Driver) -> None:
         """Refuse collections, which Qdrant cannot rename."""
