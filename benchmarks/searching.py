@@ -96,15 +96,21 @@ def qdrant(location: str) -> Search:
 
 
 def lancedb(location: str) -> Search:
-    """A table that is opened each time."""
+    """A table that is opened each time, and once more where its folder has traded places just then."""
     import lancedb as library
 
     path, _, name = location.partition(":")[2].partition("#")
     database = library.connect(path)
 
-    def search(query: list[float]) -> list[str]:
+    def once(query: list[float]) -> list[str]:
         found: Any = database.open_table(name).search(query)
         return [row["id"] for row in found.distance_type("dot").limit(NEAREST).to_list()]
+
+    def search(query: list[float]) -> list[str]:
+        try:
+            return once(query)
+        except (RuntimeError, ValueError, OSError):
+            return once(query)
 
     return search
 

@@ -454,13 +454,11 @@ class DatabaseServer(ServerOutput):
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the name is free, or leads to a collection that this tool made and nobody switched."""
         with self._driver() as driver:
-            if driver.identity(driver.name) is not None:
-                if not force:
-                    raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
-                if driver.token(driver.name) is None:
-                    raise UsageError(
-                        f"{self.location} exists and was not made by this tool; delete it, or choose another"
-                    )
+            exists = driver.identity(driver.name) is not None
+            if exists and not force:
+                raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+            if exists and driver.token(driver.name) is None:
+                raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
             if (old := switched_with(driver, driver.name)) is not None:
                 raise moved(self.location, old)
 

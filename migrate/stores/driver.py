@@ -17,10 +17,10 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     names(), files()        collections of the place; names in a folder that belong to this one (folders only)
     token, publish, drop, leftovers, identity, swap       servers only, see each
 
-Class attributes and properties say what a database can: `has_folders`, `has_servers`, `swaps`; that its version does not
-change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`). Import the
-client inside functions, by `import_client`. Raise errors of the tool where the user can do something; whatever else the
-client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must not refer to its
+Class attributes and properties say what a database can: `has_folders`, `has_servers`, `swaps`; that its version does
+not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`). Import
+the client inside functions, by `import_client`. Raise errors of the tool where the user can do something; whatever else
+the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must not refer to its
 store. All else (rows, slices, snapshots, what changed, resuming, outputs, switching) is in `database.py`.
 """
 

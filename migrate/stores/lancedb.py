@@ -109,8 +109,8 @@ class LanceDriver(Driver):
         if self.index is not None and _is_lossy(self.index[0]):
             notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
         element = str(self.schema.field(self.vector).type.value_type)
-        details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector, "element": element,
-                   "distance": self.distance}  # fmt: skip
+        details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector}
+        details |= {"element": element, "distance": self.distance}
         details |= {key: value for key, value in (("text", self.text), ("id", self.id_column)) if value}
         count = self.table.count_rows() - self.without_vector
         index, has_texts = "none" if self.index is None else str(self.index[0].index_type), self.text is not None
