@@ -11,7 +11,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import disk_errors, output_errors
+from migrate.files import output_errors
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database import Driver, Page
+from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
@@ -59,9 +60,11 @@ class LanceDriver(Driver):
         return path.is_dir() and bool(_tables_in(path))
 
     def names(self) -> list[str]:
+        """Return the tables of the folder."""
         return _tables_in(self.folder)
 
     def files(self) -> Collection[str]:
+        """Return the folder of the table."""
         return (f"{self.name}.lance",)
 
     def identity(self, name: str) -> Any:
@@ -74,18 +77,13 @@ class LanceDriver(Driver):
     # Reading.
 
     def open(self) -> None:
-        names, asked_name = self.names() if self.folder.is_dir() else [], self.address.name
-        if asked_name not in names and (asked_name or len(names) != 1):
-            expected = f"a table {asked_name!r}" if asked_name else "the name of a table after a #"
-            have = ", ".join(names) or "none"
-            raise StoreError(f"{self.location}: expected {expected}, found {have}; name one of these")
-        self.name = asked_name or names[0]
+        """Open the newest version of the table, or the one that is asked for."""
+        self.name = self.choose_name(self.names())
         self.asked_version = self._asked_version()
         self.table = self._open_table()
-        with self._errors():
-            self.table.checkout(self.asked_version or self.table.version)
-            self.schema = self.table.schema
-            self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
+        self.table.checkout(self.asked_version or self.table.version)
+        self.schema = self.table.schema
+        self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
         self.own: dict[str, Any] = {}
         with suppress(MalformedError):  # another program has written something else there
             self.own = as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}")))
@@ -95,10 +93,10 @@ class LanceDriver(Driver):
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
-        with self._errors():
-            self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
+        self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
 
     def describe(self) -> StoreInfo:
+        """Describe the version."""
         texts = [field.name for field in self.schema if _is_text(field.type) and field.name != self.id_column]
         self.text, why = choose_text(self.location, texts, self.asked.get("text"))
         self.distance, notes = self._distance(self.asked.get("distance"))
@@ -111,17 +109,17 @@ class LanceDriver(Driver):
         if self.index is not None and _is_lossy(self.index[0]):
             notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
         element = str(self.schema.field(self.vector).type.value_type)
-        details = {"table": self.name, "version": int(self.table.version), "vector": self.vector, "element": element,
-                   "distance": self.distance}  # fmt: skip
+        details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector}
+        details |= {"element": element, "distance": self.distance}
         details |= {key: value for key, value in (("text", self.text), ("id", self.id_column)) if value}
-        with self._errors():
-            count = self.table.count_rows() - self.without_vector
-        index = "none" if self.index is None else str(self.index[0].index_type)
-        return StoreInfo(self.location, self.kind, index, count, self.dim, metric, True, self.text is not None,
-                         notes=notes, details=details)  # fmt: skip
+        count = self.table.count_rows() - self.without_vector
+        index, has_texts = "none" if self.index is None else str(self.index[0].index_type), self.text is not None
+        info = StoreInfo(self.location, self.kind, index, count, self.dim, metric, exact=True, has_texts=has_texts)
+        return replace(info, notes=notes, details=details)
 
     @property
     def key(self) -> str:
+        """Folder, table, and the columns of vectors and ids."""
         return f"{self.folder.absolute()}#{self.name}?vector={self.vector}&id={self.id_column}"
 
     def version(self) -> Any:
@@ -129,14 +127,15 @@ class LanceDriver(Driver):
         return self._version_of(self._open_table() if self.asked_version is None else self.table)
 
     def read_version(self) -> Any:
+        """Return the version that was opened."""
         return self._version_of(self.table)
 
     def _version_of(self, table: Any) -> Any:
-        with self._errors():
-            moments = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
-            return [table.version, moments.get(table.version)]
+        moments = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
+        return [table.version, moments.get(table.version)]
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
         columns = None if records else [self.vector, *([self.id_column] if self.id_column else [])]
         where = None
         if not vectors and not records and self.id_column:
@@ -154,12 +153,11 @@ class LanceDriver(Driver):
 
     def _batches(self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None) -> Any:
         """Rows in their order, as Arrow has them, in bounded memory."""
-        with self._errors():
-            query = self.table.search()
-            query = query if columns is None else query.select([*columns])
-            query = query if where is None else query.where(where)
-            query = query if limit is None else query.limit(limit)
-            yield from (batch for batch in query.to_batches(_AT_ONCE) if batch.num_rows)
+        query = self.table.search()
+        query = query if columns is None else query.select([*columns])
+        query = query if where is None else query.where(where)
+        query = query if limit is None else query.limit(limit)
+        yield from (batch for batch in query.to_batches(_AT_ONCE) if batch.num_rows)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
         if self.id_column is None:
@@ -170,16 +168,17 @@ class LanceDriver(Driver):
         return [str(value) for value in values]
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
         for found, batch in self._found(ids, at, fields):
             yield from map(self._document, found, batch.to_pylist())
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
-        read = [(found, batch.column(0)) for found, batch in self._found(ids, at, [self.vector])]
-        parts = [_as_matrix(column.filter(column.is_valid()), self.dim) for _, column in read]
-        have = [doc_id for found, column in read for doc_id, there in zip(found, column.is_valid(), strict=True)
-                if there.as_py()]  # fmt: skip
-        return Batch(have, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
+        """Return vectors as float32."""
+        read = list(self._found(ids, at, [self.vector]))
+        parts = [_as_matrix(batch.column(0), self.dim) for _, batch in read]
+        found = [doc_id for some, _ in read for doc_id in some]
+        return Batch(found, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
 
     def _found(
         self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
@@ -194,10 +193,9 @@ class LanceDriver(Driver):
         for first in range(0, len(ids), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
             offsets, places = np.unique(self._offsets(at[part]), return_inverse=True)
-            with self._errors():
-                table = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
-                if len(table) == len(offsets) and len(offsets):
-                    yield list(ids[part]), table.take(places).combine_chunks().to_batches()[0]
+            table = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
+            if len(table) == len(offsets) and len(offsets):
+                yield list(ids[part]), table.take(places).combine_chunks().to_batches()[0]
 
     def _offsets(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many rows of the table come before those at positions among the rows with a vector."""
@@ -210,20 +208,20 @@ class LanceDriver(Driver):
 
     def _positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Positions of ids in the version that is read, -1 for those that it lacks."""
-        known = {doc_id: place for place, doc_id in enumerate(i for page in self.pages(vectors=False) for i in page.ids)}
+        known = {
+            doc_id: place for place, doc_id in enumerate(i for page in self.pages(vectors=False) for i in page.ids)
+        }
         return np.array([known.get(doc_id, -1) for doc_id in ids], np.int64)
 
     def _in_newest(self, ids: Sequence[str], columns: list[str]) -> Iterator[tuple[list[str], Any]]:
         possible = self._possible(ids)
         is_text, column = _is_text(self.schema.field(self.id_column).type), _quoted(str(self.id_column))
-        with self._errors():
-            self._newest.checkout_latest()
+        self._newest.checkout_latest()
         for first in range(0, len(possible), _AT_ONCE):
             part = possible[first : first + _AT_ONCE]
             values = ", ".join("'" + doc_id.replace("'", "''") + "'" if is_text else doc_id for doc_id in part)
-            search = self._newest.search().where(f"{column} IN ({values})")
-            with self._errors():
-                table = search.select(list(dict.fromkeys([*columns, str(self.id_column)]))).limit(_AT_ONCE).to_arrow()
+            search = self._newest.search().where(f"{column} IN ({values}) AND {self.has_vector}")
+            table = search.select(list(dict.fromkeys([*columns, str(self.id_column)]))).limit(_AT_ONCE).to_arrow()
             for batch in table.combine_chunks().to_batches():
                 yield self._ids_of(batch, range(0)), batch
 
@@ -246,8 +244,7 @@ class LanceDriver(Driver):
         return Document(doc_id, text or "", fields)
 
     def _open_table(self, **options: Any) -> Any:
-        with self._errors():
-            return _client().connect(str(self.folder), **options).open_table(self.name)
+        return _client().connect(str(self.folder), **options).open_table(self.name)
 
     def _asked_version(self) -> int | None:
         asked = self.address.options.get("version")
@@ -279,8 +276,8 @@ class LanceDriver(Driver):
     def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
         """How vectors are compared: l2, ip or cosine."""
         if asked is None and self.index is None:
-            return "l2", ("no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if "
-                          "not",)  # fmt: skip
+            note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
+            return "l2", (note,)
         word = str(self.index[1].distance_type).lower() if asked is None and self.index is not None else str(asked)
         distance = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}.get(word)
         if distance is None and asked is not None:
@@ -306,18 +303,18 @@ class LanceDriver(Driver):
 
     def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
         try:
-            with self._errors():
-                search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
-                search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
-                if self.index is not None and _is_lossy(self.index[0]):
-                    search = search.refine_factor(1)  # the scores are then those of whole vectors
-                search = search if where is None else search.where(where, prefilter=True)
-                columns = ["_distance", *([self.id_column] if self.id_column else [])]
-                rows = search.with_row_id(self.id_column is None).select(columns).limit(k).to_arrow()
-        except StoreError as error:
+            search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
+            search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
+            if self.index is not None and _is_lossy(self.index[0]):
+                search = search.refine_factor(1)  # the scores are then those of whole vectors
+            search = search if where is None else search.where(where, prefilter=True)
+            columns = ["_distance", *([self.id_column] if self.id_column else [])]
+            rows = search.with_row_id(self.id_column is None).select(columns).limit(k).to_arrow()
+        except Exception as error:
             if where is None:
                 raise
-            raise UsageError(f"{error}; is the filter right?") from error
+            said = self.explain(error, " ".join(str(error).split())[:300])
+            raise UsageError(f"{said}; is the filter right?") from error
         if self.id_column is None:
             order, row_ids = self._row_ids
             ids = order[np.searchsorted(row_ids, rows["_rowid"].to_numpy(), sorter=order)].tolist()
@@ -329,9 +326,8 @@ class LanceDriver(Driver):
     @cached_property
     def _row_ids(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """LanceDB's own id of each row, and the order of these."""
-        with self._errors():
-            batches = self.table.search().with_row_id(True).select([self.vector]).to_batches()
-            ids = np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in batches])
+        batches = self.table.search().with_row_id(True).select([self.vector]).to_batches()
+        ids = np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in batches])
         return np.argsort(ids), ids
 
     def update(self, new: Mapping[str, Vectors]) -> int:
@@ -353,16 +349,15 @@ class LanceDriver(Driver):
         key = self.schema.field(self.id_column).type
         keys = pa.array(ids if _is_text(key) else map(int, ids), key)
         rows = pa.table({self.id_column: keys, self.vector: _as_column(pa, vectors, kind, np.ones(len(ids), np.bool_))})
-        with self._errors():
-            self._newest.checkout_latest()
-            merge = self._newest.merge_insert(self.id_column)
-            merge = merge.when_matched_update_all(where=f"target.{self.has_vector}")
-            count = int(merge.execute(rows).num_updated_rows)
-            self._scattered += count
-            if self._scattered >= max(0.02 * self._newest.count_rows(), _SCATTERED):
-                self._scattered = 0
-                with suppress(Exception):  # another program may commit meanwhile; it is done the next time
-                    self._newest.optimize(cleanup_older_than=timedelta(days=36_500))
+        self._newest.checkout_latest()
+        merge = self._newest.merge_insert(self.id_column)
+        merge = merge.when_matched_update_all(where=f"target.{self.has_vector}")
+        count = int(merge.execute(rows).num_updated_rows)
+        self._scattered += count
+        if self._scattered >= max(0.02 * self._newest.count_rows(), _SCATTERED):
+            self._scattered = 0
+            with suppress(Exception):  # another program may commit meanwhile; it is done the next time
+                self._newest.optimize(cleanup_older_than=timedelta(days=36_500))
         return count
 
     _scattered = 0
@@ -381,6 +376,7 @@ class LanceDriver(Driver):
     def write(
         self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
     ) -> Iterable[str]:
+        """Write a table of one version, and the indexes of the old one."""
         import pyarrow as pa
 
         old = like if isinstance(like, LanceDriver) else None
@@ -401,14 +397,16 @@ class LanceDriver(Driver):
                 raise
 
         try:
-            with output_errors(self.folder), self._errors():
+            with output_errors(self.folder):
                 reader = pa.RecordBatchReader.from_batches(schema, batches())
                 database = _client().connect(str(self.folder))
                 table = database.create_table(name, reader, mode="overwrite", on_bad_vectors="null")
-                for index, facts in [] if old is None else old.indices:
-                    remarks += _index_again(table, index, facts, dim if index.columns[0] == old.vector else None)
+                if old is not None:
+                    for index, facts in old.indices:
+                        is_of_vectors = index.columns[0] == old.vector
+                        remarks += _index_again(table, index, facts, dim if is_of_vectors else None)
                 count = table.count_rows()
-        except LeadMigrateError:
+        except Exception:
             for failure in failures:
                 raise failure from None
             raise
@@ -418,7 +416,7 @@ class LanceDriver(Driver):
         return remarks
 
     def _schema(self, pa: Any, dim: int, remarks: list[str]) -> Any:
-        """This table's schema with vectors of another dimension."""
+        """Return the table's schema with vectors of another dimension."""
         old, at = self.schema.field(self.vector), self.schema.get_field_index(self.vector)
         if pa.types.is_float16(old.type.value_type):
             remarks.append(f"the vectors are rounded to half precision, as column {self.vector} has it")
@@ -458,18 +456,6 @@ class LanceDriver(Driver):
             _as_column(pa, page.vectors, schema.field("vector").type, np.ones(len(page.vectors), np.bool_)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn whatever the client raises into one line."""
-        try:
-            with disk_errors(Path(self.location)):
-                yield
-        except (LeadMigrateError, GeneratorExit):
-            raise
-        except Exception as error:
-            message = " ".join(str(error).split())[:300] or type(error).__name__
-            raise StoreError(f"{self.location}: LanceDB says: {message}; see to that, and run again") from error
 
 
 def _client() -> Any:

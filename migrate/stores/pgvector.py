@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import AuthenticationError, OutputError, RemoteError, StoreError, UsageError
+from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, write_bytes
-from migrate.locations import Address, options_text, scrub, secrets_of
+from migrate.locations import Address, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores import pgvector_table as tables
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database import Driver, Page
+from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
 from migrate.stores.records import choose_text, import_client, read_metric
@@ -93,15 +93,30 @@ class PgvectorDriver(Driver):
         self._pool: Pool[Connection[Any]] = Pool(lambda: connect(url))
         self._held: Connection[Any] | None = None
 
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Return an error for that of the server."""
+        psycopg = import_client("psycopg", "pgvector")
+        known = psycopg.errors
+        if isinstance(error, known.DiskFull):
+            return OutputError(f"{self.location}: {words}; free some space on the server, and run again")
+        if isinstance(error, known.LockNotAvailable | known.DeadlockDetected):
+            return StoreError(f"{self.location}: another transaction held the tables for {_PATIENCE}; nothing was "
+                              "done: run again when it is over")  # fmt: skip
+        if not isinstance(error, psycopg.OperationalError | known.InvalidAuthorizationSpecification):
+            return super().explain(error, words)
+        if isinstance(error, known.InvalidAuthorizationSpecification) or re.search("authentication|no password", words):
+            return AuthenticationError(f"{self.location}: {words}; put the password into PGPASSWORD, into ~/.pgpass, "
+                                       "or into the location")  # fmt: skip
+        return RemoteError(f"{self.location}: {words}; see that the server is there: the same command continues")
+
     @contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:
         """A connection for this thread: that of `_transaction`, if there is one."""
-        with server_errors(self.location):
-            if self._held is not None:
-                yield self._held
-                return
-            with self._pool.connection() as connection:
-                yield connection
+        if self._held is not None:
+            yield self._held
+            return
+        with self._pool.connection() as connection:
+            yield connection
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection[Any]]:
@@ -233,7 +248,6 @@ class PgvectorDriver(Driver):
         """Read ids and vectors as they lie in the table; whole records are copied by PostgreSQL itself."""
         question = self._select("{key}::text, {column}" if vectors else "{key}::text")
         with (
-            server_errors(self.location),
             closing(connect(self.address.place)) as connection,  # others are asked meanwhile
             connection.cursor() as cursor,
         ):
@@ -315,19 +329,21 @@ class PgvectorDriver(Driver):
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` maps columns, or fields of the column of JSON, to values."""
+        psycopg = import_client("psycopg", "pgvector")
         condition, values = self._condition(where)
         try:
             return self._twice(lambda: self._search(queries, k, condition, values))
-        except StoreError as error:
-            if not values or getattr(error.__cause__, "sqlstate", None) not in _FILTER_STATES:
+        except psycopg.Error as error:
+            if not values or error.sqlstate not in _FILTER_STATES or isinstance(error, psycopg.OperationalError):
                 raise
-            raise UsageError(f"{error}; give the filter values of the columns' types") from error
+            words = str(error).splitlines()[0]
+            raise UsageError(f"{self.location}: {words}; give the filter values of the columns' types") from error
 
     def _twice(self, request: Callable[[], _Answer]) -> _Answer:
         """Ask again by a new connection, as the server may have been started again since the old ones were made."""
         try:
             return request()
-        except RemoteError:
+        except import_client("psycopg", "pgvector").OperationalError:
             self._pool.clear()
             return request()
 
@@ -635,10 +651,9 @@ class PgvectorDriver(Driver):
         """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
         table, new_table = self.table, cast("PgvectorDriver", new).table
         (schema, name), (new_schema, _) = table.path, new_table.path
-        is_there = self._ask(_DATABASE) == cast("PgvectorDriver", new)._ask(_DATABASE)
-        if not is_there or (schema, table.column) != (new_schema, new_table.column):
-            raise UsageError(f"{new.location}: tables trade names within a schema of a database; name a table of "
-                             f"schema {schema} in that of {self.location}, with a column {table.column}")  # fmt: skip
+        if (schema, table.column) != (new_schema, new_table.column):
+            raise UsageError(f"{new.location}: tables trade names within a schema; name a table of schema {schema} "
+                             f"with a column {table.column}")  # fmt: skip
         if table.oid == new_table.oid:
             raise UsageError(f"{new.location}: this is the old table itself; name the new one")
         if lacking := [column for column in table.types if column not in new_table.types]:
@@ -708,50 +723,14 @@ class PgvectorDriver(Driver):
 
 
 def connect(url: str) -> Connection[Any]:
-    """Return a connection that commits each statement; rows that are hidden from this user are an error, not missing.
-
-    Raises
-    ------
-    RemoteError
-        There is no server, or it refuses.
-    AuthenticationError
-        It refuses the user.
-    UsageError
-        psycopg is not installed.
-    """
+    """Return a connection that commits each statement; rows that are hidden from this user are an error for it."""
     psycopg = import_client("psycopg", "pgvector")
     password = secrets_of(f"pgvector:{url}").get("password")
-    credentials = {"password": password} if password else {}
-    with server_errors(f"pgvector:{url}"):
-        connection: Connection[Any] = psycopg.connect(
-            url, autocommit=True, connect_timeout=10, application_name="lead-migrate", **credentials
-        )
-        connection.execute("SET row_security = off; SET client_encoding = 'UTF8'")
+    connection: Connection[Any] = psycopg.connect(
+        url, autocommit=True, connect_timeout=10, application_name="lead-migrate", password=password or None
+    )
+    connection.execute("SET row_security = off; SET client_encoding = 'UTF8'")
     return connection
-
-
-@contextmanager
-def server_errors(location: str) -> Iterator[None]:
-    """Turn errors of the server into one line."""
-    psycopg = import_client("psycopg", "pgvector")
-    errors = psycopg.errors
-    try:
-        yield
-    except psycopg.Error as error:
-        lines = [line.strip() for line in scrub(str(error)).splitlines() if line.strip()]
-        text = lines[0].rstrip(";.") if lines else type(error).__name__
-        is_refused = isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification)
-        if isinstance(error, errors.DiskFull):
-            raise OutputError(f"{location}: {text}; free some space on the server, and run again") from error
-        if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
-            raise StoreError(f"{location}: another transaction held the tables for {_PATIENCE}; nothing was done: run "
-                             "again when it is over") from error  # fmt: skip
-        if is_refused or "authentication" in text or "no password" in text:
-            raise AuthenticationError(f"{location}: {text}; put the password into PGPASSWORD, into ~/.pgpass, or into "
-                                      "the location") from error  # fmt: skip
-        if isinstance(error, psycopg.OperationalError):
-            raise RemoteError(f"{location}: {text}; is the server there? The same command continues") from error
-        raise StoreError(f"{location}: PostgreSQL refused: {text}") from error
 
 
 def _as_text(vector: Vectors) -> str:

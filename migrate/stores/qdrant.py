@@ -21,6 +21,7 @@ import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -38,10 +39,10 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
-from migrate.files import disk_errors, output_errors, work_folder
-from migrate.locations import Address, scrub, secrets_of
+from migrate.files import output_errors, work_folder
+from migrate.locations import scrub, secrets_of
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database import Driver, Page
+from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.records import choose_text, import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
@@ -101,28 +102,28 @@ class QdrantDriver(Driver):
 
     def names(self) -> list[str]:
         """Return collections and aliases."""
-        client = self.client
-        with self._errors():
-            collections = [collection.name for collection in client.get_collections().collections]
+        collections = [collection.name for collection in self.client.get_collections().collections]
         return sorted({*collections, *self._aliases()})
 
     def _aliases(self) -> dict[str, str]:
-        client = self.client
-        with self._errors():
-            return {alias.alias_name: alias.collection_name for alias in client.get_aliases().aliases}
+        return {alias.alias_name: alias.collection_name for alias in self.client.get_aliases().aliases}
+
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Tell what a server refused from a server that failed."""
+        status = getattr(error, "status_code", None)
+        if not self.is_server or status in (400, 404, 422):
+            return super().explain(error, words)
+        if status in (401, 403):
+            return AuthenticationError(f"{self.location}: the server refused; set QDRANT_API_KEY")
+        return RemoteError(f"{self.location}: the server of Qdrant failed: {words}; check that it runs")
 
     # Reading.
 
     def open(self) -> None:
-        names, asked_name = self.names(), self.address.name
-        if asked_name not in names and (asked_name or len(names) != 1):
-            expected = f"a collection {asked_name!r}" if asked_name else "the name of a collection after a #"
-            have = ", ".join(names) or "none"
-            raise StoreError(f"{self.location}: expected {expected}, found {have}; name one of these")
-        self.name = asked_name or names[0]
+        """Find the collection or alias, and choose vector and id field."""
+        self.name = self.choose_name(self.names())
         self.collection_name = self._aliases().get(self.name, self.name)
-        with self._errors():
-            facts = self.client.get_collection(self.name)
+        facts = self.client.get_collection(self.name)
         self.config, self.payload_schema = facts.config, dict(facts.payload_schema or {})
         self.user_metadata = dict(self.config.metadata or {})
         self.own = self.user_metadata.pop(_OWN, None) or {}
@@ -131,15 +132,14 @@ class QdrantDriver(Driver):
         self.id_field = self.asked.get("id")
         has = self.models.HasVectorCondition(has_vector=self.vector)
         self.with_vector, self.lacks_vector = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
-        with self._errors():
-            self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
+        self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
 
     def describe(self) -> StoreInfo:
-        with self._errors():
-            count = self.client.count(self.name, self.with_vector, exact=True).count
-            sample, _ = self.client.scroll(
-                self.name, self.with_vector, 64, with_payload=True, with_vectors=self._vector_names
-            )
+        """Describe the collection; a sample shows where texts are."""
+        count = self.client.count(self.name, self.with_vector, exact=True).count
+        sample, _ = self.client.scroll(
+            self.name, self.with_vector, 64, with_payload=True, with_vectors=self._vector_names
+        )
         vectors = np.array([self._vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
         distance = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}[self.params.distance.value]
         metric, notes = read_metric(distance, vectors)  # type: ignore[arg-type]
@@ -147,22 +147,22 @@ class QdrantDriver(Driver):
         if self._others:
             notes += (f"points have other vectors too, which stay as they are: {', '.join(self._others)}",)
         if self._quantization:
-            notes += (f"searched by {self._quantization} quantization, which is lossy; what is read here are whole "
-                      "vectors",)  # fmt: skip
+            notes += (f"searched by {self._quantization} quantization, which is lossy; those read here are whole",)
         details: dict[str, str | int] = {"collection": self.name, "distance": self.params.distance.value}
         for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
             special = getattr(self.params.hnsw_config, key, None)
             if (value := getattr(self.config.hnsw_config, key) if special is None else special) is not None:
                 details[label] = value
-        chosen = {"vector": self.vector, "text": self.text_field, "id": self.id_field,
-                  "quantization": self._quantization}  # fmt: skip
+        chosen = {"vector": self.vector, "text": self.text_field, "id": self.id_field}
+        chosen["quantization"] = self._quantization
         details |= {key: value for key, value in chosen.items() if value}
-        has_texts = self.text_field is not None
-        return StoreInfo(self.location, self.kind, "HNSW", count, self.params.size, metric, True, has_texts,
-                         notes=(*notes, why), details=details)  # fmt: skip
+        dim, has_texts = self.params.size, self.text_field is not None
+        info = StoreInfo(self.location, self.kind, "HNSW", count, dim, metric, exact=True, has_texts=has_texts)
+        return replace(info, notes=(*notes, why), details=details)
 
     @property
     def key(self) -> str:
+        """Server or folder, collection, vector and id field."""
         place = self.address.place if self.is_server else str(self.folder.absolute())
         return f"{place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
 
@@ -194,15 +194,15 @@ class QdrantDriver(Driver):
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
         offset = None
         while True:
-            with self._errors():
-                points, offset = self.client.scroll(
-                    self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
-                )
+            points, offset = self.client.scroll(
+                self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
+            )
             yield from points
             if offset is None:
                 return
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read points as the client orders them; those without the vector come last. `raw` is a list of points."""
         payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
         read = bool(self._others) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
@@ -218,8 +218,7 @@ class QdrantDriver(Driver):
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
         """Points by the ids that their documents have here."""
         for first in range(0, len(ids), _AT_ONCE):
-            with self._errors():
-                points = self._find(ids[first : first + _AT_ONCE], read)
+            points = self._find(ids[first : first + _AT_ONCE], read)
             yield from ((self._id_of(point), point) for point in points)
 
     def _find(self, ids: Sequence[str], read: dict[str, Any]) -> list[Any]:
@@ -242,6 +241,7 @@ class QdrantDriver(Driver):
         return found
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return payloads as documents."""
         for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
             fields = dict(point.payload or {})
             if self.id_field is not None and isinstance(fields.get(self.id_field), str):
@@ -257,6 +257,7 @@ class QdrantDriver(Driver):
             yield Document(doc_id, text or "", fields)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return vectors by the ids of points, or by the payload field of ids."""
         payload = False if self.id_field is None else [self.id_field]
         read = self._retrieve(ids, with_payload=payload, with_vectors=self._vector_names)
         found = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
@@ -332,7 +333,7 @@ class QdrantDriver(Driver):
         fields = False if self.id_field is None else [self.id_field]
         common = {"using": self.vector or None, "filter": self._filter(where), "limit": k, "with_payload": fields}
         requests = [self.models.QueryRequest(query=query.tolist(), **common) for query in queries]
-        with self._turn, self._errors():
+        with self._turn:
             responses = self.client.query_batch_points(self.name, requests)
         hits = []
         for response in responses:
@@ -353,6 +354,7 @@ class QdrantDriver(Driver):
             ) from error
 
     def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors; a folder is in use by this process alone from then on."""
         if (kind := self.params.datatype) is not None and kind.value not in ("float32", "float16"):
             raise StoreError(f"{self.location}: vectors are kept as {kind.value}, which cannot hold new ones")
         names, count = list(new), 0
@@ -366,8 +368,7 @@ class QdrantDriver(Driver):
                     if self._vector_of(point) is not None
                 ]
                 if points:
-                    with self._errors():
-                        self.client.update_vectors(self.collection_name, points, wait=True)
+                    self.client.update_vectors(self.collection_name, points, wait=True)
                 count += len(points)
         return count
 
@@ -377,6 +378,7 @@ class QdrantDriver(Driver):
     # Folders.
 
     def files(self) -> Collection[str]:
+        """Return what the local mode writes."""
         return ("collection", "meta.json", ".lock")
 
     def _storage(self) -> Path:
@@ -393,8 +395,7 @@ class QdrantDriver(Driver):
         try:
             with output_errors(copy):
                 self._copied = self._copy_to(copy)
-            with self._errors():
-                client = quiet(module.QdrantClient, path=str(copy))
+            client = quiet(module.QdrantClient, path=str(copy))
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
@@ -427,8 +428,7 @@ class QdrantDriver(Driver):
             with read_only(storage) as source:
                 _check_points(storage, source)
         module = import_client("qdrant_client", "qdrant")
-        with self._errors():
-            client = quiet(module.QdrantClient, path=str(self.folder))
+        client = quiet(module.QdrantClient, path=str(self.folder))
         self.client = client
         self._remove_copy()
         weakref.finalize(self, client.close)
@@ -438,27 +438,25 @@ class QdrantDriver(Driver):
     def write(
         self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
     ) -> Iterable[str]:
+        """Write a collection with the settings, points and payload indexes of the old one, or points of documents."""
         old = like if isinstance(like, QdrantDriver) else None
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
         most, written = max(min(_UPSERT_BYTES // (24 * dim), _AT_ONCE), 1), 0  # 24 bytes a number, as JSON
         with self._written_client() as client:
-            with self._errors():
-                if client.collection_exists(name):
-                    client.delete_collection(name)
-                client.create_collection(name, **settings)
+            if client.collection_exists(name):
+                client.delete_collection(name)
+            client.create_collection(name, **settings)
             if not self.is_server:
                 _wait_for_no_disk(client, name)
             for page in pages:
                 points = self._points_of_documents(page) if old is None else old._points(page)
                 for first in range(0, len(points), most):
-                    with self._errors():
-                        quiet(client.upsert, name, points[first : first + most], wait=True)
+                    quiet(client.upsert, name, points[first : first + most], wait=True)
                 written += len(points)
-            with self._errors():
-                for field, index in ({} if old is None else old.payload_schema).items():
-                    client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
-                count = client.count(name, exact=True).count
+            for field, index in ({} if old is None else old.payload_schema).items():
+                client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
+            count = client.count(name, exact=True).count
         if count != written:
             raise StoreError(f"{self.location}: {written} points were written, but it holds {count}; run again")
         return remarks
@@ -536,27 +534,29 @@ class QdrantDriver(Driver):
     # Servers: a collection is called NAME-TOKEN, and an alias NAME leads to it.
 
     def token(self, name: str) -> str | None:
+        """Return the end of the collection's own name."""
         return _token_in(self._aliases().get(name, name))
 
     def publish(self, staging: str, content: Path) -> None:
+        """Let the alias lead to the collection; drop the one that it led to."""
         keep(content, str(_token_in(staging)))
         self._lead({self.name: staging})
         for name in self.leftovers():
             self.drop(name)
 
     def drop(self, name: str) -> None:
+        """Delete a collection; its aliases go with it."""
         collection = self._aliases().get(name, name)
-        with self._errors():
-            self.client.delete_collection(collection)
+        self.client.delete_collection(collection)
         forget(_token_in(collection))
 
     def leftovers(self) -> list[str]:
-        names, used = self.names(), set(self._aliases().values())
-        return [name for name in names if name.startswith(f"{self.name}-") and name not in used
-                and len(name) == len(self.name) + 33 and _token_in(name)]  # fmt: skip
+        """Return collections NAME-TOKEN that no alias leads to."""
+        made, used = re.compile(re.escape(self.name) + "-[0-9a-f]{32}"), self._aliases().values()
+        return [name for name in self.names() if made.fullmatch(name) and name not in used]
 
     def refuse_swap(self, new: Driver) -> None:
-        super().refuse_swap(new)
+        """Refuse collections, which Qdrant cannot rename."""
         aliases = self._aliases()
         for driver in (self, new):
             if driver.name not in aliases:
@@ -566,6 +566,7 @@ class QdrantDriver(Driver):
                 )
 
     def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Let aliases lead to collections, in one call."""
         aliases = self._aliases()
         if {aliases.get(alias) for alias in wanted} != set(wanted.values()):
             raise others(self.location)
@@ -581,25 +582,7 @@ class QdrantDriver(Driver):
                 steps.append(models.DeleteAliasOperation(delete_alias=gone))
             made = models.CreateAlias(collection_name=collection, alias_name=alias)
             steps.append(models.CreateAliasOperation(create_alias=made))
-        with self._errors():
-            self.client.update_collection_aliases(steps)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn whatever the client raises into one line."""
-        try:
-            with nullcontext() if self.is_server else disk_errors(Path(self.location)):
-                yield
-        except LeadMigrateError:
-            raise
-        except Exception as error:
-            words = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
-            status = getattr(error, "status_code", None)
-            if not self.is_server or status in (400, 404, 422):
-                raise StoreError(f"{self.location}: Qdrant says: {words}; see to that, and run again") from error
-            if status in (401, 403):
-                raise AuthenticationError(f"{self.location}: the server refused; set QDRANT_API_KEY") from error
-            raise RemoteError(f"{self.location}: the server of Qdrant failed: {words}; check that it runs") from error
+        self.client.update_collection_aliases(steps)
 
 
 def connect(location: str, url: str) -> Any:

@@ -1,7 +1,7 @@
 """Stores of records that are found by id, as databases keep them; and writers whose rows wait until all are there.
 
-A kind of database is an `IndexedStore`, which says how ids, vectors and documents are read, and a `WaitingWriter`, which
-says how they are written.
+A kind of database is an `IndexedStore`, which says how ids, vectors and documents are read, and a `WaitingWriter`,
+which says how they are written.
 """
 
 from __future__ import annotations

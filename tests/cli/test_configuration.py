@@ -5,6 +5,7 @@ import pytest
 from migrate.cli.audit import command
 from migrate.cli.configuration import find_configuration, read_defaults
 from migrate.cli.main import run
+from migrate.files import cache_folder, work_folder
 
 
 @pytest.fixture
@@ -116,3 +117,13 @@ def test_a_variable_that_nothing_reads_is_told_once(project, source_folder, monk
         "did you mean LEAD_MIGRATE_SOURCE_MODEL?",
         "warning: nothing reads the environment variable LEAD_MIGRATE_ZZ9",
     ]
+
+
+def test_the_work_folder_is_that_of_the_option_or_of_the_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "one"))  # and is set back after what the option does
+    assert work_folder() == tmp_path / "one"
+    assert run(["--work-folder", str(tmp_path / "two"), "inspect", str(tmp_path / "none")]) == 4
+    assert work_folder() == tmp_path / "two"
+    assert "nothing reads" not in capsys.readouterr().err
+    monkeypatch.delenv("LEAD_MIGRATE_WORK_FOLDER")
+    assert work_folder() == cache_folder()

@@ -10,7 +10,8 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database import DatabaseKind, Driver, Page
+from migrate.stores.database import DatabaseKind
+from migrate.stores.driver import Driver, Page
 from migrate.stores.serving import as_hits
 from migrate.vectors import Batch, Document
 

@@ -206,7 +206,9 @@ def test_nan_in_another_vector_is_refused_by_name(tmp_path):
     (tmp_path / "new").mkdir()
     writer = store.destination(tmp_path / "new", 12)
     writer.write(0, read_all(store.scan()))
-    with pytest.raises(StoreError, match=r"^lancedb:.*/old#docs\?vector=vector: there are vectors of column other with NaN"):
+    with pytest.raises(
+        StoreError, match=r"^lancedb:.*/old#docs\?vector=vector: there are vectors of column other with NaN"
+    ):
         writer.finish()
 
 

@@ -13,7 +13,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.database import Index
+from migrate.stores.export import Index
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
 
@@ -99,11 +99,10 @@ def test_a_database_is_exported_once_for_all_processes_until_it_changes(location
     first = open_store(location).snapshot()
     before = exports(tmp_path)
     assert before.keys() == {"ids.npz", "vectors.f32"}
-    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", None)
-    assert len(read_all(open_store(location).scan())) == 160 and open_store(location).snapshot() == first
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_kind.SqliteDriver, "pages", None)
+        assert len(read_all(open_store(location).scan())) == 160 and open_store(location).snapshot() == first
     assert exports(tmp_path) == before
-    monkeypatch.undo()
-    monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "work"))
     vectors = np.ones((161, 16), np.float32)
     records = zip([*corpus, Document("a new one", "x")], vectors, strict=True)
     sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)

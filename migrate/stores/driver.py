@@ -1,0 +1,346 @@
+"""How one database is read and written: the class that each driver fills in.
+
+A driver is one file, `migrate/stores/NAME.py`, with one class; `DatabaseKind(MyDriver)` in `registry.py` makes it a
+kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by the constructor.
+
+    open()                  choose collection and columns; set `name`, `without_vector`, what the rest needs
+    describe()              a StoreInfo without manifest: count of records with a vector, dim, metric, notes, details
+    key, version()          what decides ids and vectors beside the version; a value that changes with every write
+    pages(vectors, records) all records with a vector, in the same order each time, as `Page`s in bounded memory;
+                            `records`: whole, in `Page.raw`, and those without a vector too, in place or at the end
+    documents(ids, at)      in any order, without those that are gone; as they are now, or, with `at`, as in `pages`
+    vectors(ids, at)        likewise. `at` is the position of each among the ids of `pages`: use it, or ignore it
+    search, update          by the database's own means; several threads call them at once
+    write(name, ...)        make the collection in the place of what a killed run left, fill and index it, make it
+                            durable, count it. `like` is the source's driver if it is of the same class: copy its
+                            settings and `page.raw` with the new `page.vectors`; else write `page.documents`
+    names(), files()        collections of the place; names in a folder that belong to this one (folders only)
+    refuse_write(dim, like) for what can be told before any vector is made
+    token, publish, drop, leftovers, identity, swap       servers only, see each
+    alone, note, noted, switched_with                     servers that can keep writers out, and a record of a switch
+
+Class attributes and properties say what a database can: `has_folders`, `has_servers`, `urls`, `swaps`; that its version
+does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`).
+Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do something;
+whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must
+not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in `database.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import LeadMigrateError, StoreError
+from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
+from migrate.locations import Address, scrub
+from migrate.manifest import Manifest, find_manifest
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.kept import kept_folder, manifest_of, stamp, token_in
+from migrate.stores.serving import Hits
+from migrate.stores.switching import RECORD_SHAPE, read_notes
+from migrate.vectors import Batch, Document, Vectors
+
+_SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some records of a collection.
+
+    `ids` are those of the records with a vector, `vectors` theirs, (len(ids), dim). `raw` is whatever the driver that
+    read the page needs to write all its records again; `documents` are there instead when another kind is written.
+    """
+
+    ids: Sequence[str]
+    vectors: Vectors
+    raw: Any = None
+    documents: Sequence[Document] = ()
+
+
+class Driver(ABC):
+    """One collection or table of a database, or one that is to be written.
+
+    Parameters
+    ----------
+    location
+        For messages, with the kind and without secrets.
+    address
+        Its parts. The name is empty for the only collection of a place.
+    """
+
+    kind: ClassVar[str]
+    support: ClassVar[KindSupport]
+    collection: ClassVar[str] = "collection"
+    """The database's word for what has a name."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Options of a location that is read."""
+    write_options: ClassVar[tuple[str, ...]] = ()
+    """Options of a location that is written, which the manifest records."""
+    has_folders: ClassVar[bool] = True
+    has_servers: ClassVar[bool] = True
+    urls: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the places of a database that has servers alone."""
+    swaps: ClassVar[bool] = False
+    """True if two names of a server can trade what they lead to, see `swap`."""
+    documents_at_once: ClassVar[int] = 1_000
+
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
+
+    def __init__(self, location: str, address: Address) -> None:
+        self.location, self.address, self.name = location, address, address.name
+
+    @property
+    def is_server(self) -> bool:
+        """True if the place is a URL."""
+        return "://" in self.address.place
+
+    @property
+    def server(self) -> str:
+        """The location without the name."""
+        return self.location.partition("#")[0]
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the place is, or lies in."""
+        return Path(self.address.place)
+
+    @property
+    def is_copy(self) -> bool:
+        """True if a copy is read and searched that was made when it was opened."""
+        return False
+
+    @property
+    def notices_vectors(self) -> bool:
+        """True if the version changes when a vector does."""
+        return True
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:  # noqa: ARG003 - of databases that lie in no path, none is
+        """Return whether a path that exists belongs to this database; looks at as little as that needs."""
+        return False
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn whatever the client raises into one line."""
+        try:
+            with nullcontext() if self.is_server else disk_errors(Path(self.location)):
+                yield
+        except LeadMigrateError:
+            raise
+        except Exception as error:
+            words = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
+            raise self.explain(error, words) from error
+
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Return what is raised in the place of a client's error, whose message in one line is `words`."""
+        return StoreError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
+
+    def choose_name(self, names: Sequence[str]) -> str:
+        """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
+        asked = self.address.name
+        if asked in names or (not asked and len(names) == 1):
+            return asked or names[0]
+        expected = f"a {self.collection} {asked!r}" if asked else f"the name of a {self.collection} after a #"
+        raise StoreError(f"{self.location}: expected {expected}, found {', '.join(names) or 'none'}; name one of these")
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Return the collections of the place, sorted."""
+
+    # Reading.
+
+    @abstractmethod
+    def open(self) -> None:
+        """Find the collection and choose its columns.
+
+        Raises
+        ------
+        StoreError
+            There is none, or no such column; the message lists those that exist.
+        UsageError
+            The client is not installed, or an option has no meaning.
+        """
+
+    @abstractmethod
+    def describe(self) -> StoreInfo:
+        """Return what there is; the store fills in manifest and location."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Everything beside the version that decides which ids and vectors are read: place, name, columns."""
+
+    @abstractmethod
+    def version(self) -> Any:
+        """Return a JSON value that changes with every write; the database is asked each time."""
+
+    def read_version(self) -> Any:
+        """Return the version that `pages` reads, if that is of a copy or pinned."""
+        return self.version()
+
+    @abstractmethod
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read all records, in the same order each time.
+
+        Parameters
+        ----------
+        vectors
+            Read vectors; without, `Page.vectors` is not looked at.
+        records
+            Read whole records, into `Page.raw`, those without a vector too.
+        """
+
+    @abstractmethod
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterable[Document]:
+        """Return the documents of some different ids, in any order; as they are now, or, with `at`, as in `pages`."""
+
+    @abstractmethod
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return the vectors of some different ids, likewise."""
+
+    @abstractmethod
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """Return the nearest `k` documents of each query, see `Searchable`; neither is zero."""
+
+    @abstractmethod
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace the vectors of those ids that exist and have one, durably; return how many."""
+
+    def identity(self, name: str) -> Any:
+        """Return what a name leads to, as a JSON value; changes after a switch. None if it leads nowhere."""
+        return ""
+
+    @property
+    def opened_as(self) -> str | None:
+        """What the manifest of a copy records, so that the copy is opened as this one: name and options."""
+        return self.name
+
+    def successor(self, ending: str) -> str | None:
+        """Return a location for a new store like this one on the same server."""
+        return f"{self.server}#{self.name}-{ending}" if self.is_server else None
+
+    # Manifest, confidence and model state, which lie beside a store.
+
+    def beside(self) -> Path | None:
+        """Return the folder that they are in; None if there can be none."""
+        return kept_folder(self.token(self.name)) if self.is_server else self.folder
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest of the store."""
+        folder = self.beside()
+        if self.is_server and folder is not None:  # it was found by the token, whatever name leads there
+            return find_manifest(folder, "store")
+        return manifest_of(folder, self.name)
+
+    def keep_manifest(self, manifest: Manifest) -> Path | str:
+        """Write a manifest beside the store; return where."""
+        return stamp(self.beside(), self.name, self.location, manifest)
+
+    def files(self) -> Collection[str]:
+        """Return the names in the folder that belong to the database and to no other collection."""
+        return ()
+
+    # Writing.
+
+    @abstractmethod
+    def write(
+        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
+    ) -> Iterable[str]:
+        """Write a collection in the place of whatever a killed run left; return remarks on what differs.
+
+        Parameters
+        ----------
+        name
+            Of the collection; on a server that of `staging`.
+        dim
+            Of the new vectors.
+        source
+            Of the store that the documents are from: metric, distance.
+        like
+            The driver that read the pages, if it is of this class.
+        pages
+            Of `like`, with vectors of the new dimension; or of documents.
+        """
+
+    def refuse_write(self, dim: int, like: Driver | None) -> None:
+        """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
+
+    # Servers.
+
+    def token(self, name: str) -> str | None:
+        """Return the token of the collection that a name leads to; None if this tool has not made it."""
+        return None
+
+    def staging(self, token: str) -> str:
+        """Return the name that a new collection has until it is published."""
+        return f"{self.name}-{token}"
+
+    def is_published(self, content: Path) -> bool:
+        """Return whether the store with the files in `content`, or any if they are gone, has the final name."""
+        found, expected = self.token(self.name) if self.identity(self.name) is not None else None, token_in(content)
+        return found is not None and expected in (None, found)
+
+    def publish(self, staging: str, content: Path) -> None:
+        """Give a collection the final name, in one step if the database can, and drop the one that had it.
+
+        The files in `content` are kept beside it, by `kept.keep` or in the database.
+        """
+        raise NotImplementedError
+
+    def drop(self, name: str) -> None:
+        """Delete the collection that a name leads to, the name, and what was kept for it on this machine."""
+        raise NotImplementedError
+
+    def leftovers(self) -> list[str]:
+        """Return unpublished collections of the final name, which killed runs left."""
+        return []
+
+    def refuse_swap(self, new: Driver) -> None:
+        """Raise UsageError if this collection and the new one cannot trade names."""
+
+    def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Let each name lead to what has this identity; raises InputError if these are gone. Safe to repeat."""
+        raise NotImplementedError
+
+    @contextmanager
+    def alone(self, names: Collection[str]) -> Iterator[None]:
+        """Keep others from writing to some collections meanwhile, if the database can."""
+        yield
+
+    def noted(self, name: str) -> Mapping[str, Any] | None:
+        """Return what `note` has recorded of the switch of an old name."""
+        path = self._notes(name)
+        return read_notes(path, _SWITCH_SHAPE) if path.is_file() else None
+
+    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+        """Record the switch of an old name, here on this machine; None removes the record."""
+        path = self._notes(name)
+        if noted is None:
+            path.unlink(missing_ok=True)
+            return
+        with output_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path, force=True) as aside:
+            write_json(aside, {**noted, "server": self.server})
+
+    def switched_with(self, name: str) -> str | None:
+        """Return the old name of the recorded switch that a name is part of; None if there is none."""
+        for path in sorted(self._notes(name).parent.glob("*.json")):
+            noted = read_notes(path, _SWITCH_SHAPE)
+            if noted["server"] == self.server and name in noted["aliases"]:
+                return str(noted["aliases"][0])
+        return None
+
+    def _notes(self, name: str) -> Path:
+        digest = hashlib.sha256(f"{self.server}#{name}".encode()).hexdigest()[:32]
+        return state_folder() / "switches" / f"{digest}.json"

@@ -1,0 +1,129 @@
+"""Ids and vectors of a database in files: the ids in memory, the vectors in the order of rows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.stores.binary_reader import read_exactly
+from migrate.vectors import Vectors
+
+FLOAT_BYTES: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """The ids of a collection, sorted by their bytes in UTF-8. Rows are positions in it.
+
+    `content` are the ids one after another, `ends` where each of them ends, after a zero; `order` is the position of
+    each among the ids of `Driver.pages`.
+    """
+
+    content: bytes
+    ends: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @classmethod
+    def of(cls, ids: Iterable[str], source: str) -> Index:
+        """Sort ids.
+
+        Raises
+        ------
+        StoreError
+            An id comes twice, or is no Unicode text.
+        """
+        keys = np.array([*(_encoded(doc_id, source) for doc_id in ids), None], object)[:-1]
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        if (twice := np.flatnonzero(keys[1:] == keys[:-1])).size:
+            doc_id = keys[twice[0]].decode()
+            raise StoreError(f"{source}: expected a different id for each document, found {doc_id!r} twice")
+        return cls(b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64), order.astype(np.int64))
+
+    @classmethod
+    def load(cls, path: Path) -> Index | None:
+        """Read a saved index; None if there is none, or it is damaged."""
+        with suppress(Exception), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return cls(file["content"].tobytes(), file["ends"], file["order"])
+        return None
+
+    def save(self, path: Path) -> None:
+        """Write it as one file."""
+        with path.open("wb") as file:
+            np.savez(file, content=np.frombuffer(self.content, np.uint8), ends=self.ends, order=self.order)
+
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows, in their order."""
+        numbers = np.asarray(rows, np.int64)
+        ends = zip(self.ends[numbers].tolist(), self.ends[numbers + 1].tolist(), strict=True)
+        return [self.content[start:stop].decode() for start, stop in ends]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each record, in the order of `Driver.pages`."""
+        return np.argsort(self.order)
+
+    @cached_property
+    def sha256(self) -> str:
+        """A hash of the ids."""
+        return hashlib.sha256(self.ends.tobytes() + self.content).hexdigest()
+
+
+def _encoded(doc_id: str, source: str) -> bytes:
+    try:
+        return doc_id.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"{source}: the id {doc_id!r} is no Unicode text; give the document another") from error
+
+
+class VectorFile:
+    """Vectors in the order of rows, float32, in an open file, which stays readable after its name is gone."""
+
+    def __init__(self, path: Path, descriptor: int, dim: int) -> None:
+        self.path, self.dim, self._file = path, dim, descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
+        """Write vectors, (len(rows), dim), to their rows."""
+        for part, first in _runs(rows):
+            os.pwrite(self._file, np.ascontiguousarray(vectors[part], "<f4").tobytes(), first * self.dim * FLOAT_BYTES)
+
+    def sync(self) -> None:
+        """Make what was written durable."""
+        os.fsync(self._file)
+
+    def get(self, rows: NDArray[np.int64]) -> Vectors:
+        """Read the vectors of some rows, in any order."""
+        vectors = np.empty((len(rows), self.dim), np.float32)
+        for part, first in _runs(rows):
+            vectors[part] = self.scan(first, first + len(part))
+        return vectors
+
+    def scan(self, start: int, stop: int) -> Vectors:
+        """Read rows `start` to `stop`, not included."""
+        vectors = np.empty((stop - start, self.dim), "<f4")
+        if vectors.size:
+            content = vectors.reshape(-1).view(np.uint8).data
+            read_exactly(self.path, self._file, content, start * self.dim * FLOAT_BYTES)
+        return vectors.astype(np.float32, copy=False)
+
+
+def _runs(rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], int]]:
+    """Split rows into runs of successive ones: the places of each run, and its first row."""
+    order = np.argsort(rows, kind="stable")
+    breaks = np.flatnonzero(np.diff(rows[order]) != 1) + 1
+    yield from ((part, int(rows[part[0]])) for part in np.split(order, breaks) if len(part))
