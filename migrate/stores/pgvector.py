@@ -322,7 +322,8 @@ class PgvectorDriver(Driver):
         table, distance = self.table, self.distance or "ip"
         expression, cast, method = f"t.{quoted([table.column])}", table.type, None
         for index in sorted(table.vector_indexes, key=lambda index: index.method == "hnsw"):
-            if index.distance == distance and table.is_of_column(index):
+            casts_all = "::" not in index.expression or f"({self.dim})" in index.expression  # collections differ in it
+            if index.distance == distance and table.is_of_column(index) and casts_all:
                 expression, method = f"({index.expression})", index.method
                 cast = "halfvec" if "::halfvec" in expression or table.type == "halfvec" else "vector"
         return f"{expression.replace('%', '%%')} {_OPERATORS[distance]} %s::{cast}", distance, method
