@@ -49,17 +49,10 @@ _PATIENCE: Final = "10s"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
 _INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",), "none": ()}
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
-_SENT: Final = {"vector": (">f4", 1), "halfvec": (">f2", 2)}
-"""The elements of a vector as the server sends them, and how many of these the head before them takes."""
-_FILTER_STATES: Final = (None, "22P02", "42804", "42883")
-"""Errors of a value that the client, or the column, knows nothing of."""
-_DATABASE: Final = "SELECT current_database(), pg_postmaster_start_time()"
-_METADATA: Final = ("metadata", "cmetadata", "langchain_metadata")
 _ID_PATTERNS: Final = {
     **dict.fromkeys(("smallint", "integer", "bigint"), r"-?[0-9]{1,18}"),
     "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
 }
-_NULL_CHARACTER: Final = re.compile(r"(?<!\\)(\\\\)*\\u0000")
 _SAME_ORDER: Final = (
     "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
     "SET enable_indexonlyscan = off; SET enable_bitmapscan = off"
@@ -146,8 +139,7 @@ class PgvectorDriver(Driver):
         with self._connected() as connection:
             self.table = table = tables.find_table(connection, self.location, self.address.name)
         self.name = join_names([*table.path, table.column])
-        self._beside = self._copy_files()
-        self._manifest = None if self._beside is None else find_manifest(self._beside, "store")
+        self._manifest = None if (folder := self.beside()) is None else find_manifest(folder, "store")
         noted = "" if self._manifest is None else self._manifest.store.index or ""
         self.asked = {**Address.parse(f"#{noted}").options, **self.address.options}
         self._refuse_distance(self.asked)
@@ -298,7 +290,8 @@ class PgvectorDriver(Driver):
     @cached_property
     def _nested(self) -> str | None:
         """The column of JSON whose fields are metadata, if there is one."""
-        return next((name for name in _METADATA if self.table.types.get(name) in ("json", "jsonb")), None)
+        names = ("metadata", "cmetadata", "langchain_metadata")
+        return next((name for name in names if self.table.types.get(name) in ("json", "jsonb")), None)
 
     def _metadata(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Columns as metadata, with the fields of the nested one unless another column has the name of one."""
@@ -308,7 +301,7 @@ class PgvectorDriver(Driver):
 
     def _decode(self, contents: Sequence[bytes]) -> Vectors:
         """Vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
-        element, head = _SENT[self.table.type]
+        element, head = (">f2", 2) if self.table.type == "halfvec" else (">f4", 1)
         values = np.frombuffer(b"".join(contents), element)
         if len(values) != len(contents) * (head + self.dim):
             raise StoreError(f"{self.location}: not all vectors are of dimension {self.dim}; a store has one dimension")
@@ -335,7 +328,8 @@ class PgvectorDriver(Driver):
         try:
             return self._twice(lambda: self._search(queries, k, condition, values))
         except psycopg.Error as error:
-            if not values or error.sqlstate not in _FILTER_STATES or isinstance(error, psycopg.OperationalError):
+            is_of_value = error.sqlstate in (None, "22P02", "42804", "42883")  # the column, or the client, has no such
+            if not values or not is_of_value or isinstance(error, psycopg.OperationalError):
                 raise
             words = str(error).splitlines()[0]
             raise UsageError(f"{self.location}: {words}; give the filter values of the columns' types") from error
@@ -414,8 +408,12 @@ class PgvectorDriver(Driver):
         """The name, with the options that say how the columns are read."""
         return self.name + options_text({key: self.asked[key] for key in self.options[1:] if key in self.asked})
 
-    def _copy_files(self) -> Path | None:
-        """Copy what lies beside the store to a folder of this machine; None if there is no manifest."""
+    def beside(self) -> Path | None:
+        """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
+        return self._beside
+
+    @cached_property
+    def _beside(self) -> Path | None:
         (schema, table), column = self.table.path, self.table.column
         files = {name: content for _, name, content in self._files(schema, "store = %s", f"{table}.{column}")}
         if MANIFEST_NAME not in files:
@@ -429,10 +427,6 @@ class PgvectorDriver(Driver):
                 for name, content in files.items():
                     write_bytes(folder / name, content)
         return path
-
-    def beside(self) -> Path | None:
-        """Return that folder."""
-        return self._beside
 
     def manifest(self) -> Manifest | None:
         """Return the manifest."""
@@ -483,13 +477,14 @@ class PgvectorDriver(Driver):
     def _refuse_copy(self, source: PgvectorDriver, dim: int) -> None:
         table, most = source.table, _MOST_INDEXED[source.table.type]
         schema, name, column = self._target(self.name)
+        database = "SELECT current_database(), pg_postmaster_start_time()"
         vectors, indexes = table.columns_of(VECTORS), [index.name for index in table.vector_indexes]
         if self.address.options:
             problem = f"a copy of a table keeps its indexes; leave out {', '.join(self.address.options)}"
         elif indexes and dim > most:
             problem = (f"an index on {table.type} has at most {most:,} dimensions, and there are {dim:,}; drop "
                        f"{', '.join(indexes)} from a copy of the table first")  # fmt: skip
-        elif self._ask(_DATABASE) != source._ask(_DATABASE):
+        elif self._ask(database) != source._ask(database):
             problem = ("a table is copied within its database, and this is another; name a table of "
                        f"{source.address.place}")  # fmt: skip
         elif (schema, name) == table.path:
@@ -751,7 +746,7 @@ def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None,
         row = document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()
     except (TypeError, ValueError) as error:
         raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold it ({error}); change that") from error
-    if b"\x00" in row[0] + (row[1] or b"") or _NULL_CHARACTER.search(metadata):
+    if b"\x00" in row[0] + (row[1] or b"") or re.search(r"(?<!\\)(\\\\)*\\u0000", metadata):
         raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold a zero character; remove it")
     return row
 

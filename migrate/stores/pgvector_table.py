@@ -20,9 +20,6 @@ _LONGEST_NAME: Final = 63
 """Bytes of a name that PostgreSQL keeps."""
 VECTORS: Final = "vector|halfvec|sparsevec"
 """A pattern of the types of vectors."""
-_NAME: Final = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
-_SIZED: Final = re.compile(r"\b(vector|halfvec|bit)\(\d+\)")
 _LISTED: Final = 12
 
 _VECTOR_COLUMNS: Final = """
@@ -80,7 +77,6 @@ SELECT format('ALTER TABLE %%s FORCE ROW LEVEL SECURITY', %(new)s::text)
 FROM pg_class WHERE oid = %(oid)s AND relforcerowsecurity
 """
 """The statements that give a copy foreign keys, grants and row security."""
-_TRIGGERS: Final = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal"
 _POINTING: Final = """
 SELECT conname, conrelid::regclass::text, conrelid <> confrelid FROM pg_constraint
 WHERE contype = 'f' AND confrelid = %s
@@ -107,7 +103,8 @@ def split_names(name: str) -> tuple[str, ...]:
     >>> split_names('public."my.table"')
     ('public', 'my.table')
     """
-    return tuple(quoted.replace('""', '"') or plain for quoted, plain in _NAME.findall(name))
+    parts = re.findall(r'"((?:[^"]|"")+)"|([^."]+)', name)
+    return tuple(quoted.replace('""', '"') or plain for quoted, plain in parts)
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -116,7 +113,7 @@ def join_names(names: Sequence[str]) -> str:
     >>> join_names(["public", "my.table"])
     'public."my.table"'
     """
-    return ".".join(name if _PLAIN.fullmatch(name) else quoted([name]) for name in names)
+    return ".".join(name if re.fullmatch("[A-Za-z0-9_-]+", name) else quoted([name]) for name in names)
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -269,8 +266,9 @@ def copy_rest(
         connection.execute(statement)
     if any("ENABLE ROW LEVEL SECURITY" in statement for (statement,) in statements):
         yield "row security is on for the new table too, with the same policies"
-    if triggers := [row[0] for row in connection.execute(_TRIGGERS, [source.oid])]:
-        yield f"the triggers of the table are not copied: create {', '.join(triggers)} on the new one"
+    triggers = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal"
+    if names := [row[0] for row in connection.execute(triggers, [source.oid])]:
+        yield f"the triggers of the table are not copied: create {', '.join(names)} on the new one"
     if pointing:
         yield f"foreign keys of {', '.join(pointing)} go on leading to the old table"
 
@@ -304,8 +302,8 @@ def _copy_indexes(connection: Connection[Any], source: Table, staging: Sequence[
             if " USING " in label:
                 raise UnsupportedStoreError(f"the name {label!r} has ' USING ' in it; rename it")
         words = index.definition[index.definition.find(" USING ") :]
-        if index.distance is not None:
-            words = _SIZED.sub(lambda match: f"{match[1]}({dim})", words)
+        if index.distance is not None and source.is_of_column(index):
+            words = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", words)
         kind = "UNIQUE INDEX" if index.is_unique else "INDEX"
         connection.execute(sql("CREATE {kind} {} ON {}{words}", name, staging, kind=kind, words=words))
 
