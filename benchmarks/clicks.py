@@ -23,10 +23,11 @@ import numpy as np
 from retrieval import Collection, Space
 from unjudged import SPACES, TARGETS, Searched, load, stores_of
 
-from migrate.audit.judging import one_sided
-from migrate.audit.measures import Qrels, ndcg
+from migrate.audit.judging import contradicted, one_sided
+from migrate.audit.measures import Qrels, Scores, ndcg
 from migrate.audit.query_set import QuerySet
-from migrate.audit.verdict import MARGIN, retention_bounds
+from migrate.audit.unjudged import TopScores, agreement
+from migrate.audit.verdict import MARGIN, Bounds, retention_bounds
 from migrate.report.terminal import table
 from migrate.search.runs import Run
 from migrate.vectors import Vectors, unit_rows
@@ -72,8 +73,10 @@ def logs_of(
         {q: log for q in honest if (log := noisy.get(q) if rng.random() < 0.5 else honest[q])},
     )
     yield "clicks beside honest ones", {q: {**noisy.get(q, {}), **grades} for q, grades in honest.items()}
+    yield "1 for all that both find, or 2", {q: {d: 1 + (honest[q].get(d, 0) > 0) for d in both[q]} for q in honest}
     if old is not None:
         yield "clicks on the old store", clicks(old, qrels, rng, noise=0.05)
+        yield "the same, noise 0.2", clicks(old, qrels, rng, noise=0.2)
     yield "clicks on the full re-embed", clicks(full, qrels, rng, noise=0.05)
 
 
@@ -86,30 +89,44 @@ def _run(collection: Collection, vectors: Vectors, space: Space) -> Run:
     return Run({query.id: tuple(ids[row] for row in found) for query, found in zip(asked.queries, order, strict=True)})
 
 
+def _true_scores(collection: Collection, space: Space, run: Run) -> TopScores:
+    """What the target's vectors score the first ten of each query."""
+    true, row = unit_rows(space.documents), {document.id: i for i, document in enumerate(collection.documents)}
+    tops = [run.top(query.id, 10) for query in collection.queries[:_QUERIES]]
+    asked = zip(tops, space.queries[:_QUERIES], strict=True)
+    return np.array([true[[row[doc_id] for doc_id in top]] @ query for top, query in asked], dtype=np.float64)
+
+
 def audits(data: Path, name: str, every: int) -> dict[str, list[tuple[bool, bool, bool]]]:
     """For each kind of judgements and store: whether it would be SAFE, whether it is, and whether there is a doubt."""
     collection, spaces = load(data, name)
     rng, said = np.random.default_rng(0), defaultdict(list)
     for target in TARGETS:
         full = _run(collection, spaces[target].documents, spaces[target])
+        best = _true_scores(collection, spaces[target], full)
         olds = {space: _run(collection, spaces[space].documents, spaces[space]) for space in SPACES}
         for store, vectors in islice(stores_of(spaces, target, few=False, seed=0), 0, None, every):
             own = _run(collection, vectors, spaces[target])
-            truth = _retention(own, full, collection.qrels, list(own.rankings))[0]
+            truth = _retention(own, full, collection.qrels, list(own.rankings)).estimate
             if truth < _LEAST:
                 continue
+            agreed = agreement(_true_scores(collection, spaces[target], own), best)
+            agrees = dict(zip(own.rankings, agreed.tolist(), strict=True))
             old = olds.get(store.split(": ", maxsplit=1)[0])
             for kind, qrels in logs_of(own, full, old, collection.qrels, rng):
                 queries = [query for query in collection.queries if any(qrels.get(query.id, {}).values())]
-                lower = _retention(own, full, qrels, [query.id for query in queries])[1]
-                doubts = one_sided(QuerySet(queries, qrels, name), own, full)
-                said[kind].append((MARGIN <= lower <= _MOST, truth >= MARGIN, bool(doubts)))
+                bounds = _retention(own, full, qrels, [query.id for query in queries])
+                values: Scores = np.array([agrees[query.id] for query in queries])
+                doubts = (
+                    *one_sided(QuerySet(queries, qrels, name), own, full),
+                    *contradicted(bounds, retention_bounds(values, np.ones_like(values), resamples=1_000)),
+                )
+                said[kind].append((MARGIN <= bounds.lower <= _MOST, truth >= MARGIN, bool(doubts)))
     return said
 
 
-def _retention(own: Run, full: Run, qrels: Qrels, ids: Sequence[str]) -> tuple[float, float]:
-    bounds = retention_bounds(ndcg(own, qrels, ids, 10), ndcg(full, qrels, ids, 10), resamples=1_000)
-    return bounds.estimate, bounds.lower
+def _retention(own: Run, full: Run, qrels: Qrels, ids: Sequence[str]) -> Bounds:
+    return retention_bounds(ndcg(own, qrels, ids, 10), ndcg(full, qrels, ids, 10), resamples=1_000)
 
 
 def main() -> int:

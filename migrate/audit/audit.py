@@ -19,7 +19,16 @@ from migrate.audit.held_out import (
     unexplained_doubts,
 )
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
-from migrate.audit.judging import MOST, NEARLY_ALL, alike_grades, draw_unjudged, one_sided, sampled, unrelated_grades
+from migrate.audit.judging import (
+    MOST,
+    NEARLY_ALL,
+    alike_grades,
+    contradicted,
+    draw_unjudged,
+    one_sided,
+    sampled,
+    unrelated_grades,
+)
 from migrate.audit.measures import Scores
 from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
@@ -29,7 +38,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, TWO_STAGE, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
-from migrate.audit.verdict import Outcome, margin_remarks
+from migrate.audit.verdict import Outcome, margin_remarks, retention_bounds
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.choosers import choosers_in, choosers_of
@@ -95,6 +104,7 @@ def audit_store(
         *_oddities(results, evaluation, _words(retriever)),
         *quotes(prepared, answers[FULL].run),
         *_judgement_doubts(runs, results[FULL], evaluation),
+        *_contradictions(retriever, runs, results, evaluation),
     )
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     unexplained = unexplained_documents(prepared, choosers)
@@ -190,6 +200,24 @@ def _judgement_doubts(runs: Mapping[str, Run], full: ArmResult, evaluation: Eval
         return doubts
     scores = full.scores[evaluation.measure]
     return unrelated_grades(query_set, scores, seed=evaluation.seed, resamples=evaluation.resamples)
+
+
+def _contradictions(
+    retriever: Retriever, runs: Mapping[str, Run], results: Mapping[str, ArmResult], evaluation: Evaluation
+) -> tuple[str, ...]:
+    """Return a doubt where the judgements call SAFE what the target model's own scores speak against."""
+    if evaluation.provisional:
+        return ()
+    judged = evaluation.verdict(results[TRANSLATED], results[FULL], None)
+    if judged.outcome is not Outcome.SAFE:
+        return ()
+    bounds = retention_bounds(
+        *(retriever.agreement(runs[name]) for name in (TRANSLATED, FULL)),
+        seed=evaluation.seed,
+        resamples=evaluation.resamples,
+        weighting=evaluation.query_set.weighting(limited=evaluation.limited),
+    )
+    return contradicted(judged.retention, bounds)
 
 
 def _sample_doubts(prepared: PreparedAudit, held_out: HeldOut | None, *, are_chosen: bool) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ from migrate.audit.inputs import PreparedAudit, rows_of, texts_of
 from migrate.audit.measures import Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
-from migrate.audit.verdict import MARGIN, retention_bounds
+from migrate.audit.unjudged import LOSS_AT_LEAST
+from migrate.audit.verdict import MARGIN, Bounds, retention_bounds
 from migrate.datasets.graded import seal_of
 from migrate.files import write_bytes
 from migrate.search.runs import Run
@@ -142,6 +143,22 @@ def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...
             f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {why}",
         )
     return ()
+
+
+def contradicted(judged: Bounds, agreement: Bounds) -> tuple[str, ...]:
+    """A doubt where bounds of retention, `judged`, are above what those of agreement@10 leave possible.
+
+    Judgements that came from the answers of a store that the translated one resembles, as the old store's may, favour
+    it over the full re-embed; what the target model scores knows nothing of them.
+    """
+    most = 1 - LOSS_AT_LEAST * (1 - agreement.upper)
+    if judged.lower <= most:
+        return ()
+    return (
+        f"the judgements show a retention of at least {judged.lower:.3f}, where agreement@10 with the full re-embed, "
+        f"which needs none ({agreement.estimate:.3f}), allows {most:.3f} at most: clicks on what this store or the old "
+        "one showed look like that; judge what both rankings find: --judge-next",
+    )
 
 
 MOST, NEARLY_ALL = 0.5, 0.95

@@ -305,16 +305,12 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
         return query_set
     ids = {query.id for query in left}
     qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
-    excluded = (
-        f"{gone:,} of {len(query_set.queries):,} queries chose documents of which the store has true vectors (by a "
-        "log, a pool or live serving)"
-    )
+    excluded = f"{gone:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
     kept = replace(query_set, queries=left, qrels=qrels, notes=(*query_set.notes, f"{excluded}; they do not judge"))
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {query_set.name}: {excluded}, so they do not judge it; {len(kept.distinct)} others are "
-            f"left, at least {FEWEST_QUERIES} are needed; audit by other queries (another --split, --queries FILE or "
-            "--queries synthetic), and next time keep some for that with --hold-out 50%"
+            f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
+            f"at least {FEWEST_QUERIES} are needed: give another --split or --queries, and next time --hold-out 50%"
         )
     return kept
 

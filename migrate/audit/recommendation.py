@@ -17,6 +17,7 @@ from migrate.embedders.kinds import may_cost_money, prefix_spec
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
+_SERVER = "--base-url="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +210,11 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
 def _reembed(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
     """The command that embeds the whole store, a part of it, or the first tokens of all texts."""
     places = report.places
+    old = places.translated if places.source is None else places.source
     if not places.target:
         return None, ""
     if not places.has_texts:
-        return None, "the store has no texts to embed: `inspect` says how to give it some"
+        return ("inspect", old), "the store has no texts to embed: `inspect` says how to give it some"
     part: tuple[str, ...] = ()
     flag, spec, *others = places.target
     if option.name.startswith(_REEMBED):
@@ -221,7 +223,6 @@ def _reembed(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
         part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
     if option.name.startswith(PREFIX):
         spec = prefix_spec(int(option.name.removeprefix(f"{PREFIX}:")), spec)
-    old = places.translated if places.source is None else places.source
     return ("reembed", old, *part, flag, spec, *others, "-o", places.full), ""
 
 
@@ -273,15 +274,19 @@ def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
         return ()
     switched = report.plan == option.name and places.can_switch and places.source is not None
     location = places.source if switched and places.source is not None else places.translated
-    spec = places.model[1] if places.model[:1] == ("--target",) else None
-    return serving_lines(location, int(option.name.removeprefix(f"{TWO_STAGE} ")), spec)
+    depth = int(option.name.removeprefix(f"{TWO_STAGE} "))
+    servers = [word.removeprefix(_SERVER) for word in places.target if word.startswith(_SERVER)]
+    if servers:
+        return serving_lines(location, depth, places.target[1], server=servers[0])
+    return serving_lines(location, depth, places.model[1] if places.model[:1] == ("--target",) else None)
 
 
-def serving_lines(location: str, depth: int, spec: str | None = None) -> tuple[str, ...]:
-    """Lines of Python that serve a store in two stages, by its own model or by that of a spec."""
-    named = ", ".join(map(repr, filter(None, [location, spec])))
+def serving_lines(location: str, depth: int, spec: str | None = None, *, server: str | None = None) -> tuple[str, ...]:
+    """Return lines of Python that serve a store in two stages, by its own model or by that of a spec and a server."""
+    model = repr(spec) if server is None else f"load_embedder({spec!r}, base_url={server!r})"
+    named = repr(location) if spec is None else f"{location!r}, {model}"
     return (
-        "from migrate import LiveLimits, LiveSearcher",
+        f"from migrate import LiveLimits, LiveSearcher{'' if server is None else ', load_embedder'}",
         f"searcher = LiveSearcher({named}, limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=60_000))",
         'answer = searcher.search("a question", k=10)',
     )

@@ -138,7 +138,11 @@ class Retriever:
         query_set = self.inputs.query_set
         if query_set.qrels is not None:
             return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
-        return query_set.merged(agreement(self.true_scores(run), self._full_scores))
+        return self.agreement(run)
+
+    def agreement(self, run: Run) -> Scores:
+        """A run's agreement@10 with the full re-embed, judged or not, one for each distinct text, (c,)."""
+        return self.inputs.query_set.merged(agreement(self.true_scores(run), self._full_scores))
 
     @property
     def temperature(self) -> float:

@@ -59,6 +59,7 @@ def command(
     (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
     """
     from migrate.audit.inputs import PoolReference
+    from migrate.audit.places import Places
     from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import write_beir
     from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
@@ -80,7 +81,8 @@ def command(
         write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
         for model in (old, new):
             shutil.copyfile(vectors_of(model), folder / f"{model}.npz")
-        target = load_embedder(f"file:{folder / f'{new}.npz'}")
+        spec = f"file:{folder / f'{new}.npz'}"
+        target = load_embedder(spec)
         store = open_store(folder / "source")
         advise(
             f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with "
@@ -100,6 +102,7 @@ def command(
             folder,
             source_embedder=source,
             size=size,
+            places=Places(target=("--target", spec)),  # the model's own name is that of the file, without its folder
             pool=PoolReference(),
             seed=seed,
             force=force,

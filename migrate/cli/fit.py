@@ -127,7 +127,7 @@ def command(
                 plan, opened, "the fit", [store, "--target", target, *typed_model(), "-o", full], seed=general.seed
             )
         paid.agree(plan, progress=progress)
-        stop_if_same("fit", opened, plan.models[0].embedder, by_vectors=True, as_json=general.as_json)
+        stop_if_same("fit", opened, plan.models[0].embedder, paid=paid, as_json=general.as_json)
         fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)
         fitted.save(output, force=general.force)
     paid.finish()

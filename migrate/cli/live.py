@@ -248,3 +248,4 @@ def stop(store: str, seconds: float) -> None:
         if not stop_worker(state, seconds=seconds):
             raise LockedError(f"{store}: the worker did not end within {seconds:g} s; it will, or wait with --seconds")
     show(f"{store}: the worker has ended")
+    advise_next("live status", store, quiet=False)

@@ -166,13 +166,16 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
 def advise_worker(word: str, *, quiet: bool) -> None:
     """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
     from migrate.audit.recommendation import worker_limit
-    from migrate.embedders import load_embedder
+    from migrate.embedders import find_model, load_embedder
+    from migrate.embedders.kinds import split_spec
     from migrate.stores import open_store
 
     manifest = open_store(word).info.manifest
     model = None if manifest is None else manifest.model
     if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
         return
+    if split_spec(model.spec)[0] == "openai" and find_model(model.spec) is None:
+        advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too", quiet=quiet)
     advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec), quiet=quiet)
 
 

@@ -108,7 +108,7 @@ def _embed_all(
         )
         warn_of_store(opened, embedder, seed=general.seed, quiet=quiet)
         paid.agree(plan, progress=progress)
-        stop_if_same("reembed", opened, plan.embedder, by_vectors=True, as_json=general.as_json)
+        stop_if_same("reembed", opened, plan.embedder, paid=paid, as_json=general.as_json)
         done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
     if general.as_json:

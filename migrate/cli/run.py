@@ -162,7 +162,7 @@ def command(
                 deal = paid.weigh(planned, opened, "fit and audit", words, seed=general.seed)
                 planned = replace(planned, documents_per_s=None if deal is None else deal.documents_per_s)
             paid.agree(planned, progress=progress)
-            stop_if_same("run", opened, planned.models[0].embedder, by_vectors=True, as_json=general.as_json)
+            stop_if_same("run", opened, planned.models[0].embedder, paid=paid, as_json=general.as_json)
             done = planned.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
         paid.finish()

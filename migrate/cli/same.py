@@ -10,12 +10,15 @@ from migrate.cli.next_step import OLD, advise_switch
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
+    from migrate.cli.spending import Spending
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
 
 
-def stop_if_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: bool = False, as_json: bool) -> None:
-    """Say that there is nothing to migrate, and end with 0, where the manifest or some texts that are embedded show it.
+def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending | None = None, as_json: bool) -> None:
+    """Say that there is nothing to migrate, and end with 0, where the manifest shows it.
+
+    Once the costs are agreed to, `paid` is what is spent, and some texts that are embedded may show it too.
 
     Raises
     ------
@@ -24,8 +27,10 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, by_vectors: boo
     """
     from migrate.check.same import is_embedded_by, is_recorded_of
 
-    if not (is_embedded_by(store, embedder) if by_vectors else is_recorded_of(store, embedder)):
+    if not (is_recorded_of(store, embedder) if paid is None else is_embedded_by(store, embedder)):
         return
+    if paid is not None:
+        paid.finish()
     spec, location = embedder.quick_identity().spec, store.info.location
     sentence = f"{location} is of {spec} already: nothing to migrate"
     if as_json:

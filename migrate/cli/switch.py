@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_worker
 from migrate.cli.options import option
-from migrate.cli.terminal import show, show_json
+from migrate.cli.terminal import advise, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.switch import Switch
 
 
 @options.command(
@@ -42,9 +46,28 @@ def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bo
     from migrate.switch import switch_store
 
     done = switch_store(absolute_location(old), absolute_location(new), report=report, unproven=unproven)
-    _show(switch_document("switch", done), switched_text(done, old), as_json=as_json)
-    if done.two_stage is not None and not as_json:
-        advise_worker(old, quiet=False)
+    moved = _folder_under_shell(done)
+    name = done.old if moved else old
+    _show(switch_document("switch", done), switched_text(done, name), as_json=as_json)
+    if as_json:
+        return
+    if moved:
+        advise(f"this shell is in the old store's folder now; to the new one: cd {shlex.quote(moved)}", quiet=False)
+    if done.two_stage is not None:
+        advise_worker(name, quiet=False)
+
+
+def _folder_under_shell(done: Switch) -> str | None:
+    """Return the path at which the shell was, where the switch has moved its folder, so that `.` is another store."""
+    from migrate.files import real_path
+    from migrate.stores.registry import path_in
+
+    old, aside = path_in(done.old), path_in(done.aside)
+    if old is None or aside is None:
+        return None
+    here, moved = Path.cwd(), real_path(aside if aside.is_dir() else aside.parent)
+    folder = old if old.is_dir() else old.parent
+    return str(folder / here.relative_to(moved)) if here.is_relative_to(moved) else None
 
 
 @options.command("rollback", "Let the old store answer again.", example="lead-migrate rollback my-store")

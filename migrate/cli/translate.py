@@ -304,9 +304,8 @@ def _advise_audit(
     model = fitted.manifest.model
     words = model_words("--target", target or (None if model is None else model.spec))
     if is_out_of_sight(model) and not words and model is not None:
-        where = f"{file_of(model)} is not in this folder"
-        advise(f"next: audit {output}; name its model with --target file:PATH, as {where}", quiet=quiet)
-        return
+        advise(f"file:PATH: where {file_of(model)} is, which is not in this folder", quiet=quiet)
+        words = ["--target", "file:PATH"]
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"

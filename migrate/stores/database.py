@@ -144,6 +144,7 @@ class DatabaseStore(RecordStore):
     def _fill(self, file: VectorFile) -> None:
         start = 0
         with output_errors(file.path):
+            file.reserve(self.info.count)
             for page in self._pages():
                 rows = self._rows_of(page, start)
                 file.put(rows, page.vectors)

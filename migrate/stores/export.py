@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import weakref
 from collections.abc import Iterable, Iterator
@@ -97,10 +98,17 @@ class VectorFile:
         self.path, self.dim, self._file = path, dim, descriptor
         weakref.finalize(self, os.close, descriptor)
 
+    def reserve(self, count: int) -> None:
+        """Make room for rows: a mapped file must not meet a full disk."""
+        if size := count * self.dim * FLOAT_BYTES:
+            os.posix_fallocate(self._file, 0, size)
+
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Write vectors, (len(rows), dim), to their rows."""
-        for part, first in _runs(rows):
-            os.pwrite(self._file, np.ascontiguousarray(vectors[part], "<f4").tobytes(), first * self.dim * FLOAT_BYTES)
+        if len(rows):
+            # mapped for the moment: a call for each row takes five times as long where ids are in no order
+            mapped = np.frombuffer(mmap.mmap(self._file, 0), "<f4").reshape(-1, self.dim)
+            mapped[rows] = vectors
 
     def sync(self) -> None:
         """Make what was written durable."""

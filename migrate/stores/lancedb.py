@@ -78,7 +78,9 @@ class LanceDriver(Driver):
 
     def open(self) -> None:
         """Open the newest version of the table, or the one that is asked for."""
-        self.name = self.choose_name(self.names())
+        if not (names := self.names()):
+            raise StoreError(f"{self.location}: expected a folder with tables of LanceDB, found none; check the path")
+        self.name = self.choose_name(names)
         self.asked_version = self._asked_version()
         self.table = self._open_table()
         self.table.checkout(self.asked_version or self.table.version)

@@ -219,9 +219,10 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
     if len(meant) != 1:
         among = ", ".join(join_names(row[:3]) for row in (meant or rows)[:_LISTED]) or "none in this database"
         more = f" and {len(meant or rows) - _LISTED} more" if len(meant or rows) > _LISTED else ""
-        means = "several columns" if meant else "no column"
-        raise StoreError(f"{location}: {name or 'nothing'!r} after the # means {means} of vectors; name one, as "
-                         f"SCHEMA.TABLE.COLUMN: {among}{more}")  # fmt: skip
+        expected = "one column of vectors" if meant else "the name of a table with vectors after the #"
+        raise StoreError(
+            f"{location}: expected {expected}, found {name or 'nothing'!r}; columns of vectors are {among}{more}"
+        )
     schema, table, column, kind, size, oid, relkind, _ = meant[0]
     if relkind not in "rp":
         raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")

@@ -144,6 +144,7 @@ class QdrantDriver(Driver):
         distance = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}[self.params.distance.value]
         metric, notes = read_metric(distance, vectors)  # type: ignore[arg-type]
         self.text_field, why = self._choose_text([point.payload or {} for point in sample])
+        notes += (why,)
         if self._others:
             notes += (f"points have other vectors too, which stay as they are: {', '.join(self._others)}",)
         if self._quantization:
@@ -158,7 +159,7 @@ class QdrantDriver(Driver):
         details |= {key: value for key, value in chosen.items() if value}
         dim, has_texts = self.params.size, self.text_field is not None
         info = StoreInfo(self.location, self.kind, "HNSW", count, dim, metric, exact=True, has_texts=has_texts)
-        return replace(info, notes=(*notes, why), details=details)
+        return replace(info, notes=notes, details=details)
 
     @property
     def key(self) -> str:

@@ -851,6 +851,13 @@ def what_the_translated_store_finds(poor: Migration, folder: Path) -> Mistake:
 
 
 @_entry(JUDGEMENTS)
+def clicks_on_a_store_like_it(poor: Migration, folder: Path) -> Mistake:
+    """A click log of the translation before this one, which erred in much the same way; one look a query."""
+    drift = _rng().normal(scale=0.5 / np.sqrt(DIM), size=poor.moved.shape).astype(np.float32)
+    return _judged(poor, folder, _clicks(poor, unit_rows(poor.moved + drift), sessions=1, fading=2, noise=0.2))
+
+
+@_entry(JUDGEMENTS)
 def judgements_of_the_sample(poor: Migration, folder: Path) -> Mistake:
     """Only queries whose documents the stitch was fitted on, by the team that had these embedded."""
     true = {document.id for document, is_pair in zip(poor.documents, poor.is_pair, strict=True) if is_pair}

@@ -108,7 +108,7 @@ SPELLINGS = {
 def test_the_queries_of_a_pool_do_not_judge_the_store_it_was_filled_into(spelled, filled, questions):
     folder, embedder = filled
     asked = [Query(query.id, spelled(query.text)) for query in questions.queries]
-    with pytest.raises(InconclusiveError, match=r"chose documents of which the store has true vectors.*--hold-out"):
+    with pytest.raises(InconclusiveError, match=r"chose documents that have true vectors.*--hold-out"):
         judged(open_store(folder), embedder, QuerySet(asked, questions.qrels, "spelled"))
 
 
@@ -124,7 +124,7 @@ def bare_copy(folder, tmp_path, *gone):
 )
 def test_a_copy_without_its_manifest_is_known_by_its_vectors(gone, filled, questions, tmp_path):
     folder, embedder = filled
-    with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+    with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):
         judged(bare_copy(folder, tmp_path, *gone), embedder, questions)
 
 
@@ -150,7 +150,7 @@ def test_a_forged_confidence_hides_no_choosers(filled, questions, tmp_path):
     manifest = open_store(copied).info.manifest
     earlier = {name: value for name, value in manifest.details.items() if name != "beside_sha256"}
     replace(manifest, details=earlier).write(copied)
-    with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+    with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):
         judged(open_store(copied), embedder, questions)
 
 
@@ -307,7 +307,7 @@ def test_a_copy_that_rounds_is_known_too(is_known, filled, model, questions, tmp
     folder, embedder = filled
     copied = rounded_copy(folder, tmp_path, 2)
     if is_known:
-        with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+        with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):
             judged(copied, embedder, questions)
         return
     report = judged(copied, CachedEmbedder(model, tmp_path / "new.sqlite"), questions)
@@ -318,7 +318,7 @@ def test_a_stamp_says_nothing_of_who_chose(filled, questions, tmp_path):
     folder, embedder = filled
     copied = bare_copy(folder, tmp_path, MANIFEST_NAME, "confidence.npy", "sources.npy")
     assert stamp_store(copied, embedder, trust=True).path is not None
-    with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+    with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):
         judged(open_store(copied.folder), embedder, questions)
 
 
@@ -330,7 +330,7 @@ def test_a_second_round_from_a_copy_carries_the_choosers_on(is_known, filled, mo
     translate_store(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "second")
     second = open_store(tmp_path / "second")
     if is_known:
-        with pytest.raises(InconclusiveError, match="chose documents of which the store has true vectors"):
+        with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):
             judged(second, embedder, questions)
         return
     report = judged(second, embedder, questions)

@@ -152,10 +152,7 @@ def test_queries_that_choose_documents_do_not_judge(store, fitted, reference, qu
     expected = tried(store, fitted, reference, alone, target, log=log, stay=stay[30:], **options)
     assert [point.verdict for point in found.points] == [point.verdict for point in expected.points]
     assert {point.verdict.n_queries for point in found.points} == {70}
-    assert found.notes == (
-        "30 of 100 queries chose documents of which the store has true vectors (by a log, a pool or live serving); "
-        "they do not judge",
-    )
+    assert found.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
     other = tried(store, fitted, reference, questions, target, log=log, shares=[0.4], policies=["random"])
     assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
 
@@ -167,7 +164,7 @@ def test_queries_that_chose_the_sample_do_not_judge_a_frontier(store, reference,
 
 
 def test_a_frontier_with_no_query_left_is_inconclusive_before_one_is_embedded(store, fitted, reference, questions):
-    with pytest.raises(InconclusiveError, match="0 others are left, at least 20 are needed"):
+    with pytest.raises(InconclusiveError, match="0 others are left, and at least 20 are needed"):
         tried(store, fitted, reference, questions, None, log=questions.queries)
 
 

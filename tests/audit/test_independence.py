@@ -134,7 +134,7 @@ def test_queries_that_chose_documents_do_not_judge(qrels, reference, perfect):
     report = audit(translated, reference, questions, margin=SAFE_MARGIN)
     assert report.query_ids == tuple(query.id for query in QUERIES[25:])
     assert report.verdict.n_queries == 35
-    assert any(note.startswith("25 of 60 queries chose documents of which the store has true") for note in report.notes)
+    assert any(note.startswith("25 of 60 queries chose documents that have true") for note in report.notes)
 
 
 @pytest.mark.parametrize(("chose", "left"), [(60, 0), (41, 19)])

@@ -11,9 +11,9 @@ from migrate.stores import create_store
 
 pytestmark = pytest.mark.slow
 
-CHOSE = "queries chose documents of which the store has true vectors (by a log, a pool or live serving)"
+CHOSE = "queries chose documents that have true vectors"
 NOTE = f"75 of 150 {CHOSE}; they do not judge"
-ALL = f"INCONCLUSIVE: docstrings: 150 of 150 {CHOSE}, so they do not judge it; 0 others are left"
+ALL = f"INCONCLUSIVE: docstrings: 150 of 150 {CHOSE}; they do not judge, 0 others are left"
 TARGET = ["--target", "openai:tiny"]
 FIT = [*TARGET, "--sample", "60", "--stitch", "ridge"]
 
@@ -124,7 +124,7 @@ def test_where_no_query_is_left_that_shows_before_money_is_spent(case, told, ser
     captured = capsys.readouterr()
     (line,) = captured.err.strip().split("\n")
     assert captured.out == ""
-    assert line.startswith(f"lead-migrate: {ALL}, at least 20 are needed; audit by other queries")
+    assert line.startswith(f"lead-migrate: {ALL}, and at least 20 are needed: give another --split")
     assert len(server.billed) - billed <= 1, "at most the question for the dimension"
     assert not (tmp_path / "out").exists()
 

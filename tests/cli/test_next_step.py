@@ -130,6 +130,18 @@ def test_a_file_in_a_folder_of_its_own_is_switched_and_one_among_others_is_not(k
     assert printed.then(full) == [["inspect", f"{old}/{stem}-full"]], "it cannot be switched"
 
 
+def test_a_switch_of_the_current_folder_prints_a_way_back_that_runs_there(here, source_folder, capsys, monkeypatch):
+    shutil.copytree(source_folder, "store")
+    monkeypatch.chdir("store")
+    assert run(["reembed", ".", "--target", "tfidf:40", "-o", "../whole"]) == 0
+    assert run(["switch", ".", "../whole"]) == 0
+    printed = capsys.readouterr()
+    assert f"cd {shlex.quote(str(here / 'store'))}" in printed.err, "the shell has stayed with the old store"
+    (back,) = [line for line in printed.out.splitlines() if line.startswith("to roll back: lead-migrate ")]
+    assert run(shlex.split(back)[4:]) == 0
+    assert open_store(here / "store").info.dim == open_store(".").info.dim != 40
+
+
 def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_outside(here, source_folder, capsys):
     shutil.copytree(source_folder, "store")
     same = ["--target", "tfidf:40", "-o"]
@@ -232,7 +244,12 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, vectors, s
     (here / "vectors.npz").rename(here / "moved.npz")
     capsys.readouterr()
     assert run(["translate", "store", "stitch", "-o", "new"]) == 0
-    assert "next: audit new; name its model with --target file:PATH, as vectors.npz is not" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "file:PATH: where vectors.npz is, which is not in this folder" in told
+    filled = {"DIR": str(beir), "file:PATH": "file:moved.npz"}
+    words = [filled.get(word, word) for word in shlex.split(told.splitlines()[-1])]
+    assert words[:4] == ["next:", "lead-migrate", "audit", "new"] and {*filled.values()} <= {*words}
+    assert run([*words[2:], "--no-bm25"]) in (0, 1, 3)
     audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--no-bm25"]
     assert run(audit) == 2
     assert "expected vectors.npz, the vectors that it is of, in the current folder" in capsys.readouterr().err

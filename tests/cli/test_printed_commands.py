@@ -12,6 +12,8 @@ import pytest
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
+from migrate.stores import create_store, open_store
+from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +65,12 @@ def made(corpus, source_folder, bare_folder, beir, tmp_path_factory):
         patch.chdir(folder)
         for command in commands:
             assert run([*command.split(), "-q"]) in JUDGED, command
+    padding = [Document(f"more {n}", f"text number {n} of {n % 97} and {n % 89}") for n in range(2_000)]
+    documents = [*open_store(folder / "full").documents(), *padding]
+    (folder / "many").mkdir()
+    writer = create_store(folder / "many", format="faiss", dim=8)
+    writer.append(documents, np.random.default_rng(0).normal(size=(len(documents), 8)).astype(np.float32))
+    writer.finish()
     return folder
 
 
@@ -112,6 +120,13 @@ ROWS = {
     "compatible": ("check store --model tfidf:32", {0}, "assess store", {0}),
     "compatible, not stamped": ("check plain --model tfidf:32", {0}, "stamp plain --as-found", {0}),
     "assessed": ("assess store --target tfidf:48", {0}, "reembed store", {0}),
+    "assessed, for a budget": (
+        "assess store --target tfidf:48 --stitch better --budget 9500tok", {0}, "reembed store", {0}
+    ),
+    "assessed, for a quality": (
+        "assess store --target tfidf:48 --stitch stitch --keep 0.5", {0}, "reembed store", {0}
+    ),
+    "assessed, a slow model": ("assess many --target tfidf:16 --rate 1/min", {0}, "run many", JUDGED),
     "fitted": ("fit store --target tfidf:48 --stitch ridge --sample 60 -o st", {0}, "translate store st", {0}),
     "fitted for queries": (
         "fit store --target tfidf:48 --stitch ridge --sample 60 --direction query -o st", {0}, None, None
@@ -141,6 +156,14 @@ ROWS = {
     "provisional": (
         "audit good --reference pool --queries synthetic --no-bm25 --source store", JUDGED, "reembed store", {0}
     ),
+    "provisional and SAFE": (
+        f"{GOOD.replace('--beir judged', '--queries synthetic')} --source store --report report.json",
+        JUDGED, "switch store good --unproven", {0},
+    ),
+    "a part is enough": (
+        f"{AUDIT.replace('pool', 'build')} --source store --stitch better --frontier 97% --policy random --margin 0.9",
+        JUDGED, "reembed store --share", {0},
+    ),
     "a reference that is kept": (
         f"{AUDIT.replace('pool', 'build')} --source store --save-reference kept", {1}, "switch store kept", {0}
     ),
@@ -152,10 +175,18 @@ ROWS = {
     "a run": (f"{RUN} tfidf:48 -o out", {1}, "reembed store", {0}),
     "a finished run": (f"{RUN} tfidf:48 -o finished", {1}, "reembed store", {0}),
     "a run of a file": (f"{RUN} file:target.npz -o out", {1}, "reembed store", {0}),
-    "a run without texts": (f"{RUN.replace('store', 'bare')} file:target.npz -o out", JUDGED, None, None),
+    "a run without texts": (f"{RUN.replace('store', 'bare')} file:target.npz -o out", JUDGED, "inspect bare", {0}),
     "compared": ("compare store full", {0}, None, None),
     "carried": ("carry store better --directions probes.npz -o carried", {0, 1}, None, None),
-    "a demo": ("demo --docs 300 -q", {0}, None, None),
+    "a demo": ("demo --docs 300", {0}, "demo -o demo --docs=300", {0}),
+    "a demo that is kept": (
+        "demo --docs 300 --sample 100 -o tried", {0}, "reembed tried/source --target file:tried/", {0}
+    ),
+    "a demo of true vectors alone": ("demo --docs 300 -o tried", {0}, "switch tried/source tried/store", {0}),
+    "a demo of another model": (
+        "demo --from tfidf:64 --docs 300 --sample 100 -o tried", {0}, "reembed tried/source --target file:tried/", {0}
+    ),
+    "the hard demo": ("demo --hard --docs 700 -o tried", {0}, None, None),
 }  # fmt: skip
 
 
@@ -177,21 +208,55 @@ def told(done, begins="next: "):
     return line.removeprefix(begins).replace("python -m migrate", "lead-migrate")
 
 
-def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(
-    short_folder, short_beir, tmp_path, monkeypatch, capsys, shell
-):
+@pytest.fixture
+def staged(short_folder, short_beir, tmp_path, monkeypatch):
+    """The audit of a store that is SAFE in two stages alone, whose model is worth keeping the vectors of."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
     shutil.copytree(short_folder, "store")
     shutil.copytree(short_beir, "judged")
-    audit = "audit new --reference pool --beir judged --source store --no-bm25 --margin 0.6 --two-stage 100"
     for command in (
         f"fit store --target {PACKAGED} --stitch ridge --sample 60 -o stitch",
         "translate store stitch -o new",
-        f"{audit} --plan two-stage-100 --report report.json",
     ):
-        assert run([*command.split(), "-q"]) == 0, capsys.readouterr().err
+        assert run([*command.split(), "-q"]) == 0
+    return "audit new --reference pool --beir judged --source store --no-bm25 --margin 0.6 --two-stage 100"
+
+
+def complete(worker, store, shell, capsys):
+    """Run a printed worker until it has completed its store; what `live status` says then, and what `live stop` does.
+
+    The line that `live stop` leads on to is run as well.
+    """
+    shell(f"{worker} > worker.txt 2>&1 &")
+    deadline, status = time.monotonic() + 60, capsys.readouterr()
+    while not status.out.startswith("SAFE: every vector is the model's own"):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+        run(["live", "status", store])
+        status = capsys.readouterr()
+    after = told(shell(f"lead-migrate live stop {store}"))
+    assert after == f"lead-migrate live status {store}" and shell(after).returncode == 0
+    assert "150 of 150 vectors are true ones" in Path("worker.txt").read_text()
+    return status
+
+
+@pytest.mark.usefixtures("staged")
+def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, shell, capsys):
+    assert printed("live run new --once --budget 80", {0}) == "lead-migrate live status new"
+    worker = printed("live status new", {0})
+    assert worker == "lead-migrate live run new"
+    status = complete(worker, "new", shell, capsys)
+    assert status.err == "OLD: the store that the new one was made from\nnext: lead-migrate switch OLD new\n"
+    assert shell("lead-migrate switch store new").returncode == 0
+    assert shell("lead-migrate rollback store").returncode == 0
+    found = printed("backfill new --from-cache -o filled", {0})
+    assert found == "lead-migrate switch store filled" and shell(found).returncode == 0
+
+
+def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(staged, shell, capsys):
+    assert run([*staged.split(), "--plan", "two-stage-100", "--report", "report.json", "-q"]) == 0
     switched = shell("lead-migrate switch store new --report report.json")
     worker = told(switched)
     assert worker == "lead-migrate live run store"
@@ -199,16 +264,8 @@ def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed
     program = "\n".join([*lines, "assert len(answer.ids) == 10, answer", "searcher.close()"])
     served = shell(shlex.join([sys.executable, "-c", program]))
     assert served.returncode == 0, served.stderr
-    shell(f"{worker} > worker.txt 2>&1 &")
-    deadline, status = time.monotonic() + 60, capsys.readouterr()
-    while not status.out.startswith("SAFE: every vector is the model's own"):
-        assert time.monotonic() < deadline
-        time.sleep(1)
-        run(["live", "status", "store"])
-        status = capsys.readouterr()
+    status = complete(worker, "store", shell, capsys)
     assert "next:" not in status.err, "it was switched before"
-    assert shell("lead-migrate live stop store").returncode == 0
-    assert "150 of 150 vectors are true ones" in Path("worker.txt").read_text()
     back = told(switched, "to roll back: ")
     assert shell(back).returncode == 0
     assert told(shell("lead-migrate live status new")) == "lead-migrate switch OLD new"

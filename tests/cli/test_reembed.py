@@ -187,6 +187,16 @@ def test_a_store_of_the_target_model_has_nothing_to_migrate(command, is_stamped,
     assert not (tmp_path / "new").exists()
 
 
+def test_what_found_the_same_model_is_said_to_be_spent_and_not_to_have_broken_off(old, tmp_path, server, capsys):
+    assert lead_migrate("reembed", old, *SMALL, "-o", tmp_path / "small") == 0
+    (tmp_path / "small" / "lead-migrate.json").unlink()
+    capsys.readouterr()
+    assert lead_migrate("reembed", tmp_path / "small", *SMALL, "-o", tmp_path / "new", "--no-cache") == 0
+    shown = capsys.readouterr()
+    assert "nothing to migrate" in shown.out
+    assert "embedded: " in shown.err and "broke off" not in shown.err
+
+
 def test_the_same_name_with_another_prefix_or_dimension_is_another_model(old, tmp_path, server, capsys):
     assert lead_migrate("reembed", old, *SMALL, "-o", tmp_path / "small") == 0
     again = ["reembed", tmp_path / "small", "--max-cost", 0, "-o", tmp_path / "new", "--target", SMALL[1]]

@@ -256,7 +256,7 @@ def test_queries_of_the_log_judge_neither_frontier_nor_store(migrated, source_fo
     assert lead_migrate(*base, "--query-log", log, "--json") in (0, 1, 3)
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["queries"] == 100 == document["dataset"]["queries"]
-    note = "50 of 150 queries chose documents of which the store has true vectors (by a log, a pool or live serving)"
+    note = "50 of 150 queries chose documents that have true vectors"
     assert f"{note}; they do not judge" in document["notes"] and not document["frontier"]["notes"], "told once"
 
 

@@ -102,6 +102,10 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
     assert (found.plan, found.left, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
     assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
     assert "--plan two-stage-50 --report FILE" in found.remark
+    places = replace(PLACES, target=("--target", "openai:own", "--base-url=http://localhost:9/v1"))
+    first, second, _ = recommend(replace(made, places=places)).serving
+    assert first.endswith(", load_embedder")
+    assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
 
 
 def test_a_plan_that_was_asked_for_is_judged_and_switched_to():

@@ -15,6 +15,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.check import Cause, Compatibility, Finding
 from migrate.manifest import ModelIdentity
 from migrate.report.check import check_page
+from migrate.report.decision import decision_chart
 from migrate.report.html import audit_page
 from migrate.report.page import render
 from migrate.report.svg.charts import (
@@ -240,6 +241,47 @@ def test_marks_are_explained_on_hover_and_by_the_keyboard(report, tmp_path):
     said, names = ask_browser(tmp_path, audit_page(report), script)
     assert said == [None, *names, None]
     assert names[0].startswith("stay: ")
+
+
+CROSSED = """page => {
+  const svg = page.querySelector('[aria-label="crowded"]'), box = svg.getBoundingClientRect();
+  const edges = shape => shape.getBoundingClientRect();
+  const shapes = [...svg.querySelectorAll(".mark line, .mark circle")].map(edges);
+  const labels = [...svg.querySelectorAll("text:not(.muted)")].map(label => [label.textContent, edges(label)]);
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  return [
+    labels.filter(([name, one]) => shapes.some(shape => meet(one, shape))).map(([name]) => name),
+    Math.min(...shapes.map(shape => shape.left)) - box.left,
+    box.right - Math.max(...shapes.map(shape => shape.right)),
+    labels.length, box.width,
+  ];
+}"""
+
+
+@pytest.mark.slow
+@with_browser
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    "costs",
+    [
+        {"stay": 0, "BM25": 0, "translated": 1, "hybrid, full": 1, "full re-embed": 1}
+        | {f"two-stage {n}": 1 for n in (20, 50, 200)},
+        {"stay": 0, "BM25": 0, "translated": 0.3, "two-stage 20": 0.4, "two-stage 50": 0.55, "two-stage 200": 0.8}
+        | {"full re-embed": 1, "hybrid, full": 1},
+    ],
+    ids=["at once", "spread"],
+)
+def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, width, report, tmp_path):
+    kept = (0.94, 0.76, 0.915, 0.925, 1.0, 1.003, 1.0, 1.0)
+    points = [
+        Point(Interval(name, at - 0.06, at, at + 0.06), cost, "muted")
+        for (name, cost), at in zip(costs.items(), kept, strict=True)
+    ]
+    chart = cost_chart("crowded", points, margin=0.95, x_label="c", y_label="r")
+    page = audit_page(report).replace(decision_chart(report).drawing, chart.drawing)
+    crossed, left, right, count, _ = ask_browser(tmp_path, page, CROSSED, width=width)
+    assert (crossed, count) == ([], 8)
+    assert left >= 0 and right >= 0
 
 
 @pytest.mark.slow

@@ -287,6 +287,19 @@ def test_a_file_that_was_changed_is_noticed(few, tmp_path):
         store.check_unchanged(before)
 
 
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_the_field_that_is_named_as_an_example_is_the_longest(ending, few, tmp_path):
+    records = objects(number=IDS, abstract=TEXTS)
+    place(tmp_path, few, "items.json", json.dumps(records))
+    if ending == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pyarrow.Table.from_pylist(records), tmp_path / "items.parquet"
+        )
+        (tmp_path / "items.json").unlink()
+    assert "?text=abstract'" in open_store(tmp_path).info.way_to_texts
+
+
 def test_commands_name_what_makes_it_fit(few, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place(tmp_path / "store", few, "items.json", json.dumps(objects(headline=TEXTS, link=IDS)))

@@ -225,12 +225,11 @@ def test_metadata_are_the_other_columns(awkward):
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
-        ("nosuch", "", "'nosuch' after the # means no column of vectors; name one, as SCHEMA.TABLE.COLUMN: "),
+        ("nosuch", "", "columns of vectors are "),
         (
             "{t}",
             "",
-            "'{t}' after the # means several columns of vectors; name one, as SCHEMA.TABLE.COLUMN: "
-            "public.{t}.embedding, public.{t}.other",
+            "found '{t}'; columns of vectors are public.{t}.embedding, public.{t}.other",
         ),
         ("{t}.embedding", "?text=nosuch", "expected a column of texts 'nosuch', found"),
         ("{t}.embedding", "?id=nosuch", "there is no column 'nosuch'; name one of id, tenant_id, "),

@@ -29,10 +29,10 @@ _ROW = 26.0
 _HIGHEST = 1.5
 """Retention above is drawn at the edge: a bound without limit would flatten everything else."""
 
-_NARROWEST = 300.0
+_NARROWEST = 270.0
 """Pixels of the narrowest plot whose labels must not cover each other."""
 
-_CHARACTER, _LINE = 6.6, 15.0
+_CHARACTER, _LINE = 7.0, 15.0
 _NEAR, _APART = 1.0, 11.0
 """Per cent of the width below which costs are about one, and pixels that such points stand apart."""
 
@@ -115,11 +115,9 @@ def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: st
     bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
     low, high = min(*bounds, margin), max(*bounds, margin)
     pad = 0.06 * (high - low or 1.0)
-    costs = [point.cost for point in points]
-    reach = max(costs) or 1.0
-    frame = Frame((-0.03 * reach, 1.03 * reach), (low - pad, high + pad), height=340)
-    labels = _label_heights(frame, [point for point in points if point.kind != "minor"], margin)
+    frame = Frame(_with_room(points), (low - pad, high + pad), height=340)
     sides = _side_by_side(frame, points)
+    labels = _label_heights(frame, points, sides, margin)
     named = [(point, side) for point, side in zip(points, sides, strict=True) if point.interval.name in labels]
     return Chart(
         frame.drawing(
@@ -135,6 +133,16 @@ def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: st
         [(name, kind) for kind, name in _KINDS.items() if any(point.kind == kind for point in points)]
         + [(f"SAFE from {margin:.3g}", "level")],
     )
+
+
+def _with_room(points: Sequence[Point]) -> tuple[float, float]:
+    """Where the costs begin and end, so that points beside each other stay within the narrowest plot."""
+    reach = max(point.cost for point in points) or 1.0
+    near = 2 * _NEAR / 100 * reach
+    free, dear = (sum(abs(point.cost - edge) < near for point in points) for edge in (0.0, reach))
+    left, right = (_APART * max(count, 1) / 2 + 2 for count in (free, dear))
+    unit = reach / (_NARROWEST - left - right)
+    return -left * unit, reach + right * unit
 
 
 def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, float]]:
@@ -159,31 +167,40 @@ def _is_right(frame: Frame, point: Point) -> bool:
     return room < _CHARACTER * len(point.interval.name) + 2 * _APART
 
 
-def _label_heights(frame: Frame, points: Sequence[Point], margin: float) -> dict[str, float]:
-    """Where each label stands: on the narrowest plot none covers another, a point or the margin."""
-    level = frame.at_y(margin)
-    placed: list[tuple[float, float, float]] = []
+def _label_heights(
+    frame: Frame, points: Sequence[Point], sides: Sequence[tuple[float, float]], margin: float
+) -> dict[str, float]:
+    """Where each label stands: on the narrowest plot none covers another, a bar or the margin."""
+    level, unit = frame.at_y(margin), _NARROWEST / 100
+    bars = [
+        _bar_box(frame, point, unit * frame.across(point.cost) + side)
+        for point, (side, _) in zip(points, sides, strict=True)
+    ]
     heights = {}
-    for point in sorted(points, key=lambda point: -point.interval.estimate):
-        x = frame.across(point.cost) / 100 * _NARROWEST
-        width = _CHARACTER * len(point.interval.name) + 2 * _APART
-        left, right = (x - width, x) if _is_right(frame, point) else (x, x + width)
-        y = frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
-        others = [other for other in points if abs(frame.across(other.cost) - frame.across(point.cost)) >= _NEAR]
-        taken = [*placed, *(_place(frame, other) for other in others)]
-        while abs(y - 4 - level) < _LINE / 2 or any(
-            left < end and start < right and abs(y - height) < _LINE for start, end, height in taken
-        ):
-            y += 1
+    labelled = [(point, side) for point, (_, side) in zip(points, sides, strict=True) if point.kind != "minor"]
+    for point, side in sorted(labelled, key=lambda pair: -pair[0].interval.estimate):
+        x, width = unit * frame.across(point.cost), _CHARACTER * len(point.interval.name) + _APART
+        # From the point on and not from where the label begins: on a wider plot it is nearer to its point.
+        left, right = (x + side - width, x + side - 6) if _is_right(frame, point) else (x + side + 6, x + side + width)
+        best = frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
+
+        def is_free(y: float, left: float = left, right: float = right) -> bool:
+            return abs(y - 4 - level) >= _LINE / 2 and not any(
+                left < end and start < right and y - 11 < foot and top < y + 4 for start, end, top, foot in bars
+            )
+
+        tried = (best + way * step for step in range(round(frame.height)) for way in (1, -1))
+        y = next((y for y in tried if _LINE <= y <= frame.height and is_free(y)), best)
         heights[point.interval.name] = y
-        placed.append((left, right, y))
+        bars.append((left, right, y - 11, y + 4))
     return heights
 
 
-def _place(frame: Frame, point: Point) -> tuple[float, float, float]:
-    """The edges of a point on the narrowest plot, and where a label would cover it."""
-    x = frame.across(point.cost) / 100 * _NARROWEST
-    return x - 5, x + 5, frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
+def _bar_box(frame: Frame, point: Point, x: float) -> tuple[float, float, float, float]:
+    """The left, right, upper and lower edge of a point with its bounds, around a place on the narrowest plot."""
+    row = point.interval
+    high, middle, low = (frame.at_y(min(value, _HIGHEST)) for value in (row.upper, row.estimate, row.lower))
+    return x - 5, x + 5, min(high - 3, middle - 5), max(low + 3, middle + 5)
 
 
 def _point(frame: Frame, point: Point, x: float) -> Element:

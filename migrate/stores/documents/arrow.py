@@ -21,11 +21,13 @@ from migrate.errors import StoreError, UsageError
 from migrate.stores.base import NO_TEXTS
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
 from migrate.stores.documents.base import (
+    LOOKED_AT,
     DocumentSource,
     Labels,
     Rows,
     copy_files,
     label_values,
+    longest_first,
     match_rows,
     sidecar_files,
     without_texts,
@@ -266,7 +268,8 @@ def open_parquet(
         raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
     source = ParquetDocuments(files[0], labels, count, asked)
     if not source.has_texts:
-        example = next(iter(source.others), "COLUMN")
+        rows = list(source._read(np.arange(min(count, LOOKED_AT))))
+        example = next(iter(longest_first(source.others, rows)), "COLUMN")
         source.notes = (*source.notes, f"{NO_TEXTS}{without_texts(files[0], source.others, index, example)}")
     return source
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from migrate.vectors import Document
 
 Labels = NDArray[np.int64] | None
 """The label of each row; None where labels are row numbers, as in most stores."""
+
+LOOKED_AT: Final = 100
+"""Records from which the fields of a file are told."""
 
 Rows = range | NDArray[np.int64]
 """Row numbers, in any order."""
@@ -182,6 +185,16 @@ def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -
         ", ".join(names)[:200] or "no records",
         f"say which it is, as in {location}",
     )
+
+
+def longest_first(names: Iterable[str], records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return names of fields, first those whose strings are longest in some records: they likeliest hold the texts."""
+
+    def length(name: str) -> int:
+        values = (record.get(name) for record in records)
+        return sum(len(value) for value in values if isinstance(value, str))
+
+    return sorted(names, key=length, reverse=True)
 
 
 def is_faiss(file: Path) -> bool:

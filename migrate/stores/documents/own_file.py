@@ -21,7 +21,7 @@ from migrate.errors import OutputError, StoreError
 from migrate.files import is_endless
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, sidecar_files, without_texts
+from migrate.stores.documents.base import LOOKED_AT, DocumentSource, Labels, longest_first, sidecar_files, without_texts
 from migrate.stores.documents.json_file import AGAIN, read_whole
 from migrate.stores.documents.jsonl import Form, JsonlDocuments, Read, RepeatedIdError, lines_of
 from migrate.stores.records import TEXT_NAMES
@@ -43,7 +43,6 @@ _VECTORS: Final = ("embedding", "embeddings", "vector", "vectors", "values")
 _NO_TEXTS: Final = re.compile(r"(.*[^a-z])?(ids?|keys?|labels?|urls?|titles?|names?|sources?)", re.IGNORECASE)
 """The name of a file whose list of texts is none of documents."""
 
-_LOOKED_AT: Final = 100
 _MOST_FILES: Final = 20
 _LONGEST_CELL: Final = 1 << 28
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -291,7 +290,7 @@ def _choose_fields(
 ) -> tuple[list[Fields], tuple[str, ...]]:
     """The fields of the first records that could be id and text, the likeliest first, and what to say of them."""
     with read_errors(path), path.open("rb") as file:
-        first = [form.read_record(part, path, number) for number, _, part in islice(form.cut(file, path), _LOOKED_AT)]
+        first = [form.read_record(part, path, number) for number, _, part in islice(form.cut(file, path), LOOKED_AT)]
     names = [name for name in dict.fromkeys(name for record in first for name in record) if name != _KEY]
     texts = [
         name for name in names
@@ -304,7 +303,7 @@ def _choose_fields(
         if asked["id"] not in names:
             raise malformed(path, f"a field of ids {asked['id']!r}", ", ".join(names), "name one of these")
         ids = [asked["id"]]
-    text, titled = _choose_text(path, names, texts, asked.get(_TEXT), index)
+    text, titled = _choose_text(path, names, longest_first(texts, first), asked.get(_TEXT), index)
     notes = [f"the texts are {_TITLE} and {_TEXT} of {path.name}; say ?text={_TEXT} for these alone"] if titled else []
     vectors = ", ".join(name for name in _VECTORS if name in names)
     if vectors:
