@@ -74,7 +74,7 @@ HOMES = {
         "stores/sqlite_",
     ],
     "pickle": ["stores/"],
-    "psycopg": ["stores/pgvector/"],
+    "psycopg": ["stores/pgvector"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],

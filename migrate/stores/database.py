@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from migrate.stores.driver import Driver, Page
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
-from migrate.stores.names import NameExchange, switched_with
+from migrate.stores.names import NameExchange
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import WaitingWriter, check_options
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
@@ -385,6 +385,11 @@ def _spot(driver: Driver) -> str:
     return f"{driver.address.place}#{driver.name}"
 
 
+def _is_of(store: Store, driver: type[Driver]) -> TypeGuard[DatabaseStore]:
+    """Return whether a driver of this class reads a store, so that its records are copied whole."""
+    return isinstance(store, DatabaseStore) and type(store.driver) is driver
+
+
 class DatabaseWriter(WaitingWriter):
     """Writes a collection by its driver once all rows are there.
 
@@ -392,18 +397,18 @@ class DatabaseWriter(WaitingWriter):
     """
 
     def __init__(self, driver: Driver, source: Store, folder: Path, dim: int) -> None:
+        self._driver, self._like = driver, source.driver if _is_of(source, type(driver)) else None
+        with driver.errors():
+            driver.refuse_write(dim, self._like)
         super().__init__(source, folder, dim)
-        self._driver = driver
 
     def load(self) -> None:
         """Write the collection: a copy if the source is of the same database, else its documents."""
         driver, source = self._driver, self.source
         name = driver.staging(token_in(self.folder) or new_token(self.folder)) if driver.is_server else driver.name
-        like, pages = None, self._of_documents()
-        if isinstance(source, DatabaseStore) and type(source.driver) is type(driver):
-            like, pages = source.driver, self._of_records(source)
+        pages = self._of_records(source) if _is_of(source, type(driver)) else self._of_documents()
         with driver.errors():
-            self.remarks = (*self.remarks, *driver.write(name, self.dim, source.info, like, pages))
+            self.remarks = (*self.remarks, *driver.write(name, self.dim, source.info, self._like, pages))
 
     def _of_records(self, source: DatabaseStore) -> Iterator[Page]:
         for page, rows in source.whole_pages():
@@ -449,9 +454,10 @@ class DatabaseServer(ServerOutput):
         return DatabaseWriter(self._class(self.location, self._address), source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the name, and the options that it was asked for with."""
-        options = dict(self._address.options) or None
-        return StoreFacts(index=self._address.name, written_as=options).as_details()
+        """Return the name, with the options that the source of a copy is opened with, and those of this location."""
+        opened_as = source.opened_as or "" if _is_of(source, self._class) else ""
+        index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"
+        return StoreFacts(index=index, written_as=dict(self._address.options) or None).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the name is free, or leads to a collection that this tool made and nobody switched."""
@@ -459,10 +465,10 @@ class DatabaseServer(ServerOutput):
             exists = driver.identity(driver.name) is not None
             if exists and not force:
                 raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+            if (old := driver.switched_with(driver.name)) is not None:
+                raise moved(self.location, old)
             if exists and driver.token(driver.name) is None:
                 raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
-            if (old := switched_with(driver, driver.name)) is not None:
-                raise moved(self.location, old)
 
     def is_published(self, content: Path) -> bool:
         """See `Driver.is_published`."""
@@ -519,16 +525,22 @@ class DatabaseKind:
         whole = self._check(location, address, self.driver.write_options)
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
-        return (DatabaseServer if "://" in address.place else DatabaseFolder)(self.driver, whole, address)
+        output = DatabaseServer if "://" in address.place else DatabaseFolder
+        return output(self.driver, f"{self.name}:{address.place}#{address.name}", address)
 
     def exchange_left(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a location, where nothing may answer after a kill."""
-        driver = self.driver(f"{self.name}:{location}", Address.parse(location))
-        return NameExchange.at(driver) if driver.swaps and driver.is_server else None
+        address = Address.parse(location)
+        if not self.driver.swaps or "://" not in address.place:
+            return None
+        return NameExchange.at(self.driver(self._check(location, address, self.driver.options), address))
 
     def _check(self, location: str, address: Address, options: Sequence[str]) -> str:
         """The whole location, if its options mean something and its place can be used."""
         whole, driver = f"{self.name}:{location}", self.driver
+        if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
+            have = driver.support.locations[0]
+            raise UsageError(f"a location of {driver.support.store} is {have}, and this is another; write it so")
         check_options(whole, address.options, options)
         if "://" in address.place and not driver.has_servers:
             what = f"only folders of {driver.support.store} are read"

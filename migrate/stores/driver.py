@@ -15,35 +15,41 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
                             durable, count it. `like` is the source's driver if it is of the same class: copy its
                             settings and `page.raw` with the new `page.vectors`; else write `page.documents`
     names(), files()        collections of the place; names in a folder that belong to this one (folders only)
+    refuse_write(dim, like) for what can be told before any vector is made
     token, publish, drop, leftovers, identity, swap       servers only, see each
+    alone, note, noted, switched_with                     servers that can keep writers out, and a record of a switch
 
-Class attributes and properties say what a database can: `has_folders`, `has_servers`, `swaps`; that its version does
-not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`). Import
-the client inside functions, by `import_client`. Raise errors of the tool where the user can do something; whatever else
-the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must not refer to its
-store. All else (rows, slices, snapshots, what changed, resuming, outputs, switching) is in `database.py`.
+Class attributes and properties say what a database can: `has_folders`, `has_servers`, `urls`, `swaps`; that its version
+does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`).
+Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do something;
+whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must
+not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in `database.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError
-from migrate.files import disk_errors
+from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
 from migrate.locations import Address, scrub
 from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.kept import kept_folder, manifest_of, stamp, token_in
 from migrate.stores.serving import Hits
+from migrate.stores.switching import RECORD_SHAPE, read_notes
 from migrate.vectors import Batch, Document, Vectors
+
+_SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,8 @@ class Driver(ABC):
     """Options of a location that is written, which the manifest records."""
     has_folders: ClassVar[bool] = True
     has_servers: ClassVar[bool] = True
+    urls: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the places of a database that has servers alone."""
     swaps: ClassVar[bool] = False
     """True if two names of a server can trade what they lead to, see `swap`."""
     documents_at_once: ClassVar[int] = 1_000
@@ -264,6 +272,9 @@ class Driver(ABC):
             Of `like`, with vectors of the new dimension; or of documents.
         """
 
+    def refuse_write(self, dim: int, like: Driver | None) -> None:
+        """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
+
     # Servers.
 
     def token(self, name: str) -> str | None:
@@ -300,3 +311,36 @@ class Driver(ABC):
     def swap(self, wanted: Mapping[str, Any]) -> None:
         """Let each name lead to what has this identity; raises InputError if these are gone. Safe to repeat."""
         raise NotImplementedError
+
+    @contextmanager
+    def alone(self, names: Collection[str]) -> Iterator[None]:
+        """Keep others from writing to some collections meanwhile, if the database can."""
+        yield
+
+    def noted(self, name: str) -> Mapping[str, Any] | None:
+        """Return what `note` has recorded of the switch of an old name."""
+        path = self._notes(name)
+        return read_notes(path, _SWITCH_SHAPE) if path.is_file() else None
+
+    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+        """Record the switch of an old name, here on this machine; None removes the record."""
+        path = self._notes(name)
+        if noted is None:
+            path.unlink(missing_ok=True)
+            return
+        with output_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path, force=True) as aside:
+            write_json(aside, {**noted, "server": self.server})
+
+    def switched_with(self, name: str) -> str | None:
+        """Return the old name of the recorded switch that a name is part of; None if there is none."""
+        for path in sorted(self._notes(name).parent.glob("*.json")):
+            noted = read_notes(path, _SWITCH_SHAPE)
+            if noted["server"] == self.server and name in noted["aliases"]:
+                return str(noted["aliases"][0])
+        return None
+
+    def _notes(self, name: str) -> Path:
+        digest = hashlib.sha256(f"{self.server}#{name}".encode()).hexdigest()[:32]
+        return state_folder() / "switches" / f"{digest}.json"

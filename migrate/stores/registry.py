@@ -27,7 +27,7 @@ from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.parquet.kind import ParquetKind
-from migrate.stores.pgvector.kind import PgvectorKind
+from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
 from migrate.stores.sqlite_vec.kind import SqliteVecKind
 from migrate.stores.switching import Exchange, SwitchedInSteps
@@ -83,7 +83,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     ChromaServerKind("https"),
     DatabaseKind(QdrantDriver),
     DatabaseKind(LanceDriver),
-    PgvectorKind(),
+    DatabaseKind(PgvectorDriver),
     SqliteVecKind(),
 )
 

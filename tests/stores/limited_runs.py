@@ -19,7 +19,7 @@ import migrate.stores.chroma.output
 import migrate.stores.faiss.find
 import migrate.stores.lancedb
 import migrate.stores.parquet.kind
-import migrate.stores.pgvector.kind
+import migrate.stores.pgvector
 import migrate.stores.qdrant
 import migrate.stores.sqlite_vec.output  # noqa: F401
 from migrate.cli.main import run

@@ -90,9 +90,9 @@ def test_stores_go_from_one_kind_to_another_and_back(table, corpus, tmp_path):
     flat = migrate.translate(location(table), fitted, f"faiss:{tmp_path}/flat")
     back = migrate.fit(flat.path, "tfidf:10", sample=80)
     new = open_store(migrate.translate(flat.path, back, f"{location('docs_new.vectors')}?index=ivfflat&lists=7").path)
-    assert (new.info.kind, new.info.dim, new.info.metric, new.table.column) == ("pgvector", 10, "ip", "vectors")
+    assert (new.info.kind, new.info.dim, new.info.metric, new.driver.table.column) == ("pgvector", 10, "ip", "vectors")
     assert list(new.documents()) == sorted(corpus, key=lambda document: document.id)
-    (index,) = new.table.vector_indexes
+    (index,) = new.driver.table.vector_indexes
     assert (index.method, index.options, index.distance) == ("ivfflat", {"lists": "7"}, "ip")
 
 

@@ -303,9 +303,9 @@ class TestPgvector:
             before = connection.execute(f"SELECT idx_scan FROM pg_stat_user_indexes WHERE relname = '{table}' AND "
                                         "indexrelname LIKE '%embedding%'").fetchone()  # fmt: skip
             connection.execute("SET enable_seqscan = off")
-        store._serving._pool = Pool(lambda: _eager(location(table)))
+        store.driver._pool = Pool(lambda: _eager(location(table)))
         store.search(queries(), 5)
-        store._serving._pool.clear()
+        store.driver._pool.clear()
         with connect() as connection:
             for _ in range(50):
                 connection.execute("SELECT pg_sleep(0.1)")
@@ -349,7 +349,7 @@ class TestPgvector:
 def _eager(location):
     """A connection that takes an index even where the table is small."""
     from migrate.locations import Address
-    from migrate.stores.pgvector.catalog import connect
+    from migrate.stores.pgvector import connect
 
     connection = connect(Address.parse(location.partition(":")[2]).place)
     connection.execute("SET enable_seqscan = off")

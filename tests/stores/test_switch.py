@@ -398,12 +398,12 @@ POINTS = {
 }
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in PLAIN]
-BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved"}
+BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved", (tables, "noted"): "exchanged"}
 """Where a way back is killed that does not come to the same point."""
 ENDS = [
     *((folders, point) for point in ("noted", "set aside")),
     *((sqlites, point) for point in ("noted", "exchanged")),
-    (tables, "noted"),
+    (tables, "exchanged"),
     *((make, point) for make in (collections, served) for point in ("set aside", "moved")),
     *((lances, point) for point in ("noted", "set aside")),
 ]
@@ -690,7 +690,7 @@ def test_a_view_that_reads_the_old_table_is_named(tmp_path):
 
 
 def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.stores.pgvector.switch._PATIENCE", "100ms")
+    monkeypatch.setattr("migrate.stores.pgvector._PATIENCE", "100ms")
     old, new = tables(tmp_path)
     with connect() as connection, connection.transaction():
         connection.execute(f"SELECT count(*) FROM {old.rpartition('#')[2]}")

@@ -1,0 +1,761 @@
+"""Tables of PostgreSQL with a column of pgvector: `pgvector:postgresql://USER@HOST/DB#SCHEMA.TABLE.COLUMN`.
+
+Ids are those of the primary key; all columns but those of ids, texts and vectors are metadata, and the fields of a
+column `metadata` of JSON count as columns. The collections of LangChain are stores of their own,
+`#langchain_pg_embedding?collection=NAME`. What lies beside a store in a folder is here in a table of its schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
+from migrate.files import atomic_folder, cache_folder, write_bytes
+from migrate.locations import Address, options_text, secrets_of
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.stores import pgvector_table as tables
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.driver import Driver, Page
+from migrate.stores.kept import token_in
+from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
+from migrate.stores.records import choose_text, import_client, read_metric
+from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
+from migrate.stores.switching import RECORD_SHAPE, others, read_noted
+from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+FILES: Final = "lead_migrate_files"
+"""The table of what lies beside stores: name of the store, name of the file, content."""
+_PUBLISHED: Final = "published"
+"""A file with the token; only a table that has one is replaced."""
+_SWITCH: Final = "switch.json"
+_SWITCH_SHAPE: Final = {"tables": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
+_PATIENCE: Final = "10s"
+_MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
+_INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",), "none": ()}
+_OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
+_ID_PATTERNS: Final = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), r"-?[0-9]{1,18}"),
+    "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+}
+_SAME_ORDER: Final = (
+    "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
+    "SET enable_indexonlyscan = off; SET enable_bitmapscan = off"
+)
+"""Rows then come as they lie in the table, whoever else reads it."""
+
+_Answer = TypeVar("_Answer")
+
+
+class PgvectorDriver(Driver):
+    """A table, or a collection in one."""
+
+    kind = "pgvector"
+    support = KindSupport(
+        "PostgreSQL with pgvector",
+        ("pgvector:postgresql://HOST/DB#TABLE",),
+        "pgvector",
+        "all columns, keys, checks, indexes with parameters, row security, grants, `halfvec`, rows without a vector",
+        "triggers are not copied; `sparsevec` and `bit` are not translated; a copy stays in its database",
+    )
+    collection = "table"
+    options = ("collection", "distance", "id", "text")
+    write_options = ("distance", "index", "m", "ef_construction", "lists")
+    has_folders = False
+    urls = ("postgresql://", "postgres://")
+    swaps = True
+
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(location, address)
+        url = address.place
+        self._pool: Pool[Connection[Any]] = Pool(lambda: connect(url))
+        self._held: Connection[Any] | None = None
+
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Return an error for that of the server."""
+        psycopg = import_client("psycopg", "pgvector")
+        known = psycopg.errors
+        if isinstance(error, known.DiskFull):
+            return OutputError(f"{self.location}: {words}; free some space on the server, and run again")
+        if isinstance(error, known.LockNotAvailable | known.DeadlockDetected):
+            return StoreError(f"{self.location}: another transaction held the tables for {_PATIENCE}; nothing was "
+                              "done: run again when it is over")  # fmt: skip
+        if not isinstance(error, psycopg.OperationalError | known.InvalidAuthorizationSpecification):
+            return super().explain(error, words)
+        if isinstance(error, known.InvalidAuthorizationSpecification) or re.search("authentication|no password", words):
+            return AuthenticationError(f"{self.location}: {words}; put the password into PGPASSWORD, into ~/.pgpass, "
+                                       "or into the location")  # fmt: skip
+        return RemoteError(f"{self.location}: {words}; see that the server is there: the same command continues")
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection[Any]]:
+        """A connection for this thread: that of `_transaction`, if there is one."""
+        if self._held is not None:
+            yield self._held
+            return
+        with self._pool.connection() as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection[Any]]:
+        """A transaction, which all that is asked meanwhile is part of; for drivers that one thread uses."""
+        with self._connected() as connection, connection.transaction():
+            outer, self._held = self._held, connection
+            try:
+                yield connection
+            finally:
+                self._held = outer
+
+    def _ask(self, question: Any, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        """All rows of an answer; none if it has no rows."""
+        with self._connected() as connection:
+            cursor = connection.execute(question, values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def names(self) -> list[str]:
+        """Return all columns of vectors, as a location names them."""
+        with self._connected() as connection:
+            return [join_names(row[:3]) for row in tables.vector_columns(connection)]
+
+    # Reading.
+
+    def open(self) -> None:
+        """Find the table, and read what lies beside it."""
+        with self._connected() as connection:
+            self.table = table = tables.find_table(connection, self.location, self.address.name)
+        self.name = join_names([*table.path, table.column])
+        self._manifest = None if (folder := self.beside()) is None else find_manifest(folder, "store")
+        noted = "" if self._manifest is None else self._manifest.store.index or ""
+        self.asked = {**Address.parse(f"#{noted}").options, **self.address.options}
+        self._refuse_distance(self.asked)
+        self.distance = self.asked.get("distance") or table.distance
+        self.key_column = self._choose_key(self.asked.get("id"))
+        self.where = self._collection(self.address.options.get("collection"))
+        texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
+        self.text, self._why = choose_text(self.location, texts, self.asked.get("text"))
+        self.dim = table.dim or self._common_dim()
+        self.count = self._ask(self._select("count(*)"))[0][0]
+        rows = self._ask(sql("SELECT count(*) FROM {} t WHERE {where}", table.path, where=self.where))
+        self.without_vector = rows[0][0] - self.count
+
+    def _refuse_distance(self, options: Mapping[str, str]) -> None:
+        if options.get("distance", "l2") not in _OPERATORS:
+            raise StoreError(f"{self.location}: there is no distance {options['distance']!r}; say l2, ip or cosine")
+
+    def _choose_key(self, asked: str | None) -> str:
+        table = self.table
+        if asked is not None and asked not in table.types:
+            raise StoreError(f"{self.location}: there is no column {asked!r}; name one of {', '.join(table.types)}")
+        if asked is None and len(table.key) != 1:
+            have = f"has the columns {', '.join(table.key)}" if table.key else "does not exist"
+            raise StoreError(f"{self.location}: the primary key {have}; name a unique column with ?id=COLUMN")
+        return asked or table.key[0]
+
+    def _collection(self, name: str | None) -> Composed:
+        """The condition that all rows of the store meet: in LangChain's table, that they are of one collection."""
+        from psycopg.sql import Literal
+
+        schema, table = self.table.path
+        if name is None and table != "langchain_pg_embedding":
+            return sql("true")
+        question = sql("SELECT name, uuid::text FROM {} ORDER BY name", (schema, "langchain_pg_collection"))
+        numbers: dict[str, str] = dict(self._ask(question))
+        if name is None and len(numbers) == 1:
+            name = next(iter(numbers))
+        if name not in numbers:
+            named = "no collection is named" if name is None else f"there is no collection {name!r}"
+            have = ", ".join(numbers) or "none"
+            raise StoreError(f"{self.location}: {named}; there are {have}: name one with ?collection=NAME")
+        return sql("t.collection_id = {uuid}", uuid=Literal(numbers[name]))
+
+    def _common_dim(self) -> int:
+        """The dimension of all vectors of a column whose type has none."""
+        dims = sorted(row[0] for row in self._ask(self._select("DISTINCT vector_dims({column})", "LIMIT 3")))
+        if len(dims) != 1:
+            have = f"vectors of {', '.join(map(str, dims))} dimensions" if dims else "no vectors"
+            raise StoreError(f"{self.location}: its type says no dimension, and it has {have}; name another column")
+        return int(dims[0])
+
+    def describe(self) -> StoreInfo:
+        """Return what there is; a manifest of a table with other vectors is left out."""
+        table, model = self.table, self._manifest.model if self._manifest is not None else None
+        with self._connected() as connection, connection.cursor(binary=True) as cursor:
+            sample = [row[0] for row in cursor.execute(self._select("{column}", "LIMIT 32"))]
+        metric, odd = read_metric(self.distance, self._decode(sample))  # type: ignore[arg-type]
+        notes = [f"the ids are those of column {self.key_column}", self._why, *odd]
+        if model is not None and model.dim != self.dim:
+            notes.append(f"what {FILES} has of a table of this name is of vectors of dimension {model.dim}")
+            self._manifest = None
+        if self.without_vector:
+            notes.append(f"{self.without_vector:,} rows have no vector: they are no documents here, and are kept as "
+                         "they are in a new table")  # fmt: skip
+        if table.type == "halfvec":
+            notes.append("the vectors are of half precision; new ones are rounded to it too")
+        details: dict[str, str | int] = {"table": ".".join(table.path)}
+        details["column"] = f"{table.column} {table.types[table.column]}"
+        details |= {"distance": self.distance} if self.distance else {}
+        for index in table.vector_indexes:
+            settings = [f"{name}={value}" for name, value in index.options.items()]
+            details[f"index {index.name}"] = " ".join([index.method, *settings])
+        details |= {"rows_without_vector": self.without_vector} if self.without_vector else {}
+        methods = " and ".join(sorted({index.method for index in table.vector_indexes})) or "no index"
+        self.info = StoreInfo(self.location, self.kind, f"{table.type}, {methods}", self.count, self.dim, metric, True,
+                              self.text is not None, notes=tuple(notes), details=details)  # fmt: skip
+        return self.info
+
+    @property
+    def key(self) -> str:
+        """Place, name and options."""
+        return f"{self.address.place}#{self.name}?{json.dumps(self.asked, sort_keys=True)}"
+
+    def version(self) -> Any:
+        """Return a sum over the rows, in any order: every change gives a row another `xmin`."""
+        changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
+        return list(self._ask(self._select(f"count(*), {changes}"))[0])
+
+    def _select(self, columns: str, rest: str = "", **parts: Any) -> Composed:
+        """A question about the records that have a vector."""
+        from psycopg.sql import Identifier
+
+        text = " ".join(["SELECT", columns, "FROM {table} t WHERE {column} IS NOT NULL AND {where}", rest])
+        names = {"table": Identifier(*self.table.path), "column": Identifier("t", self.table.column)}
+        return sql(text, **names, where=self.where, key=Identifier("t", self.key_column), **parts)
+
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read ids and vectors as they lie in the table; whole records are copied by PostgreSQL itself."""
+        question = self._select("{key}::text, {column}" if vectors else "{key}::text")
+        with (
+            closing(connect(self.address.place)) as connection,  # others are asked meanwhile
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(_SAME_ORDER)
+            with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
+                copy.set_types(["text", "bytea"] if vectors else ["text"])
+                rows = copy.rows()
+                while part := list(islice(rows, 1_000)):
+                    ids = [row[0] for row in part]
+                    if None in ids:
+                        raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
+                                         "another with ?id=COLUMN")  # fmt: skip
+                    yield Page(ids, self._decode([row[1] for row in part] if vectors else []))
+
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Read documents by their ids."""
+        from psycopg.sql import NULL, Identifier, Literal
+
+        left_out = [name for name in (self.key_column, self.text, self.table.column) if name is not None]
+        question = self._select(
+            "{key}::text, {text}::text, (to_jsonb(t) - {left_out}::text[])::text",
+            "AND {key} = ANY({ids})",
+            text=NULL if self.text is None else Identifier("t", self.text),
+            left_out=Literal(left_out),
+            ids=self._array(ids),
+        )
+        for doc_id, text, facts in self._ask(question):
+            yield Document(doc_id, text or "", self._metadata(json.loads(facts)))
+
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Read vectors by their ids."""
+        question = self._select("{key}::text, {column}", "AND {key} = ANY({ids})", ids=self._array(ids))
+        with self._connected() as connection, connection.cursor(binary=True) as cursor:
+            rows = cursor.execute(question).fetchall()
+        return Batch([row[0] for row in rows], self._decode([row[1] for row in rows]))
+
+    def _array(self, ids: Iterable[str]) -> Composed:
+        from psycopg.sql import Literal
+
+        kind = self.table.types[self.key_column]
+        return sql("{ids}::text[]::{kind}[]", ids=Literal(self._possible(ids)), kind=kind)
+
+    def _possible(self, ids: Iterable[str]) -> list[str]:
+        """Those ids that the type of the key can be."""
+        pattern = _ID_PATTERNS.get(self.table.types[self.key_column])
+        return [doc_id for doc_id in ids if pattern is None or re.fullmatch(pattern, doc_id)]
+
+    @cached_property
+    def _nested(self) -> str | None:
+        """The column of JSON whose fields are metadata, if there is one."""
+        names = ("metadata", "cmetadata", "langchain_metadata")
+        return next((name for name in names if self.table.types.get(name) in ("json", "jsonb")), None)
+
+    def _metadata(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Columns as metadata, with the fields of the nested one unless another column has the name of one."""
+        inner = facts.get(self._nested) if self._nested else None
+        outer = {name: value for name, value in facts.items() if name != self._nested}
+        return facts if not isinstance(inner, dict) or inner.keys() & outer.keys() else {**inner, **outer}
+
+    def _decode(self, contents: Sequence[bytes]) -> Vectors:
+        """Vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
+        element, head = (">f2", 2) if self.table.type == "halfvec" else (">f4", 1)
+        values = np.frombuffer(b"".join(contents), element)
+        if len(values) != len(contents) * (head + self.dim):
+            raise StoreError(f"{self.location}: not all vectors are of dimension {self.dim}; a store has one dimension")
+        return np.ascontiguousarray(values.reshape(len(contents), head + self.dim)[:, head:], np.float32)
+
+    # Serving.
+
+    @cached_property
+    def _nearest_by(self) -> tuple[str, str, str | None]:
+        """The distance to a query in SQL, by an expression that has an index if there is one; its name; the method."""
+        table, distance = self.table, self.distance or "ip"
+        expression, cast, method = f"t.{quoted([table.column])}", table.type, None
+        for index in sorted(table.vector_indexes, key=lambda index: index.method == "hnsw"):
+            casts_all = "::" not in index.expression or f"({self.dim})" in index.expression  # collections differ in it
+            if index.distance == distance and table.is_of_column(index) and casts_all:
+                expression, method = f"({index.expression})", index.method
+                cast = "halfvec" if "::halfvec" in expression or table.type == "halfvec" else "vector"
+        return f"{expression.replace('%', '%%')} {_OPERATORS[distance]} %s::{cast}", distance, method
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """Search; `where` maps columns, or fields of the column of JSON, to values."""
+        psycopg = import_client("psycopg", "pgvector")
+        condition, values = self._condition(where)
+        try:
+            return self._twice(lambda: self._search(queries, k, condition, values))
+        except psycopg.Error as error:
+            is_of_value = error.sqlstate in (None, "22P02", "42804", "42883")  # the column, or the client, has no such
+            if not values or not is_of_value or isinstance(error, psycopg.OperationalError):
+                raise
+            words = str(error).splitlines()[0]
+            raise UsageError(f"{self.location}: {words}; give the filter values of the columns' types") from error
+
+    def _twice(self, request: Callable[[], _Answer]) -> _Answer:
+        """Ask again by a new connection, as the server may have been started again since the old ones were made."""
+        try:
+            return request()
+        except import_client("psycopg", "pgvector").OperationalError:
+            self._pool.clear()
+            return request()
+
+    def _search(self, queries: Vectors, k: int, condition: Composed, values: list[Any]) -> list[Hits]:
+        nearest, distance, method = self._nearest_by
+        question = self._select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s", nearest=nearest,
+                                condition=condition)  # fmt: skip
+        hits = []
+        with self._connected() as connection:
+            if method == "hnsw":  # it finds no more than that
+                connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", [str(min(max(k, 40), 1_000))])
+            for query in queries:
+                text = _as_text(query)
+                rows = connection.execute(question, [text, *values, text, k]).fetchall()
+                if len(rows) < k and method is not None:
+                    with connection.transaction():  # the index looks at too few, of those that pass or at all
+                        connection.execute("SET LOCAL enable_indexscan = off")
+                        rows = connection.execute(question, [text, *values, text, k]).fetchall()
+                found = np.array([row[1] for row in rows], np.float64)
+                scores = {"l2": found**2, "ip": -found, "cosine": 1 - found}[distance]
+                hits.append(as_hits([row[0] for row in rows], scores))
+        return hits
+
+    def _condition(self, where: Any) -> tuple[Composed, list[Any]]:
+        columns = self.table.types
+        condition, values = sql(""), []
+        for name, value in as_fields(self.info, where).items():
+            if name in columns and name != self._nested:
+                condition += sql(" AND t.{} IS NULL" if value is None else " AND t.{} = %s", name)
+                values += [] if value is None else [value]
+            elif self._nested is not None:
+                condition += sql(" AND t.{}::jsonb @> %s::jsonb", self._nested)
+                values.append(json.dumps({name: value}))
+            else:
+                have = ", ".join(columns)
+                raise UsageError(f"{self.location}: there is no column {name!r} to filter by; name some of {have}")
+        return condition, values
+
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors, all of them in one transaction."""
+        table, possible = self.table, self._possible(new)
+        for doc_id in possible if table.type == "halfvec" else ():
+            with np.errstate(over="ignore"):
+                if not np.isfinite(new[doc_id].astype(np.float16)).all():
+                    raise StoreError(f"{self.location}: the new vector of {doc_id!r} has larger numbers than half "
+                                     "precision holds; nothing was written")  # fmt: skip
+        statement = sql(
+            "UPDATE {} t SET {} = %s::{type} WHERE t.{} = %s::text::{kind} AND t.{} IS NOT NULL AND {where}",
+            table.path, table.column, self.key_column, table.column,
+            type=table.type, kind=table.types[self.key_column], where=self.where,
+        )  # fmt: skip
+        values = [(_as_text(new[doc_id]), doc_id) for doc_id in possible]
+        return self._twice(lambda: self._update(statement, values)) if values else 0
+
+    def _update(self, statement: Composed, values: list[tuple[str, str]]) -> int:
+        with self._connected() as connection, connection.transaction(), connection.cursor() as cursor:
+            cursor.executemany(statement, values)
+            count = cursor.rowcount
+            if tables.number_of(connection, self.table.path) != self.table.oid:  # nobody renames it from here on
+                raise other_there(self.info)
+            return count
+
+    # What lies beside stores.
+
+    @property
+    def opened_as(self) -> str:
+        """The name, with the options that say how the columns are read."""
+        return self.name + options_text({key: self.asked[key] for key in self.options[1:] if key in self.asked})
+
+    def beside(self) -> Path | None:
+        """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
+        return self._beside
+
+    @cached_property
+    def _beside(self) -> Path | None:
+        (schema, table), column = self.table.path, self.table.column
+        files = {name: content for _, name, content in self._files(schema, "store = %s", f"{table}.{column}")}
+        if MANIFEST_NAME not in files:
+            return None
+        digest = hashlib.sha256(self.location.encode())
+        for name in sorted(files):
+            digest.update(name.encode() + hashlib.sha256(files[name]).digest())
+        path = cache_folder() / "beside" / digest.hexdigest()[:32]
+        if not path.is_dir():
+            with suppress(UsageError), atomic_folder(path) as folder:  # another process may be quicker
+                for name, content in files.items():
+                    write_bytes(folder / name, content)
+        return path
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest."""
+        return self._manifest
+
+    def keep_manifest(self, manifest: Manifest) -> str:
+        """Keep a manifest in the database; the table stays as it is."""
+        content = (json.dumps(manifest.as_json(), sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
+        (schema, table), column = self.table.path, self.table.column
+        self._write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
+        return f"{FILES} of schema {schema}"
+
+    def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, str, bytes]]:
+        """Stores and names of files that lie beside stores, with the contents."""
+        if not self._has_files(schema):
+            return []
+        question = sql("SELECT store, name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
+        return self._ask(question, values)
+
+    def _has_files(self, schema: str) -> bool:
+        return bool(self._ask("SELECT to_regclass(%s) IS NOT NULL", [quoted((schema, FILES))])[0][0])
+
+    def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, others: bool = True) -> None:
+        """Put files beside a store, next to `others` that are there; those of the same names are replaced."""
+        with self._transaction():
+            columns = "(store text, name text, content bytea NOT NULL, PRIMARY KEY (store, name))"
+            self._ask(sql("CREATE TABLE IF NOT EXISTS {} {columns}", (schema, FILES), columns=columns))
+            gone = sql("DELETE FROM {} WHERE store = %s AND (name = ANY(%s) OR %s)", (schema, FILES))
+            self._ask(gone, [store, list(files), not others])
+            for name, content in files.items():
+                self._ask(sql("INSERT INTO {} VALUES (%s, %s, %s)", (schema, FILES)), [store, name, content])
+
+    # Writing: a table is made, filled and checked under a name of its own, and renamed with what lies beside it.
+
+    def refuse_write(self, dim: int, like: Driver | None) -> None:
+        """Refuse settings of an index that mean nothing, and a copy that there cannot be."""
+        if isinstance(like, PgvectorDriver):
+            self._refuse_copy(like, dim)
+            return
+        self._refuse_distance(self.address.options)
+        options = {key: value for key, value in self.address.options.items() if key not in ("distance", "index")}
+        method = self.address.options.get("index", "hnsw")
+        is_known = method in _INDEX_OPTIONS and options.keys() <= set(_INDEX_OPTIONS[method])
+        if not is_known or not all(map(str.isdigit, options.values())):
+            raise UsageError(f"{self.location}: there is no index {method}{options_text(options)}; say ?index=hnsw (m, "
+                             "ef_construction), ivfflat (lists) or none, with whole numbers")  # fmt: skip
+
+    def _refuse_copy(self, source: PgvectorDriver, dim: int) -> None:
+        table, most = source.table, _MOST_INDEXED[source.table.type]
+        schema, name, column = self._target(self.name)
+        database = "SELECT current_database(), pg_postmaster_start_time()"
+        vectors, indexes = table.columns_of(VECTORS), [index.name for index in table.vector_indexes]
+        if self.address.options:
+            problem = f"a copy of a table keeps its indexes; leave out {', '.join(self.address.options)}"
+        elif indexes and dim > most:
+            problem = (f"an index on {table.type} has at most {most:,} dimensions, and there are {dim:,}; drop "
+                       f"{', '.join(indexes)} from a copy of the table first")  # fmt: skip
+        elif self._ask(database) != source._ask(database):
+            problem = ("a table is copied within its database, and this is another; name a table of "
+                       f"{source.address.place}")  # fmt: skip
+        elif (schema, name) == table.path:
+            problem = "this is the table that is read; choose another name"
+        elif column is None and len(vectors) > 1:
+            problem = (f"the table has several columns of vectors, {', '.join(vectors)}; name the one that is "
+                       f"translated after the new table, as in #{name}.{table.column}")  # fmt: skip
+        elif column not in (None, table.column):
+            problem = f"the column of a copy is called {table.column}, as in the source; name it so"
+        else:
+            return
+        raise UsageError(f"{self.location}: {problem}")
+
+    def _target(self, name: str) -> tuple[str, str, str | None]:
+        """Schema, table and column, None if none is named; the first of two names is a schema if there is such."""
+        parts = split_names(name)
+        if not 1 <= len(parts) <= 3:
+            raise UsageError(f"{self.location}: {name!r} is no [SCHEMA.]TABLE[.COLUMN]; name the table so after the #")
+        if len(parts) < 3:
+            question = (
+                "SELECT coalesce(current_schema(), 'public'), EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
+            )
+            schema, is_schema = self._ask(question, [parts[0]])[0]
+            parts = parts if is_schema and len(parts) == 2 else (schema, *parts)
+        return parts[0], parts[1], parts[2] if len(parts) == 3 else None
+
+    def write(
+        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
+    ) -> Iterable[str]:
+        """Make, fill, index and check a table in one transaction."""
+        self._pool.clear()  # connections that were idle for hours may be cut off
+        staging, old = split_names(name), like if isinstance(like, PgvectorDriver) else None
+        with self._transaction() as connection:
+            for setting in ("work_mem", "maintenance_work_mem"):  # to join the vectors, to build indexes
+                self._ask("SELECT set_config(%s, '256MB', true)", [setting])
+            self._ask(sql("DROP TABLE IF EXISTS {}", staging))
+            column = (self._target(self.name)[2] or "embedding") if old is None else old.table.column
+            if old is None:
+                remarks = self._fill(connection, staging, column, dim, source, pages)
+            else:
+                remarks = self._copy(connection, staging, old, dim, pages)
+            count = self._ask(sql("SELECT count({}) FROM {}", column, staging))[0][0]
+            if count != source.count:
+                raise StoreError(f"{self.location}: {source.count:,} vectors were written, but it has {count:,}, as "
+                                 "the source changed meanwhile; run again on a store at rest")  # fmt: skip
+        self._ask(sql("ANALYZE {}", staging))
+        return remarks
+
+    def _copy(
+        self,
+        connection: Connection[Any],
+        staging: Sequence[str],
+        source: PgvectorDriver,
+        dim: int,
+        pages: Iterator[Page],
+    ) -> list[str]:
+        """Let PostgreSQL copy the table of the source with other vectors."""
+        from psycopg.sql import SQL, Identifier
+
+        table = source.table
+        self._ask(sql("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES)", staging, table.path))
+        if table.dim is not None:
+            kind = f"{table.type}({dim})"
+            self._ask(sql("ALTER TABLE {} ALTER COLUMN {} TYPE {kind}", staging, table.column, kind=kind))
+        self._ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
+        rows = ((doc_id.encode(), vector) for page in pages
+                for doc_id, vector in zip(page.ids, _as_sent(page.vectors), strict=True))  # fmt: skip
+        _copy_in(connection, ["lead_migrate_vectors"], 2, rows)
+        self._ask("ANALYZE lead_migrate_vectors")
+        names = [name for name in table.types if name not in table.generated]
+        values = [sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END" if name == table.column else "t.{}", name)
+                  for name in names]  # fmt: skip
+        self._ask(sql(
+            "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
+            "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {where}",
+            staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
+            values=SQL(", ").join(values), where=source.where,
+        ))  # fmt: skip
+        return list(tables.copy_rest(connection, table, staging, self._target(self.name)[1], dim))
+
+    def _fill(
+        self, connection: Connection[Any], staging: Sequence[str], column: str, dim: int, source: StoreInfo,
+        pages: Iterator[Page],
+    ) -> list[str]:  # fmt: skip
+        """Make a table of documents."""
+        self._ask("CREATE EXTENSION IF NOT EXISTS vector")
+        columns = "id text NOT NULL, content text, metadata jsonb NOT NULL DEFAULT '{{}}', {} vector({dim})"
+        self._ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
+        rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
+                for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
+        _copy_in(connection, staging, 4, rows)
+        self._ask(sql("ALTER TABLE {} ADD PRIMARY KEY (id)", staging))
+        options, most = dict(self.address.options), _MOST_INDEXED["vector"]
+        method, known = options.pop("index", "hnsw"), str(source.details.get("distance")).lower()
+        distance = options.pop("distance", known if known in _OPERATORS else source.metric)
+        if method == "none" or dim > most:
+            why = "" if method == "none" else f", as pgvector indexes at most {most:,} dimensions of type vector"
+            return [f"the new table has no index on its vectors{why}"]
+        settings = ", ".join(f"{key} = {value}" for key, value in options.items())
+        self._ask(sql("CREATE INDEX ON {} USING {method} ({} {opclass}) {settings}", staging, column, method=method,
+                      opclass=f"vector_{distance}_ops", settings=f"WITH ({settings})" if settings else ""))  # fmt: skip
+        return []
+
+    # Servers.
+
+    def identity(self, name: str) -> Any:
+        """Return the number that the server knows the table by."""
+        with self._connected() as connection:
+            return tables.number_of(connection, self._target(name)[:2])
+
+    def token(self, name: str) -> str | None:
+        """Return the token beside a table; it is empty if an older version has made the table."""
+        schema, table, _ = self._target(name)
+        rows = self._files(schema, "starts_with(store, %s) AND name = %s", f"{table}.", _PUBLISHED)
+        return rows[0][2].decode() if rows else None
+
+    def staging(self, token: str) -> str:
+        """Return a name that depends on the location alone, so that every run finds what another left."""
+        schema, table, _ = self._target(self.name)
+        digest = hashlib.sha256(self.location.encode()).hexdigest()[:12]
+        return join_names((schema, tables.shortened(table, f"{STAGING}{digest}")))
+
+    def leftovers(self) -> list[str]:
+        """Return that name, if there is such a table."""
+        staging = self.staging("")
+        return [staging] if self.identity(staging) is not None else []
+
+    def publish(self, staging: str, content: Path) -> None:
+        """Rename the table, and put the files beside it, in one transaction."""
+        files = {path.name: path.read_bytes() for path in sorted(content.iterdir()) if path.is_file()}
+        schema, table, column = self._target(self.name)
+        if self.identity(staging) is None:
+            raise StoreError(f"{self.location}: the table {staging}, which was complete, is gone; to start over, add "
+                             "`restart=True`")  # fmt: skip
+        with self._transaction() as connection:
+            if self.token(self.name) is not None:
+                self._ask(sql("DROP TABLE IF EXISTS {}", (schema, table)))
+            self._ask(sql("ALTER TABLE {} RENAME TO {}", split_names(staging), table))
+            name = join_names([schema, table, *([column] if column else [])])
+            store = f"{table}.{tables.find_table(connection, self.location, name).column}"
+            files[_PUBLISHED] = (token_in(content) or "").encode()
+            self._write_files(schema, store, files, others=False)
+
+    def drop(self, name: str) -> None:
+        """Drop a table, with what lies beside it."""
+        schema, table, column = self._target(name)
+        with self._transaction():
+            self._ask(sql("DROP TABLE {}", (schema, table)))
+            self._write_files(schema, f"{table}.{column}", {}, others=False)
+
+    def successor(self, ending: str) -> str:
+        """Return a table in the same schema."""
+        (schema, name), column = self.table.path, self.table.column
+        is_one = len(self.table.columns_of(VECTORS)) == 1
+        return f"{self.kind}:{self.address.place}#{join_names([schema, f'{name}_{ending}', column][: 3 - is_one])}"
+
+    # Switching: the record of it lies beside the stores, and is written in the transaction in which they trade names.
+
+    def refuse_swap(self, new: Driver) -> None:
+        """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
+        table, new_table = self.table, cast("PgvectorDriver", new).table
+        (schema, name), (new_schema, _) = table.path, new_table.path
+        if (schema, table.column) != (new_schema, new_table.column):
+            raise UsageError(f"{new.location}: tables trade names within a schema; name a table of schema {schema} "
+                             f"with a column {table.column}")  # fmt: skip
+        if table.oid == new_table.oid:
+            raise UsageError(f"{new.location}: this is the old table itself; name the new one")
+        if lacking := [column for column in table.types if column not in new_table.types]:
+            raise UsageError(f"{new.location}: columns of {name} are not in it, {', '.join(lacking)}; translate into a "
+                             "copy of the table")  # fmt: skip
+        rows, new_rows = (self._ask(sql("SELECT count(*) FROM {}", one.path))[0][0] for one in (table, new_table))
+        if rows != new_rows:
+            raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those "
+                             "of other collections, would step aside with the table")  # fmt: skip
+        with self._connected() as connection:
+            for sentence in tables.dependents(connection, table.oid):
+                raise UsageError(f"{self.location}: {sentence}, and would go on with the old table under another name; "
+                                 "drop it, switch, and make it again")  # fmt: skip
+
+    @contextmanager
+    def alone(self, names: Collection[str]) -> Iterator[None]:
+        """Keep writers out in a transaction, which does not keep others waiting behind it for long."""
+        with self._transaction():
+            self._ask("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
+            for name in sorted(names):
+                if self.identity(name) is not None:
+                    self._ask(sql("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._target(name)[:2]))
+            yield
+
+    def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Rename the tables, with what lies beside them."""
+        found = {name: self.identity(name) for name in wanted}
+        if found == wanted:
+            return
+        if set(found.values()) != set(wanted.values()):
+            raise others(self.location)
+        (schema, old, column), (_, new, _) = map(self._target, wanted)
+        between = f"{STAGING}switching"
+        with self._transaction():
+            for name, later in ((old, between), (new, old), (between, new)):
+                self._ask(sql("ALTER TABLE {} RENAME TO {}", (schema, name), later))
+                move = sql("UPDATE {} SET store = %s WHERE store = %s", (schema, FILES))
+                self._ask(move, [f"{later}.{column}", f"{name}.{column}"])
+
+    def noted(self, name: str) -> Mapping[str, Any] | None:
+        """Return what is recorded of a switch of an old table."""
+        return next((noted for noted, names in self._switches(name) if names[0] == self._target(name)[1]), None)
+
+    def switched_with(self, name: str) -> str | None:
+        """Return the old table of the recorded switch that a table is part of."""
+        switches = self._switches(name)
+        return next((noted["aliases"][0] for noted, names in switches if self._target(name)[1] in names), None)
+
+    def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], tuple[str, str]]]:
+        """The recorded switches in the schema of a table, with the names of their tables."""
+        schema = self._target(name)[0]
+        for store, _, content in self._files(schema, "name = %s", _SWITCH):
+            noted = read_noted(content, self.location, _SWITCH_SHAPE)
+            old, new = noted.pop("tables")
+            column = store.removeprefix(f"switch of {old}.")
+            yield {**noted, "aliases": [join_names((schema, one, column)) for one in (old, new)]}, (old, new)
+
+    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+        """Record a switch, or remove the record."""
+        schema, table, column = self._target(name)
+        files = {}
+        if noted is not None:
+            facts = {key: value for key, value in noted.items() if key != "aliases"}
+            facts["tables"] = [self._target(alias)[1] for alias in noted["aliases"]]
+            files[_SWITCH] = json.dumps(facts).encode()
+        self._write_files(schema, f"switch of {table}.{column}", files, others=False)
+
+
+def connect(url: str) -> Connection[Any]:
+    """Return a connection that commits each statement; rows that are hidden from this user are an error for it."""
+    psycopg = import_client("psycopg", "pgvector")
+    password = secrets_of(f"pgvector:{url}").get("password")
+    connection: Connection[Any] = psycopg.connect(
+        url, autocommit=True, connect_timeout=10, application_name="lead-migrate", password=password or None
+    )
+    connection.execute("SET row_security = off; SET client_encoding = 'UTF8'")
+    return connection
+
+
+def _as_text(vector: Vectors) -> str:
+    return "[" + ",".join(map(repr, vector.tolist())) + "]"
+
+
+def _as_sent(vectors: Vectors) -> list[bytes]:
+    """Each row as pgvector receives it: its dimension and a zero as 16-bit numbers, then the elements, big-endian."""
+    head = struct.pack(">hh", vectors.shape[1], 0)
+    return [head + row.tobytes() for row in vectors.astype(">f4")]
+
+
+def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None, bytes]:
+    """Id, text and metadata as PostgreSQL receives them."""
+    try:
+        metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
+        row = document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold it ({error}); change that") from error
+    if b"\x00" in row[0] + (row[1] or b"") or re.search(r"(?<!\\)(\\\\)*\\u0000", metadata):
+        raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold a zero character; remove it")
+    return row
+
+
+def _copy_in(
+    connection: Connection[Any], table: Sequence[str], columns: int, rows: Iterable[tuple[bytes | None, ...]]
+) -> None:
+    """Fill a table by the binary form of COPY, with fields as the types receive them."""
+    with connection.cursor() as cursor, cursor.copy(sql("COPY {} FROM STDIN (FORMAT BINARY)", table)) as copy:
+        copy.set_types(["bytea"] * columns)
+        for row in rows:
+            copy.write_row(row)

@@ -1,1 +1,0 @@
-"""Tables of PostgreSQL with a column of pgvector."""

@@ -1,0 +1,319 @@
+"""Tables of PostgreSQL as its catalog describes them, and all that belongs to one beside its rows, made again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, LiteralString, get_args
+
+from migrate.errors import StoreError, UnsupportedStoreError
+from migrate.stores.records import Distance
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composable, Composed
+
+STAGING: Final = "__lead_migrate_"
+"""Stands in the names of tables that are not published."""
+_LONGEST_NAME: Final = 63
+"""Bytes of a name that PostgreSQL keeps."""
+VECTORS: Final = "vector|halfvec|sparsevec"
+"""A pattern of the types of vectors."""
+_LISTED: Final = 12
+
+_VECTOR_COLUMNS: Final = """
+SELECT n.nspname, c.relname, a.attname, t.typname, a.atttypmod, c.oid::bigint, c.relkind::text,
+    pg_table_is_visible(c.oid)
+FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_type t ON t.oid = a.atttypid
+WHERE t.typname IN ('vector', 'halfvec', 'sparsevec') AND a.attnum > 0 AND NOT a.attisdropped
+AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND position(%s IN c.relname) = 0
+ORDER BY 1, 2, 3
+"""
+_COLUMNS: Final = """
+SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_attribute
+WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+_KEY: Final = """
+SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+WHERE i.indrelid = %s AND i.indisprimary
+"""
+_INDEXES: Final = """
+SELECT x.relname AS name, m.amname AS method, i.indisunique AS is_unique, pg_get_indexdef(x.oid) AS definition,
+    pg_get_indexdef(x.oid, 1, true) AS expression,
+    (SELECT coalesce(jsonb_object_agg(option_name, option_value), '{}')
+        FROM pg_options_to_table(x.reloptions)) AS options,
+    (SELECT min(substring(opcname FROM '^(?:vector|halfvec)_(l2|ip|cosine|l1)_ops$'))
+        FROM pg_opclass WHERE oid = ANY(i.indclass::oid[])) AS distance,
+    (SELECT pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE conindid = x.oid AND contype IN ('p', 'u', 'x')) AS constraint
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+WHERE i.indrelid = %s ORDER BY x.relname
+"""
+_SEQUENCES: Final = """
+SELECT attname, pg_get_serial_sequence(%s, attname), attidentity <> ''
+FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+"""
+_REST: Final = """
+SELECT format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', %(new)s::text, conname, pg_get_constraintdef(oid))
+FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f'
+UNION ALL
+SELECT format('GRANT %%s ON %%s TO %%s%%s', x.privilege_type, %(new)s::text,
+    CASE x.grantee WHEN 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END,
+    CASE WHEN x.is_grantable THEN ' WITH GRANT OPTION' END)
+FROM pg_class c, aclexplode(c.relacl) x WHERE c.oid = %(oid)s AND x.grantee <> c.relowner
+UNION ALL
+SELECT format('CREATE POLICY %%I ON %%s AS %%s FOR %%s TO %%s%%s%%s', policyname, %(new)s::text, permissive, cmd,
+    (SELECT string_agg(CASE role WHEN 'public' THEN 'PUBLIC' ELSE quote_ident(role) END, ', ') FROM unnest(roles) role),
+    ' USING (' || qual || ')', ' WITH CHECK (' || with_check || ')')
+FROM pg_policies WHERE format('%%I.%%I', schemaname, tablename)::regclass = %(oid)s::oid::regclass
+UNION ALL
+SELECT format('ALTER TABLE %%s ENABLE ROW LEVEL SECURITY', %(new)s::text)
+FROM pg_class WHERE oid = %(oid)s AND relrowsecurity
+UNION ALL
+SELECT format('ALTER TABLE %%s FORCE ROW LEVEL SECURITY', %(new)s::text)
+FROM pg_class WHERE oid = %(oid)s AND relforcerowsecurity
+"""
+"""The statements that give a copy foreign keys, grants and row security."""
+_POINTING: Final = """
+SELECT conname, conrelid::regclass::text, conrelid <> confrelid FROM pg_constraint
+WHERE contype = 'f' AND confrelid = %s
+"""
+_READING: Final = """
+SELECT DISTINCT v.relkind = 'm', v.oid::regclass::text FROM pg_depend d
+JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+JOIN pg_class v ON v.oid = r.ev_class WHERE d.refobjid = %(oid)s AND v.oid <> %(oid)s
+"""
+
+
+def sql(text: LiteralString, /, *names: str | Sequence[str], **parts: Composable | str) -> Composed:
+    """Return a statement: names are quoted in the place of `{}`, a name or a schema and a name; parts are SQL."""
+    from psycopg.sql import SQL, Identifier
+
+    identifiers = (Identifier(*([name] if isinstance(name, str) else name)) for name in names)
+    words = {key: SQL(part) if isinstance(part, str) else part for key, part in parts.items()}
+    return SQL(text).format(*identifiers, **words)
+
+
+def split_names(name: str) -> tuple[str, ...]:
+    """Take `schema.table.column` apart; a name in double quotes may have dots.
+
+    >>> split_names('public."my.table"')
+    ('public', 'my.table')
+    """
+    parts = re.findall(r'"((?:[^"]|"")+)"|([^."]+)', name)
+    return tuple(quoted.replace('""', '"') or plain for quoted, plain in parts)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Write names as a location has them, so that `split_names` takes them apart.
+
+    >>> join_names(["public", "my.table"])
+    'public."my.table"'
+    """
+    return ".".join(name if re.fullmatch("[A-Za-z0-9_-]+", name) else quoted([name]) for name in names)
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Write a name with its schema as a text that PostgreSQL reads."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def shortened(name: str, ending: str) -> str:
+    """Return a name with an ending that PostgreSQL does not cut off."""
+    return name.encode()[: _LONGEST_NAME - len(ending.encode())].decode(errors="ignore") + ending
+
+
+def number_of(connection: Connection[Any], path: Sequence[str]) -> int | None:
+    """Return the number that the server knows a table, an index or a sequence by; None if there is none."""
+    row = connection.execute("SELECT to_regclass(%s)::oid::bigint", [quoted(path)]).fetchone()
+    return None if row is None else row[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a table.
+
+    `expression` is what is indexed first. `distance` is None unless it compares vectors, `constraint` unless it belongs
+    to one.
+    """
+
+    name: str
+    method: str
+    is_unique: bool
+    definition: str
+    expression: str
+    options: dict[str, str]
+    distance: str | None
+    constraint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table and its column of vectors.
+
+    `dim` is that of the column's type, None if it has none. `types` has the type of each column in words; `generated`
+    are those that the server fills in.
+    """
+
+    path: tuple[str, str]
+    column: str
+    type: str
+    dim: int | None
+    oid: int
+    types: dict[str, str]
+    generated: frozenset[str]
+    key: tuple[str, ...]
+    indexes: tuple[Index, ...]
+
+    def columns_of(self, types: str) -> list[str]:
+        """Return the columns whose type begins with a word that a pattern matches."""
+        return [name for name, kind in self.types.items() if re.match(rf"({types})\b", kind)]
+
+    @property
+    def vector_indexes(self) -> list[Index]:
+        """The indexes that compare vectors."""
+        return [index for index in self.indexes if index.distance is not None]
+
+    def is_of_column(self, index: Index) -> bool:
+        """Return whether an index compares the vectors of the column, or of an expression that casts it."""
+        expression = index.expression.removeprefix("(")
+        return any(expression == name or expression.startswith(f"{name}::")
+                   for name in (self.column, quoted([self.column])))  # fmt: skip
+
+    @property
+    def distance(self) -> Distance | None:
+        """The way in which an index compares the vectors."""
+        named = next((index.distance for index in self.vector_indexes if self.is_of_column(index)), None)
+        if named == "l1":
+            raise UnsupportedStoreError(
+                f"{self.path[1]}.{self.column}: its index is of l1, which is not searched; say ?distance=l2 to leave "
+                "it out of account"
+            )
+        return next((known for known in get_args(Distance) if known == named), None)
+
+
+def vector_columns(connection: Connection[Any]) -> list[Any]:
+    """Return schema, table, column and facts of all columns of vectors that are not of unpublished tables."""
+    return connection.execute(_VECTOR_COLUMNS, [STAGING]).fetchall()
+
+
+def find_table(connection: Connection[Any], location: str, name: str) -> Table:
+    """Read the table and column that a name means, `[schema.]table[.column]`.
+
+    Raises
+    ------
+    StoreError
+        There is none, or more than one; those that there are are listed.
+    UnsupportedStoreError
+        It is a view, or the vectors are sparse.
+    """
+    from psycopg.rows import class_row
+
+    rows = vector_columns(connection)
+    parts = split_names(name)
+    meant = [row for row in rows if parts in {row[1:2], row[1:3], row[:2], row[:3]}]
+    meant = [row for row in meant if row[7]] or meant if len(meant) > 1 else meant
+    if len(meant) != 1:
+        among = ", ".join(join_names(row[:3]) for row in (meant or rows)[:_LISTED]) or "none in this database"
+        more = f" and {len(meant or rows) - _LISTED} more" if len(meant or rows) > _LISTED else ""
+        expected = "one column of vectors" if meant else "the name of a table with vectors after the #"
+        raise StoreError(
+            f"{location}: expected {expected}, found {name or 'nothing'!r}; columns of vectors are {among}{more}"
+        )
+    schema, table, column, kind, size, oid, relkind, _ = meant[0]
+    if relkind not in "rp":
+        raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")
+    if kind == "sparsevec":
+        raise UnsupportedStoreError(f"{location}: a column of sparsevec is not read; name one of vector or halfvec")
+    columns = connection.execute(_COLUMNS, [oid]).fetchall()
+    key = tuple(row[0] for row in connection.execute(_KEY, [oid]))
+    with connection.cursor(row_factory=class_row(Index)) as cursor:
+        indexes = tuple(cursor.execute(_INDEXES, [oid]))
+    types = {row[0]: row[1] for row in columns}
+    generated = frozenset(row[0] for row in columns if row[2])
+    return Table((schema, table), column, kind, size if size > 0 else None, oid, types, generated, key, indexes)
+
+
+def dependents(connection: Connection[Any], oid: int) -> list[str]:
+    """Return what points at a table by its number instead of its name, in words."""
+    reading = connection.execute(_READING, {"oid": oid}).fetchall()
+    pointing = connection.execute(_POINTING, [oid]).fetchall()
+    views = [f"{'materialized view' if is_kept else 'view'} {name} reads it" for is_kept, name in reading]
+    return views + [f"foreign key {name} of {table} points at it" for name, table, is_other in pointing if is_other]
+
+
+def copy_rest(
+    connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int
+) -> Iterator[str]:
+    """Give a copy that has its rows everything else of a table; yield remarks on what is not copied.
+
+    Parameters
+    ----------
+    staging
+        Schema and name of the copy.
+    table
+        The name that it gets later, after which indexes are called.
+    dim
+        Of its vectors.
+    """
+    pointing = sorted({row[1] for row in connection.execute(_POINTING, [source.oid])})
+    _copy_sequences(connection, source, staging)
+    _copy_indexes(connection, source, staging, table, dim)
+    statements = connection.execute(_REST, {"oid": source.oid, "new": quoted(staging)}).fetchall()
+    for (statement,) in statements:
+        connection.execute(statement)
+    if any("ENABLE ROW LEVEL SECURITY" in statement for (statement,) in statements):
+        yield "row security is on for the new table too, with the same policies"
+    triggers = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal"
+    if names := [row[0] for row in connection.execute(triggers, [source.oid])]:
+        yield f"the triggers of the table are not copied: create {', '.join(names)} on the new one"
+    if pointing:
+        yield f"foreign keys of {', '.join(pointing)} go on leading to the old table"
+
+
+def _copy_sequences(connection: Connection[Any], source: Table, staging: Sequence[str]) -> None:
+    """Give the copy sequences of its own, which go on where those of the source are."""
+    from psycopg.sql import Literal
+
+    for column, sequence, is_identity in connection.execute(_SEQUENCES, [quoted(source.path), source.oid]).fetchall():
+        if sequence is None:
+            continue
+        if not is_identity:
+            new = (staging[0], f"{staging[1][-40:]}_{column}"[:_LONGEST_NAME])
+            connection.execute(sql("CREATE SEQUENCE {} OWNED BY {}", new, [*staging, column]))
+            default = sql("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({new})", staging, column,
+                          new=Literal(quoted(new)))  # fmt: skip
+            connection.execute(default)
+        go_on = sql("SELECT setval(pg_get_serial_sequence(%s, %s), last_value, is_called) FROM {sequence}",
+                    sequence=sequence)  # fmt: skip
+        connection.execute(go_on, [quoted(staging), column])
+
+
+def _copy_indexes(connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int) -> None:
+    """Build the indexes and constraints of the source on the copy, with their parameters."""
+    for index in source.indexes:
+        name = _free_name(connection, staging[0], index.name, source.path[1], table)
+        if index.constraint is not None:
+            connection.execute(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint))
+            continue
+        for label in (source.path[1], index.name):
+            if " USING " in label:
+                raise UnsupportedStoreError(f"the name {label!r} has ' USING ' in it; rename it")
+        words = index.definition[index.definition.find(" USING ") :]
+        if index.distance is not None and source.is_of_column(index):
+            words = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", words)
+        kind = "UNIQUE INDEX" if index.is_unique else "INDEX"
+        connection.execute(sql("CREATE {kind} {} ON {}{words}", name, staging, kind=kind, words=words))
+
+
+def _free_name(connection: Connection[Any], schema: str, index: str, source: str, table: str) -> str:
+    """Return a free name for an index of the copy, after that of the source's."""
+    renamed = index.replace(source, table) if source in index else f"{table}_{index}"
+    for number in range(1_000):
+        name = shortened(renamed, f"_{number}" if number else "")
+        if number_of(connection, (schema, name)) is None:
+            return name
+    raise UnsupportedStoreError(f"index {index}: no name like it is free for the new table; rename it")
