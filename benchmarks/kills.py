@@ -185,7 +185,7 @@ def _serve(link: socket.socket) -> None:
     import qdrant_client
     import sqlite_vec
 
-    import migrate.stores.chroma.switch
+    import migrate.stores.chroma
     import migrate.stores.parquet.output
 
     assert all((apsw, chromadb, faiss, lancedb, psycopg, pyarrow, qdrant_client, sqlite_vec, migrate))

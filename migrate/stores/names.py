@@ -53,6 +53,7 @@ class NameExchange(Exchange):
                 if (old := switched_with(self.driver, name)) is not None:
                     raise moved(f"{self.driver.server}#{name}", old)
             self.check()
+            self.prepare()
             old, new = self._identity(self.old), self._identity(self.new)
             noted = {"aliases": [self.old, self.new], "old": old, "new": new}
         with output_errors(self._notes):

@@ -75,10 +75,11 @@ class Exchange(ABC):
 
     What it does is done again without harm: a step that was killed is finished or undone by the next. `check` raises
     where the stores are no longer what they were; a switch that nothing is noted of calls it when it has kept others
-    out, as far as the kind can.
+    out, as far as the kind can, and then `prepare`, which changes what the new store says of its model.
     """
 
     check: Callable[[], None] = staticmethod(lambda: None)
+    prepare: Callable[[], None] = staticmethod(lambda: None)
 
     def aside(self, new: str) -> str:
         """Where the old store answers while it is beside the new one: under the name that this one had."""
@@ -272,6 +273,7 @@ class FolderExchange(Exchange):
             noted = self._noted()
             if noted is None:
                 self.check()
+                self.prepare()
                 for folder in (self.old, self.new):
                     if (old := switched_folder(folder)) is not None:
                         raise moved(folder, old)

@@ -16,7 +16,7 @@ from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.base import FROM_THE_START, read_all
-from migrate.stores.chroma import client as chroma_client
+from migrate.stores import chroma as chroma_driver
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Batch, Document
@@ -249,30 +249,30 @@ def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_pat
     fill(client, "docs", example_documents(), example_vectors())
     fill(client, "other", example_documents(), example_vectors())
     store = open_store(f"chroma:{tmp_path}/old#docs")
-    version = store._version()
+    version = store.driver.version()
     client.get_collection("docs", embedding_function=None).get(limit=1)
     client.get_collection("other", embedding_function=None).delete(ids=["doc-3"])
-    assert store._version() == version
+    assert store.driver.version() == version
     collection = client.get_collection("docs", embedding_function=None)
     collection.delete(ids=["doc-3"])
-    assert store._version() != version
-    version = store._version()
+    assert store.driver.version() != version
+    version = store.driver.version()
     collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
-    assert store._version() != version
+    assert store.driver.version() != version
 
 
 def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatch):
     client = persistent(tmp_path / "old")
     fill(client, "docs", example_documents(), example_vectors())
     collection = client.get_collection("docs", embedding_function=None)
-    open_copy = chroma_client.persistent
+    open_copy = chroma_driver._persistent
 
     def opened_late(*arguments):
         collection.update(ids=["doc-3"], embeddings=example_vectors(seed=5)[:1])
         return open_copy(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.chroma.client.persistent", opened_late)
+        patch.setattr("migrate.stores.chroma._persistent", opened_late)
         store = open_store(f"chroma:{tmp_path}/old#docs")
     assert not store.is_as_opened()
     with pytest.raises(StoreError, match="records with the same ids were changed"):
@@ -317,7 +317,7 @@ def test_a_key_that_chroma_refuses_or_drops_is_named_with_its_document(key, tmp_
 
 
 def test_an_empty_id_is_named(tmp_path):
-    with pytest.raises(StoreError, match="expected ids of a character and more"):
+    with pytest.raises(StoreError, match="a document has an empty id"):
         written_from([{"id": "a", "text": "x"}, {"id": "", "text": "y"}], tmp_path)
 
 
@@ -374,7 +374,7 @@ def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
         texts, embedding, [{"row": row} for row in range(20)], persist_directory=str(tmp_path / "old")
     )
     store = open_store(tmp_path / "old")
-    assert (store.name, store.info.count, store.info.dim) == ("langchain", 20, 6)
+    assert (store.driver.name, store.info.count, store.info.dim) == ("langchain", 20, 6)
     assert sorted((d.text, d.metadata["row"]) for d in store.documents()) == sorted(zip(texts, range(20), strict=True))
     written(store, str(tmp_path / "new"), tmp_path / "new", np.ones((20, 4), np.float32))
     opened = langchain_chroma.Chroma(
