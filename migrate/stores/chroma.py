@@ -20,7 +20,6 @@ from contextlib import closing, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
-from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -30,10 +29,10 @@ from numpy.typing import NDArray
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import output_errors, reach, work_folder
 from migrate.locations import options_text, secrets_of
-from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity, find_manifest
+from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
-from migrate.stores.kept import forget, keep, kept_folder, stamp, sync_tree
+from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.names import switched_with
 from migrate.stores.records import import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
@@ -44,15 +43,12 @@ from migrate.vectors import Batch, Document, Vectors
 _OWN: Final = "lead-migrate"
 """In the metadata of a collection on a server: its token. In a folder: a folder of what belongs to one collection."""
 _DATABASE: Final = "chroma.sqlite3"
-_SEGMENT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 _URI: Final = "chroma:uri"
 """In the metadata of a document: the URI of its record."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
 _AT_ONCE: Final = 1_000
 _PAGE: Final = 4_096
-_PAGE_BYTES: Final = 64 << 20
-_TRIES: Final = 5
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""
@@ -110,26 +106,32 @@ class ChromaDriver(Driver):
         except ValueError:
             host = None
         if not host:
-            raise UsageError(f"{self.location}: the URL has no host or no port; write chroma+http://HOST:PORT#COLLECTION")
+            raise UsageError(
+                f"{self.location}: the URL has no host or no port; write chroma+http://HOST:PORT#COLLECTION"
+            )
         return _connect(os.getpid(), host, port, is_safe, token, *self.tenant.values())
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
         if not self.is_server:
             return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
-        names: list[str] = []
-        while page := self.client.list_collections(limit=_AT_ONCE, offset=len(names)):
-            names += [collection.name for collection in page]
-        return sorted(names)
+        return sorted(one.name for one in self._listed())
+
+    def _listed(self) -> list[Any]:
+        """The collections of the server, as Chroma's own objects."""
+        found: list[Any] = []
+        while page := self.client.list_collections(limit=_AT_ONCE, offset=len(found)):
+            found += page
+        return found
 
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Tell a full disk, a deleted collection, and a server that refused or failed."""
         where = self.location
+        # all that Chroma says if SQLite found the disk full below an index of words
+        if not self.is_server and "Failed to apply logs to the metadata segment" in words:
+            cause = f"cannot write {where}: Chroma says: {words}"
+            return OutputError(f"{cause}; free some space and run the same command again")
         if not self.is_server:
-            # all that Chroma says if SQLite found the disk full below an index of words
-            if "Failed to apply logs to the metadata segment" in words:
-                cause = f"cannot write {where}: Chroma says: {words}"
-                return OutputError(f"{cause}; free some space and run the same command again")
             return super().explain(error, words)
         if type(error).__name__ == "NotFoundError":
             return StoreError(f"{where}: the collection was deleted while it was open ({words}); run again")
@@ -146,9 +148,7 @@ class ChromaDriver(Driver):
             raise StoreError(f"{self.location}: a switch was killed half-way; run switch or rollback again")
         self.name = self.choose_name(names)
         self.handle = self._find(self.name) if self.is_server else self._open_copy()
-        if self.handle is None:
-            raise StoreError(f"{self.location}: the collection was deleted just now; run again")
-        self.id = str(self.handle.id)
+        self.id, self._leaving, self._is_on_copy = str(self.handle.id), Lock(), not self.is_server
         self.configuration = dict(self.handle._model.configuration_json)
         self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
@@ -156,9 +156,9 @@ class ChromaDriver(Driver):
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
         self.space = self.index.get("space") or "l2"
-        sample = _as_matrix(self.handle.get(limit=64, include=["embeddings"]))
-        metric, notes = read_metric(self.space, sample)
-        self.dim = self.handle._model.dimension or sample.shape[1]
+        sample = np.asarray(self.handle.get(limit=64, include=["embeddings"])["embeddings"], np.float32)
+        metric, notes = read_metric(self.space, sample)  # type: ignore[arg-type]
+        self.dim = self.handle._model.dimension or (sample.shape[1] if len(sample) else 0)
         count, function = self.handle.count(), self._function.get("name")
         details: dict[str, str | int] = {"collection": self.name}
         labels = {"space": "distance", "max_neighbors": "hnsw_m", "ef_construction": "ef_construction",
@@ -187,7 +187,7 @@ class ChromaDriver(Driver):
     def version(self) -> Any:
         """Return what Chroma counts up with each write. On a server, a hash of all but vectors."""
         if not self.is_server:
-            return self._folder_version()
+            return self._folder_version(self.id)
         digest, count = hashlib.sha256(), 0
         for page in self._pages(_FIELDS):
             for record in _records(page):
@@ -212,10 +212,11 @@ class ChromaDriver(Driver):
 
     def _find(self, name: str) -> Any:
         """The collection of the server that has a name; None if there is none."""
+        client = self.client
         from chromadb.errors import NotFoundError
 
         try:
-            return self.client.get_collection(name, embedding_function=None)
+            return client.get_collection(name, embedding_function=None)
         except NotFoundError:
             return None
 
@@ -230,10 +231,10 @@ class ChromaDriver(Driver):
         """Read the records in Chroma's order."""
         include = [*(_FIELDS if records else ()), *(["embeddings"] if vectors else [])]
         # a number is an object of Python's until it is in an array
-        at_once = min(_PAGE, max(_PAGE_BYTES // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
-        empty = np.empty((0, self.dim), np.float32)
+        at_once = min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
         for page in self._pages(include, at_once):
-            yield Page(page["ids"], _as_matrix(page) if vectors else empty, _records(page) if records else None)
+            found = np.asarray(page["embeddings"] if vectors else [], np.float32)
+            yield Page(page["ids"], found, _records(page) if records else None)
 
     def _read(self, ids: Sequence[str], include: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         for first in range(0, len(ids), _AT_ONCE):
@@ -248,8 +249,9 @@ class ChromaDriver(Driver):
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Return vectors by their ids."""
         pages = [page for page in self._read(ids, ["embeddings"]) if page["ids"]]
-        parts = [np.empty((0, self.dim), np.float32), *map(_as_matrix, pages)]
-        return Batch([doc_id for page in pages for doc_id in page["ids"]], np.concatenate(parts))
+        parts = [np.asarray(page["embeddings"], np.float32) for page in pages]
+        ids = [doc_id for page in pages for doc_id in page["ids"]]
+        return Batch(ids, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server, with its tenant and database."""
@@ -258,25 +260,16 @@ class ChromaDriver(Driver):
 
     # Serving.
 
-    @cached_property
-    def _turn(self) -> Lock:
-        """Keeps threads apart that leave the copy."""
-        return Lock()
-
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
-        if where is not None and not isinstance(where, Mapping):
-            example, found = {"source": "a"}, type(where).__name__
-            raise UsageError(f"{self.location}: the filter is none of Chroma's, such as {example}, but {found}")
-        condition = dict(where) if where else None
         try:
-            response = self.handle.query(
-                query_embeddings=queries, n_results=k, where=condition, include=["distances"]
-            )
-        except ValueError as error:
+            condition = dict(where) if where else None
+            response = self.handle.query(query_embeddings=queries, n_results=k, where=condition, include=["distances"])
+        except (TypeError, ValueError) as error:
             if where is None:
                 raise
-            raise UsageError(f"{self.location}: Chroma says: {error}; is the filter right?") from error
+            example = {"source": "a"}
+            raise UsageError(f"{self.location}: {error}; is the filter right? Chroma's are as {example}") from error
         return [
             as_hits(ids, distances if self.space == "l2" else 1 - np.array(distances, np.float64))
             for ids, distances in zip(response["ids"], response["distances"], strict=True)
@@ -284,8 +277,8 @@ class ChromaDriver(Driver):
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors; of a folder, which this process has for itself from then on."""
-        with self._turn:
-            if not self.is_server and self._is_on_copy:
+        with self._leaving:
+            if self._is_on_copy:
                 client = _persistent(self.folder, self.tenant)
                 handle = client.get_collection(self.name, embedding_function=None)
                 weakref.finalize(handle, client.close)
@@ -303,30 +296,22 @@ class ChromaDriver(Driver):
     def files(self) -> Collection[str]:
         """Return what Chroma writes, and the folder of manifests of single collections."""
         names = [path.name for path in self.folder.iterdir()]
-        return [name for name in names if name.startswith(_DATABASE) or _SEGMENT.fullmatch(name) or name == _OWN]
+        own = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
+        return [name for name in names if own.fullmatch(name)]
 
     def beside(self) -> Path | None:
         """Return the folder, or the one in it that belongs to this of several collections."""
-        if self.is_server:
-            return kept_folder(self.token(self.name))
-        return self._own_folder if self._own_folder.is_dir() else self.folder
+        return super().beside() if self.is_server or not self._own_folder.is_dir() else self._own_folder
 
     @property
     def _own_folder(self) -> Path:
         return self.folder / _OWN / self.id
-
-    def manifest(self) -> Manifest | None:
-        """Return the manifest; one in the folder may be of another collection."""
-        if not self.is_server and self._own_folder.is_dir():
-            return find_manifest(self._own_folder, "store")
-        return super().manifest()
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write the manifest into the folder; if another collection's is there, into one inside."""
         if not self.is_server and (self.folder / MANIFEST_NAME).exists() and self.manifest() is None:
             with output_errors(self._own_folder):
                 self._own_folder.mkdir(parents=True, exist_ok=True)
-            return stamp(self._own_folder, self.name, self.location, manifest)
         return super().keep_manifest(manifest)
 
     def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
@@ -337,7 +322,7 @@ class ChromaDriver(Driver):
     def _database(self) -> Iterator[sqlite3.Connection]:
         """Chroma's database, to read."""
         if not self.recognises(self.folder):
-            raise StoreError(f"{self.location}: this is no folder of Chroma, as it has no {_DATABASE}; check the path")
+            raise StoreError(f"{self.location}: expected a folder with {_DATABASE}, found none; check the path")
         try:
             with read_only(self.folder / _DATABASE) as connection:
                 yield connection
@@ -346,19 +331,13 @@ class ChromaDriver(Driver):
                 f"{self.location}: SQLite cannot read {_DATABASE} ({error}); stop what writes to it, or copy it again"
             ) from error
 
-    def _folder_version(self) -> list[Any]:
-        collection = self._copied[0] if self._copied else self.identity(self.name)
+    def _folder_version(self, collection: str) -> list[Any]:
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
         applied = "SELECT max(m.seq_id) FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
         numbers = [int(self._ask(question, collection)[0][0] or 0) for question in (pending, applied)]
-        named = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        facts = self._ask(
-            "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?", collection
-        )
-        return [collection, max(numbers), [list(row) for row in named], sorted(map(repr, facts))]
-
-    _copied: Sequence[Any] = ()
-    _is_on_copy = False
+        facts = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
+        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
+        return [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
 
     def _open_copy(self) -> Any:
         copies = work_folder() / "copies"
@@ -374,19 +353,19 @@ class ChromaDriver(Driver):
             shutil.rmtree(copy, ignore_errors=True)
             raise
         weakref.finalize(handle, _let_go, client, copy)
-        self._is_on_copy = True
         return handle
 
     def _copy_to(self, copy: Path) -> list[Any]:
         """Copy all that belongs to the collection as it is at one moment; return its version."""
-        for _ in range(_TRIES):
-            before = self._folder_version()
-            for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", before[0]):
+        collection = self.identity(self.name)
+        for _ in range(5):  # another program may write to it meanwhile
+            before = self._folder_version(collection)
+            for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", collection):
                 if (self.folder / segment).is_dir():
                     shutil.copytree(self.folder / segment, copy / segment, dirs_exist_ok=True)
             with self._database() as source, closing(sqlite3.connect(copy / _DATABASE)) as target:
                 source.backup(target)
-            if self._folder_version() == before:
+            if self._folder_version(collection) == before:
                 return before
         raise StoreError(f"{self.location}: changed while it was read; run again on a store at rest")
 
@@ -402,7 +381,10 @@ class ChromaDriver(Driver):
         absent: set[str] = set()
         as_json: set[str] = set()
         written = 0
-        with self._written_client() as client:
+        with output_errors(self.folder):
+            for path in [] if self.is_server else [self.folder / file for file in self.files()]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with self._writing() as client:
             if self.is_server and self.identity(name) is not None:
                 client.delete_collection(name)
             with _known_functions():
@@ -421,22 +403,20 @@ class ChromaDriver(Driver):
             count = collection.count()
         if count != written:
             raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
-        return _remarks(absent, as_json) if old is None else old._function_remarks()
+        if old is None:
+            return _remarks(absent, as_json)
+        function = old._function.get("name")
+        words = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
+        return [f"{words} embedded by it; give it vectors of the new model, or name its function"] if function else []
 
     @contextmanager
-    def _written_client(self) -> Iterator[Any]:
-        """The server's client, or one of an empty folder that is durable at the end."""
+    def _writing(self) -> Iterator[Any]:
+        """The server's client, or one of the folder itself, which is durable at the end."""
         if self.is_server:
             yield self.client
             return
-        with output_errors(self.folder):
-            for path in self.folder.iterdir():
-                if path.name.startswith(_DATABASE):
-                    path.unlink()
-                elif _SEGMENT.fullmatch(path.name):
-                    shutil.rmtree(path)
-            with closing(_persistent(self.folder, self.tenant)) as client:
-                yield client
+        with output_errors(self.folder), closing(_persistent(self.folder, self.tenant)) as client:
+            yield client
         sync_tree(self.folder)
 
     def _settings(self) -> dict[str, Any]:
@@ -445,13 +425,6 @@ class ChromaDriver(Driver):
         if self._function.get("type") == "known":
             settings["embedding_function"] = _named_function(self._function)
         return settings
-
-    def _function_remarks(self) -> list[str]:
-        name = self._function.get("name")
-        return [] if name is None else [
-            f"the collection still names the embedding function {name}: queries given to Chroma as texts are embedded "
-            "by it; give it vectors of the new model, or name its function"
-        ]  # fmt: skip
 
     # Servers: a new collection is called NAME-TOKEN, has the token in its metadata, and is renamed to NAME.
 
@@ -466,12 +439,12 @@ class ChromaDriver(Driver):
 
     def publish(self, staging: str, content: Path) -> None:
         """Give the collection the final name by a rename; one that has it is renamed before, and dropped after."""
-        token, names = staging[-32:], self.names()
+        token, listed = staging[-32:], {one.name: one for one in self._listed()}
         keep(content, token)
-        if staging in names:
-            if self.name in names:
-                self._rename(self.name, f"{staging}-old")
-            self._rename(staging, self.name)
+        if staging in listed:
+            if self.name in listed:
+                listed[self.name].modify(name=f"{staging}-old")
+            listed[staging].modify(name=self.name)
         if self.token(self.name) != token:
             raise StoreError(f"{self.location}: the collection just written is gone; --restart writes it again")
         for name in self.leftovers():
@@ -485,41 +458,27 @@ class ChromaDriver(Driver):
 
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN and NAME-TOKEN-old; one of the latter gets back a name that nothing has."""
-        made = re.compile(re.escape(self.name) + "-[0-9a-f]{32}(-old)?")
-        names = self.names()
-        found = [name for name in names if made.fullmatch(name) and self.token(name) is not None]
-        replaced = [name for name in found if name.endswith("-old")]
-        if replaced and self.name not in names:
-            self._rename(replaced[0], self.name)
-            found.remove(replaced[0])
-        return found
-
-    def _rename(self, name: str, new: str) -> None:
-        self.client.get_collection(name, embedding_function=None).modify(name=new)
+        made, listed = re.compile(re.escape(self.name) + "-[0-9a-f]{32}(-old)?"), self._listed()
+        found = [one for one in listed if made.fullmatch(one.name) and _OWN in (one.metadata or {})]
+        replaced = next((one for one in found if one.name.endswith("-old")), None)
+        if replaced is not None and all(one.name != self.name for one in listed):
+            replaced.modify(name=self.name)
+        return [one.name for one in found if one.name != self.name]
 
     # Switching.
 
     def prepare_switch(self, old: Driver) -> None:
-        """Let the new collection name a function of its own model, if it names that of the old one.
-
-        It would embed queries by the old model. If Chroma has no function for the new one, it is to name none.
-        """
+        """Let the new collection name a function of its own model, or none, if it names that of the old one."""
         assert isinstance(old, ChromaDriver)  # noqa: S101 - stores of two kinds are refused before
         if self._function.get("type") != "known" or self._function != old._function:
             return
         manifest = self.manifest()
-        function = None if manifest is None else _function_of(manifest.model, self._function)
-        named = SimpleNamespace(is_legacy=lambda: True) if function is None else _named_function(function)
-        client = self.client if self.is_server else _persistent(self.folder, self.tenant)
-        try:
-            with _known_functions():
-                # `Collection.modify` would refuse, after it was done, a function of another name
-                client.get_collection(self.name, embedding_function=None)._client._modify(
-                    id=self.handle.id, new_configuration={"embedding_function": named}, **self.tenant
-                )
-        finally:
-            if not self.is_server:
-                client.close()
+        function = _named_function(_function_of(manifest.model if manifest else None, self._function))
+        with self._writing() as client, _known_functions():
+            # `Collection.modify` would refuse, after it was done, a function of another name
+            client.get_collection(self.name, embedding_function=None)._client._modify(
+                id=self.handle.id, new_configuration={"embedding_function": function}, **self.tenant
+            )
 
     def refuse_swap(self, new: Driver) -> None:
         """Refuse a name of the same collection."""
@@ -528,27 +487,25 @@ class ChromaDriver(Driver):
 
     def swap(self, wanted: Mapping[str, Any]) -> None:
         """Rename collections, one that is in the way first; between two renames nothing has the old name."""
-        names = self.names()
-        ids = {name: self.identity(name) for name in names if name in wanted or name.endswith(ASIDE)}
-        if not set(wanted.values()) <= set(ids.values()):
+        by_id, goals = {str(one.id): one for one in self._listed()}, {key: name for name, key in wanted.items()}
+        strangers = [key for key, one in by_id.items() if one.name in wanted and key not in goals]
+        if strangers or not by_id.keys() >= goals.keys():
             raise others(self.location)
-        if any(name in ids and ids[name] not in wanted.values() for name in wanted):
-            raise others(self.location)
-        for name, collection in wanted.items():
-            if ids.get(name) == collection:
+        for name, key in wanted.items():
+            holder = next((one for one in by_id.values() if one.name == name), None)
+            if holder is by_id[key]:
                 continue
-            if name in ids:
-                ids[f"{name}{ASIDE}"] = ids.pop(name)
-                self._rename(name, f"{name}{ASIDE}")
+            if holder is not None:
+                goal = goals[str(holder.id)]
+                is_free = all(one.name != goal for one in by_id.values())
+                holder.modify(name=goal if is_free else f"{name}{ASIDE}")
                 reach("moved")
-            (now,) = [other for other, found in ids.items() if found == collection]
-            ids[name] = ids.pop(now)
-            self._rename(now, name)
+            by_id[key].modify(name=name)
             reach("moved")
 
 
 @cache
-def _connect(process: int, host: str, port: int, is_safe: bool, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001, FBT001
+def _connect(process: int, host: str, port: int, is_safe: bool, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
     """One client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
     module = import_client("chromadb", "chroma")
     settings = module.config.Settings(anonymized_telemetry=False)
@@ -573,10 +530,6 @@ def _let_go(client: Any, folder: Path) -> None:
 
 def _records(page: Mapping[str, Any]) -> list[_Record]:
     return list(zip(page["ids"], *(page[field] for field in _FIELDS), strict=True))
-
-
-def _as_matrix(page: Mapping[str, Any]) -> Vectors:
-    return np.asarray(page["embeddings"], np.float32).reshape(len(page["ids"]), -1) if page["ids"] else np.empty((0, 0), "f4")
 
 
 def _add(collection: Any, records: Sequence[_Record], vectors: Vectors) -> None:
@@ -604,13 +557,15 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
             raise StoreError(f"document {document.id!r}: two keys of its metadata are {key!r}; rename one")
         elif not key or key.startswith(("chroma:", "$", "#")):
             raise StoreError(f"document {document.id!r}: Chroma keeps the key {key!r} to itself; rename it")
-        elif _is_plain(value):
-            record[key] = value
-        elif isinstance(value, list | tuple) and value and all(map(_is_plain, value)) and len(set(map(type, value))) == 1:
-            record[key] = list(value)
+        elif _is_plain(value) or (isinstance(value, list | tuple) and _is_plain_list(value)):
+            record[key] = list(value) if isinstance(value, tuple) else value
         else:
             as_json.add(key)
-            record[key] = _as_json(document.id, key, value)
+            try:
+                record[key] = json.dumps(value, ensure_ascii=False)
+            except (TypeError, ValueError) as error:
+                words = f"JSON cannot hold the value under {key!r} ({error})"
+                raise StoreError(f"document {document.id!r}: {words}; change it") from error
     return document.id, document.text if has_text else None, record or None, uri
 
 
@@ -621,67 +576,48 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | bool) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
-def _as_json(doc_id: str, key: str, value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"document {doc_id!r}: JSON cannot hold the value under {key!r} ({error})") from error
+def _is_plain_list(values: Sequence[Any]) -> bool:
+    return all(map(_is_plain, values)) and len(set(map(type, values))) == 1
 
 
-def _remarks(absent: Collection[str], as_json: Collection[str]) -> Iterator[str]:
+def _remarks(absent: set[str], as_json: set[str]) -> Iterator[str]:
     """Say which keys are not as they were."""
-    for keys, words in (
-        (absent, "Chroma has no null: where they are null, these keys are absent"),
-        (as_json, "Chroma holds no nested values, whole numbers beyond 64 bits, NaN or infinity: these keys have them "
-         "as JSON texts"),
-    ):  # fmt: skip
+    no_json = "Chroma holds no nested values, whole numbers beyond 64 bits, NaN or infinity"
+    changed = {
+        "Chroma has no null: where they are null, these keys are absent": sorted(absent),
+        f"{no_json}: these keys have them as JSON texts": sorted(as_json),
+    }
+    for words, keys in changed.items():
         if keys:
-            more = f" and {len(keys) - 10} more" if len(keys) > 10 else ""
-            yield f"{words}: {', '.join(sorted(keys)[:10])}{more}"
+            yield f"{words}: {', '.join(keys[:10])}{f' and {len(keys) - 10} more' if len(keys) > 10 else ''}"
 
 
-def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a collection says of Chroma's function for a model, with the settings of the stored one."""
     if model is None or model.query_prefix or model.document_prefix:
-        return None
+        return {"type": "legacy"}
     kind, _, name = model.spec.partition(":")
     if kind == "openai":
         config = dict(stored["config"]) if stored["name"] == "openai" else {"api_key_env_var": "OPENAI_API_KEY"}
-        # these models are asked for a dimension
+        # only these models are asked for a dimension
         dim = model.dim if name.startswith("text-embedding-3") else None
-        return {"name": "openai", "config": {**config, "model_name": name, "dimensions": dim}}
+        return {"type": "known", "name": "openai", "config": {**config, "model_name": name, "dimensions": dim}}
     if kind == "sentence-transformers":
         config = {"model_name": name, "device": "cpu", "normalize_embeddings": model.normalized, "kwargs": {}}
-        return {"name": "sentence_transformer", "config": config}
-    return None
+        return {"type": "known", "name": "sentence_transformer", "config": config}
+    return {"type": "legacy"}
 
 
 def _named_function(stored: Mapping[str, Any]) -> Any:
     """Return an embedding function that says what a collection says of its own, and embeds nothing."""
-    from chromadb.api.types import EmbeddingFunction
-
-    class Named(EmbeddingFunction[Any]):
-        def __init__(self) -> None:
-            """Load nothing."""
-
-        def __call__(self, input: Any) -> Any:  # noqa: A002
-            raise TypeError("this has the name of a function alone")
-
-        @staticmethod
-        def name() -> str:
-            return str(stored["name"])
-
-        def get_config(self) -> dict[str, Any]:
-            return dict(stored.get("config") or {})
-
-        @staticmethod
-        def build_from_config(config: Mapping[str, Any]) -> Any:  # noqa: ARG004
-            return Named()
-
-        def supported_spaces(self) -> list[Any]:
-            return ["cosine", "l2", "ip"]
-
-    return Named()
+    methods: dict[str, Any] = {
+        "is_legacy": lambda: stored["type"] == "legacy",
+        "name": lambda: str(stored["name"]),
+        "get_config": lambda: dict(stored.get("config") or {}),
+        "validate_config": lambda config: None,  # noqa: ARG005
+        "supported_spaces": lambda: ["cosine", "l2", "ip"],
+    }
+    return type("Named", (), {name: staticmethod(method) for name, method in methods.items()})()
 
 
 @contextmanager

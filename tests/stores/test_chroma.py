@@ -14,9 +14,9 @@ import pytest
 
 from migrate.cli.main import run
 from migrate.errors import StoreError
+from migrate.stores import chroma as chroma_driver
 from migrate.stores import open_store
 from migrate.stores.base import FROM_THE_START, read_all
-from migrate.stores import chroma as chroma_driver
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Batch, Document
