@@ -98,18 +98,9 @@ class ChromaDriver(Driver):
     @cached_property
     def client(self) -> Any:
         """The client of the server."""
-        url, is_safe = urlsplit(self.address.place), self.address.place.startswith("chroma+https:")
         secrets = secrets_of(self.location)
         token = secrets.get("token") or secrets.get("api_key") or os.environ.get("CHROMA_API_KEY")
-        try:
-            host, port = url.hostname, url.port or (443 if is_safe else 8000)
-        except ValueError:
-            host = None
-        if not host:
-            raise UsageError(
-                f"{self.location}: the URL has no host or no port; write chroma+http://HOST:PORT#COLLECTION"
-            )
-        return _connect(os.getpid(), host, port, is_safe, token, *self.tenant.values())
+        return _connect(os.getpid(), self.address.place, token, *self.tenant.values())
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
@@ -212,12 +203,10 @@ class ChromaDriver(Driver):
 
     def _find(self, name: str) -> Any:
         """The collection of the server that has a name; None if there is none."""
-        client = self.client
-        from chromadb.errors import NotFoundError
-
+        client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
         try:
             return client.get_collection(name, embedding_function=None)
-        except NotFoundError:
+        except absent:
             return None
 
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
@@ -255,8 +244,8 @@ class ChromaDriver(Driver):
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server, with its tenant and database."""
-        options = options_text(self.address.options)
-        return f"{super().server}#{self.name}-{ending}{options}" if self.is_server else None
+        name = f"{self.name}-{ending}{options_text(self.address.options)}"
+        return f"{super().server}#{name}" if self.is_server else None
 
     # Serving.
 
@@ -268,8 +257,7 @@ class ChromaDriver(Driver):
         except (TypeError, ValueError) as error:
             if where is None:
                 raise
-            example = {"source": "a"}
-            raise UsageError(f"{self.location}: {error}; is the filter right? Chroma's are as {example}") from error
+            raise UsageError(f"{self.location}: {error}; is the filter right, as {{'source': 'a'}} is?") from error
         return [
             as_hits(ids, distances if self.space == "l2" else 1 - np.array(distances, np.float64))
             for ids, distances in zip(response["ids"], response["distances"], strict=True)
@@ -352,7 +340,8 @@ class ChromaDriver(Driver):
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
-        weakref.finalize(handle, _let_go, client, copy)
+        weakref.finalize(handle, shutil.rmtree, copy, ignore_errors=True)
+        weakref.finalize(handle, client.close)  # the last of these is called first
         return handle
 
     def _copy_to(self, copy: Path) -> list[Any]:
@@ -378,8 +367,7 @@ class ChromaDriver(Driver):
         old = like if isinstance(like, ChromaDriver) else None
         configuration = {"hnsw": {"space": source.metric}} if old is None else old._settings()
         metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
-        absent: set[str] = set()
-        as_json: set[str] = set()
+        changed: tuple[set[str], set[str]] = (set(), set())
         written = 0
         with output_errors(self.folder):
             for path in [] if self.is_server else [self.folder / file for file in self.files()]:
@@ -395,7 +383,7 @@ class ChromaDriver(Driver):
             most = min(client.get_max_batch_size(), max((8 << 20) // (24 * dim), 1), _AT_ONCE)
             for page in pages:
                 records = page.raw if old else [
-                    _as_record(document, absent, as_json, has_text=source.has_texts) for document in page.documents
+                    _as_record(document, *changed, has_text=source.has_texts) for document in page.documents
                 ]  # fmt: skip
                 for first in range(0, len(records), most):
                     _add(collection, records[first : first + most], page.vectors[first : first + most])
@@ -404,7 +392,7 @@ class ChromaDriver(Driver):
         if count != written:
             raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
         if old is None:
-            return _remarks(absent, as_json)
+            return _remarks(*changed)
         function = old._function.get("name")
         words = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
         return [f"{words} embedded by it; give it vectors of the new model, or name its function"] if function else []
@@ -430,8 +418,7 @@ class ChromaDriver(Driver):
 
     def token(self, name: str) -> str | None:
         """Return the token in the metadata."""
-        found = self._find(name)
-        return None if found is None else (found.metadata or {}).get(_OWN)
+        return (getattr(self._find(name), "metadata", None) or {}).get(_OWN)
 
     def is_published(self, content: Path) -> bool:
         """Return whether the collection has its final name, and the one that it replaces is gone."""
@@ -469,21 +456,16 @@ class ChromaDriver(Driver):
 
     def prepare_switch(self, old: Driver) -> None:
         """Let the new collection name a function of its own model, or none, if it names that of the old one."""
-        assert isinstance(old, ChromaDriver)  # noqa: S101 - stores of two kinds are refused before
-        if self._function.get("type") != "known" or self._function != old._function:
+        known = self._function if self._function.get("type") == "known" else None
+        if not isinstance(old, ChromaDriver) or known is None or known != old._function:
             return
         manifest = self.manifest()
-        function = _named_function(_function_of(manifest.model if manifest else None, self._function))
+        function = _named_function(_function_of(manifest.model if manifest else None, known))
         with self._writing() as client, _known_functions():
             # `Collection.modify` would refuse, after it was done, a function of another name
             client.get_collection(self.name, embedding_function=None)._client._modify(
                 id=self.handle.id, new_configuration={"embedding_function": function}, **self.tenant
             )
-
-    def refuse_swap(self, new: Driver) -> None:
-        """Refuse a name of the same collection."""
-        if self.identity(self.name) == self.identity(new.name):
-            raise UsageError(f"{new.location}: this is the old collection itself; name the new one")
 
     def swap(self, wanted: Mapping[str, Any]) -> None:
         """Rename collections, one that is in the way first; between two renames nothing has the old name."""
@@ -505,27 +487,27 @@ class ChromaDriver(Driver):
 
 
 @cache
-def _connect(process: int, host: str, port: int, is_safe: bool, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
+def _connect(process: int, url: str, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
     """One client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
+    parts, is_safe = urlsplit(url), url.startswith("chroma+https:")
+    try:
+        host, port = parts.hostname, parts.port or (443 if is_safe else 8000)
+    except ValueError:
+        host = None
+    if not host:
+        raise UsageError(f"{url}: this is no URL of a server; write chroma+http://HOST:PORT#COLLECTION")
     module = import_client("chromadb", "chroma")
     settings = module.config.Settings(anonymized_telemetry=False)
     if not is_safe:  # nothing to verify: loading certificates takes longer than everything else
         settings.chroma_server_ssl_verify = False
     headers = {"x-chroma-token": token, "Authorization": f"Bearer {token}"} if token else None
-    return module.HttpClient(
-        host=host, port=port, ssl=is_safe, headers=headers, settings=settings, tenant=tenant, database=database
-    )
+    return module.HttpClient(host, port, is_safe, headers, settings, tenant, database)
 
 
 def _persistent(folder: Path, tenant: Mapping[str, str]) -> Any:
     """Chroma's client of a folder, which writes to it."""
     module = import_client("chromadb", "chroma")
     return module.PersistentClient(str(folder), settings=module.config.Settings(anonymized_telemetry=False), **tenant)
-
-
-def _let_go(client: Any, folder: Path) -> None:
-    client.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _records(page: Mapping[str, Any]) -> list[_Record]:
@@ -557,7 +539,7 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
             raise StoreError(f"document {document.id!r}: two keys of its metadata are {key!r}; rename one")
         elif not key or key.startswith(("chroma:", "$", "#")):
             raise StoreError(f"document {document.id!r}: Chroma keeps the key {key!r} to itself; rename it")
-        elif _is_plain(value) or (isinstance(value, list | tuple) and _is_plain_list(value)):
+        elif _is_plain(value):
             record[key] = list(value) if isinstance(value, tuple) else value
         else:
             as_json.add(key)
@@ -571,13 +553,11 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
 
 def _is_plain(value: Any) -> bool:
     """True if Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
+    if isinstance(value, list | tuple):  # of one type, and not empty
+        return len(set(map(type, value))) == 1 and not isinstance(value[0], list | tuple) and all(map(_is_plain, value))
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, str | bool) or (isinstance(value, int) and abs(value) < 1 << 63)
-
-
-def _is_plain_list(values: Sequence[Any]) -> bool:
-    return all(map(_is_plain, values)) and len(set(map(type, values))) == 1
 
 
 def _remarks(absent: set[str], as_json: set[str]) -> Iterator[str]:
@@ -623,8 +603,7 @@ def _named_function(stored: Mapping[str, Any]) -> Any:
 @contextmanager
 def _known_functions() -> Iterator[None]:
     """Undo that Chroma registers the function of a new collection in the place of its own of that name."""
-    from chromadb.utils.embedding_functions import known_embedding_functions as functions
-
+    functions = import_client("chromadb.utils.embedding_functions", "chroma").known_embedding_functions
     before = dict(functions)
     try:
         yield

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from migrate.cli.main import run
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.stores import chroma as chroma_driver
 from migrate.stores import open_store
 from migrate.stores.base import FROM_THE_START, read_all
@@ -381,3 +381,53 @@ def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
         "langchain", DeterministicFakeEmbedding(size=4), persist_directory=str(tmp_path / "new")
     )
     assert {document.page_content for document in opened.similarity_search("x", k=20)} == set(texts)
+
+
+def on_server(server, tmp_path, name, seed):
+    """A location, and a collection there that this tool has made."""
+    client, url = server
+    if f"{name}-source" not in [found.name for found in client.list_collections()]:
+        fill(client, f"{name}-source", example_documents(), example_vectors())
+    source = open_store(f"{url}#{name}-source")
+    (tmp_path / str(seed)).mkdir()
+    written(source, f"{url}#{name}", tmp_path / str(seed), example_vectors(seed=seed))
+    return f"{url}#{name}", client.get_collection(name, embedding_function=None)
+
+
+def test_a_collection_that_was_renamed_to_be_replaced_comes_back_when_that_is_given_up(server, tmp_path):
+    location, collection = on_server(server, tmp_path, "replaced", 1)
+    collection.modify(name=f"replaced-{'0' * 32}-old")  # here a kill comes
+    output_of(location).discard()
+    assert server[0].get_collection("replaced", embedding_function=None).id == collection.id
+
+
+def test_a_replacement_that_was_killed_between_two_renames_is_finished(server, tmp_path):
+    location, collection = on_server(server, tmp_path, "finished", 1)
+    collection.modify(name=f"finished-{'0' * 32}-old")  # here a kill comes
+    location, new = on_server(server, tmp_path, "finished", 2)
+    assert new.id != collection.id
+    assert np.array_equal(read_all(open_store(location).scan()).vectors, example_vectors(seed=2))
+    assert not [found for found in server[0].list_collections() if found.name.endswith("-old")]
+
+
+def test_a_tenant_and_its_database_stay_in_the_next_location(server):
+    client, url = server
+    fill(client, "tenants", example_documents(), example_vectors())
+    store = open_store(f"{url}#tenants?tenant=default_tenant")
+    assert store.successor("new") == f"{url}#tenants-new?tenant=default_tenant"
+    assert open_store(f"{url}#tenants").successor("new") == f"{url}#tenants-new"
+    with pytest.raises(UsageError, match="names are traded on one server"):
+        store.exchange(open_store(f"{url}#tenants"))
+
+
+def test_each_of_two_collections_in_a_folder_has_a_manifest(tmp_path):
+    from switch_tools import NEW_MODEL, OLD_MODEL, manifest
+
+    client = persistent(tmp_path)
+    for name in ("docs", "more"):
+        fill(client, name, example_documents(), example_vectors())
+    client.close()
+    for name, spec in (("docs", OLD_MODEL), ("more", NEW_MODEL)):
+        open_store(f"chroma:{tmp_path}#{name}").keep_manifest(manifest(spec))
+    found = [open_store(f"chroma:{tmp_path}#{name}").info.manifest.model.spec for name in ("docs", "more")]
+    assert found == [OLD_MODEL, NEW_MODEL]
