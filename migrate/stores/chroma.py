@@ -603,7 +603,8 @@ def _named_function(stored: Mapping[str, Any]) -> Any:
 @contextmanager
 def _known_functions() -> Iterator[None]:
     """Undo that Chroma registers the function of a new collection in the place of its own of that name."""
-    functions = import_client("chromadb.utils.embedding_functions", "chroma").known_embedding_functions
+    from chromadb.utils.embedding_functions import known_embedding_functions as functions
+
     before = dict(functions)
     try:
         yield
