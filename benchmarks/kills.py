@@ -185,7 +185,7 @@ def _serve(link: socket.socket) -> None:
     import qdrant_client
     import sqlite_vec
 
-    import migrate.stores.chroma.switch
+    import migrate.stores.chroma
     import migrate.stores.parquet.output
 
     assert all((apsw, chromadb, faiss, lancedb, psycopg, pyarrow, qdrant_client, sqlite_vec, migrate))
@@ -294,9 +294,6 @@ def made(kind: str, folder: Path, victims: Victims, rows: int) -> Iterator[Setti
         elif kind == "chroma+http":
             start_chroma(setting)
         victims.run("translate", folder / "base", folder / "stitch-1", setting.old)
-        if kind == "chroma":
-            code = "import chromadb, sys; chromadb.PersistentClient(sys.argv[1]).create_collection('others')"
-            subprocess.run([sys.executable, "-c", code, str(folder / "old")], check=True)
         yield setting
     finally:
         for end in setting.ends:

@@ -362,7 +362,7 @@ class DatabaseStore(RecordStore):
                 raise UsageError(f"{where}: names are traded on one server, by databases that can; {by_hand}")
             with old_driver.errors():
                 old_driver.refuse_swap(new.driver)
-            return NameExchange(old_driver, old_driver.name, new.driver.name)
+            return self._prepared(NameExchange(old_driver, old_driver.name, new.driver.name), new)
         if new.driver.is_server:
             raise UsageError(f"{where}: the old store is in a folder, the new one on a server; {by_hand}")
         for store in (self, new):
@@ -371,7 +371,15 @@ class DatabaseStore(RecordStore):
                     f"{store.info.location}: its folder holds {', '.join(names)}, and whole folders are switched, with "
                     f"the {old_driver.collection} {old_driver.name} alone; {by_hand}"
                 )
-        return FolderExchange.of(old_driver.folder, new.driver.folder, own=old_driver.files())
+        return self._prepared(FolderExchange.of(old_driver.folder, new.driver.folder, own=old_driver.files()), new)
+
+    def _prepared(self, exchange: Exchange, new: DatabaseStore) -> Exchange:
+        def prepare() -> None:
+            with new.driver.errors():
+                new.driver.prepare_switch(self.driver)
+
+        exchange.prepare = prepare
+        return exchange
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
@@ -502,6 +510,7 @@ class DatabaseKind:
 
     def __init__(self, driver: type[Driver], scheme: str | None = None) -> None:
         self.driver, self.name, self.support = driver, scheme or driver.kind, driver.support
+        self._before_place = f"{scheme}:" if scheme else ""
 
     def recognises(self, path: Path) -> bool:
         """See `Driver.recognises`."""
@@ -515,25 +524,30 @@ class DatabaseKind:
 
     def open(self, location: str) -> Store:
         """Open `PLACE#NAME?OPTION=VALUE`; the only collection of a place needs no name."""
-        address = Address(location) if Path(location).exists() else Address.parse(location)
+        address = Address(location) if Path(location).exists() else self._parse(location)
         whole = self._check(location, address, self.driver.options)
         return DatabaseStore(self.driver(whole, address), location)
 
     def output(self, location: str) -> Output:
         """Return where a new collection goes; nothing is asked of a server yet."""
-        address = Address.parse(location)
-        whole = self._check(location, address, self.driver.write_options)
+        address = self._parse(location)
+        is_server = "://" in address.place
+        whole = self._check(location, address, self.driver.write_options if is_server else ())
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
-        output = DatabaseServer if "://" in address.place else DatabaseFolder
-        return output(self.driver, f"{self.name}:{address.place}#{address.name}", address)
+        output = DatabaseServer if is_server else DatabaseFolder
+        return output(self.driver, f"{whole[: whole.rindex('#')]}#{address.name}", address)
 
     def exchange_left(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a location, where nothing may answer after a kill."""
-        address = Address.parse(location)
+        address = self._parse(location)
         if not self.driver.swaps or "://" not in address.place:
             return None
         return NameExchange.at(self.driver(self._check(location, address, self.driver.options), address))
+
+    def _parse(self, location: str) -> Address:
+        """The parts of a location; a scheme of its own is that of its URL too."""
+        return Address.parse(f"{self._before_place}{location}")
 
     def _check(self, location: str, address: Address, options: Sequence[str]) -> str:
         """The whole location, if its options mean something and its place can be used."""

@@ -84,7 +84,7 @@ class Driver(ABC):
     options: ClassVar[tuple[str, ...]] = ()
     """Options of a location that is read."""
     write_options: ClassVar[tuple[str, ...]] = ()
-    """Options of a location that is written, which the manifest records."""
+    """Options of a location on a server that is written, which the manifest records."""
     has_folders: ClassVar[bool] = True
     has_servers: ClassVar[bool] = True
     urls: ClassVar[tuple[str, ...]] = ()
@@ -307,6 +307,9 @@ class Driver(ABC):
 
     def refuse_swap(self, new: Driver) -> None:
         """Raise UsageError if this collection and the new one cannot trade names."""
+
+    def prepare_switch(self, old: Driver) -> None:
+        """Change what this new collection says of its model, in a folder too, before it answers for the old one."""
 
     def swap(self, wanted: Mapping[str, Any]) -> None:
         """Let each name lead to what has this identity; raises InputError if these are gone. Safe to repeat."""

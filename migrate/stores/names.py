@@ -47,6 +47,7 @@ class NameExchange(Exchange):
                     if (old := driver.switched_with(name)) is not None:
                         raise moved(f"{driver.server}#{name}", old)
                 self.check()
+                self.prepare()
                 identities = {"old": driver.identity(self.old), "new": driver.identity(self.new)}
                 noted = {"aliases": [self.old, self.new], **identities}
             driver.note(self.old, {**noted, "record": dict(record)})

@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from migrate.errors import UsageError
 from migrate.files import refuse_existing, sha256_file, state_folder
-from migrate.locations import Address
-from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_written
 from migrate.work.outputs import PublishedFolder
@@ -96,26 +93,6 @@ class FolderOutput(Output):
         return hash_written(source, content, sha256)
 
 
-class NamedFolderOutput(FolderOutput):
-    """A folder of a database with one table or collection of a name, for the documents of a store of any kind.
-
-    `write` makes the writer: it takes what `writer` does, and the name.
-    """
-
-    def __init__(self, location: str, address: Address, write: Callable[..., StoreWriter]) -> None:
-        super().__init__(Path(address.place))
-        self.location = location
-        self._name, self._write = address.name, write
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """A writer of a table or collection of that name."""
-        return self._write(source, content, dim, self._name)
-
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
-        return StoreFacts(index=self._name).as_details()
-
-
 class ServerOutput(Output):
     """A table or a collection of a server.
 
@@ -161,30 +138,3 @@ class ServerOutput(Output):
     @abstractmethod
     def discard(self) -> None:
         """Remove what unfinished work has left on the server; what is published stays."""
-
-
-class NamedServerOutput(ServerOutput):
-    """A collection of a server, which gets its final name last."""
-
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(location, address.name)
-        self.address = address
-        self.final = address.name
-
-    @abstractmethod
-    def made_here(self) -> bool | None:
-        """Whether this tool has made what has the final name; None where nothing has it."""
-
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Which one the manifest is of."""
-        return StoreFacts(index=self.final).as_details()
-
-    def refuse_existing(self, *, force: bool) -> None:
-        """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""
-        made_here = self.made_here()
-        if made_here is None:
-            return
-        if not force:
-            raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
-        if not made_here:
-            raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")

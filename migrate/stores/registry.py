@@ -20,7 +20,7 @@ from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.chroma.kind import ChromaKind, ChromaServerKind
+from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
@@ -78,9 +78,9 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     _FAISS,
     ParquetKind(),
     ArraysKind(),
-    ChromaKind(),
-    ChromaServerKind("http"),
-    ChromaServerKind("https"),
+    DatabaseKind(ChromaDriver),
+    DatabaseKind(ChromaDriver, "chroma+http"),
+    DatabaseKind(ChromaDriver, "chroma+https"),
     DatabaseKind(QdrantDriver),
     DatabaseKind(LanceDriver),
     DatabaseKind(PgvectorDriver),

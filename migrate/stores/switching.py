@@ -13,7 +13,6 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, runtime_checkable
 from uuid import uuid4
@@ -22,8 +21,6 @@ from migrate.errors import InputError, LeadMigrateError, UsageError
 from migrate.files import (
     SWITCH_MARK,
     atomic_file,
-    atomic_folder,
-    copy_file,
     exchange_paths,
     mounts_in,
     output_errors,
@@ -75,10 +72,11 @@ class Exchange(ABC):
 
     What it does is done again without harm: a step that was killed is finished or undone by the next. `check` raises
     where the stores are no longer what they were; a switch that nothing is noted of calls it when it has kept others
-    out, as far as the kind can.
+    out, as far as the kind can, and then `prepare`, which changes what the new store says of its model.
     """
 
     check: Callable[[], None] = staticmethod(lambda: None)
+    prepare: Callable[[], None] = staticmethod(lambda: None)
 
     def aside(self, new: str) -> str:
         """Where the old store answers while it is beside the new one: under the name that this one had."""
@@ -147,37 +145,6 @@ def why_no_switch(old: Store, new: Store) -> str | None:
     except LeadMigrateError as error:
         return str(error)
     return None
-
-
-def only_one(location: str, names: Collection[str], wanted: str) -> None:
-    """Make sure that a folder which is to trade places with another has nothing but one table or collection.
-
-    Raises
-    ------
-    UsageError
-        It has others, or another one.
-    """
-    if list(names) != [wanted]:
-        raise UsageError(
-            f"{location}: expected a folder with {wanted} and nothing else, found {', '.join(sorted(names))}; folders "
-            "trade places as a whole: give it a folder of its own, under the same name"
-        )
-
-
-def keep_beside(store: Store, folder: Path, name: str) -> None:
-    """Copy what lies beside a store into a folder of its own, for a table or collection of that name; all or nothing.
-
-    Where the folder is there already, it has that.
-    """
-    if folder.is_dir():
-        return
-    with atomic_folder(folder) as aside:
-        for path in () if store.folder is None else (store.folder / found for found in BESIDE):
-            if path.is_file():
-                copy_file(path, aside / path.name)
-        if store.info.manifest is not None:
-            details = {**store.info.manifest.details, "index": name}
-            write_json(aside / MANIFEST_NAME, replace(store.info.manifest, details=details).as_json())
 
 
 def unfinished(location: object) -> UsageError:
@@ -272,6 +239,7 @@ class FolderExchange(Exchange):
             noted = self._noted()
             if noted is None:
                 self.check()
+                self.prepare()
                 for folder in (self.old, self.new):
                     if (old := switched_folder(folder)) is not None:
                         raise moved(folder, old)

@@ -15,7 +15,7 @@ from pathlib import Path
 import migrate.cli.fit
 import migrate.cli.inspect
 import migrate.fit
-import migrate.stores.chroma.output
+import migrate.stores.chroma
 import migrate.stores.faiss.find
 import migrate.stores.lancedb
 import migrate.stores.parquet.kind

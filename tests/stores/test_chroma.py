@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from migrate.cli.main import run
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
+from migrate.stores import chroma as chroma_driver
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.chroma import client as chroma_client
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Document
@@ -249,30 +249,30 @@ def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_pat
     fill(client, "docs", example_documents(), example_vectors())
     fill(client, "other", example_documents(), example_vectors())
     store = open_store(f"chroma:{tmp_path}/old#docs")
-    version = store._version()
+    version = store.driver.version()
     client.get_collection("docs", embedding_function=None).get(limit=1)
     client.get_collection("other", embedding_function=None).delete(ids=["doc-3"])
-    assert store._version() == version
+    assert store.driver.version() == version
     collection = client.get_collection("docs", embedding_function=None)
     collection.delete(ids=["doc-3"])
-    assert store._version() != version
-    version = store._version()
+    assert store.driver.version() != version
+    version = store.driver.version()
     collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
-    assert store._version() != version
+    assert store.driver.version() != version
 
 
 def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatch):
     client = persistent(tmp_path / "old")
     fill(client, "docs", example_documents(), example_vectors())
     collection = client.get_collection("docs", embedding_function=None)
-    open_copy = chroma_client.persistent
+    open_copy = chroma_driver._persistent
 
     def opened_late(*arguments):
         collection.update(ids=["doc-3"], embeddings=example_vectors(seed=5)[:1])
         return open_copy(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.chroma.client.persistent", opened_late)
+        patch.setattr("migrate.stores.chroma._persistent", opened_late)
         store = open_store(f"chroma:{tmp_path}/old#docs")
     assert not store.is_as_opened()
     with pytest.raises(StoreError, match="records with the same ids were changed"):
@@ -316,7 +316,7 @@ def test_a_key_that_chroma_refuses_or_drops_is_named_with_its_document(key, tmp_
 
 
 def test_an_empty_id_is_named(tmp_path):
-    with pytest.raises(StoreError, match="expected ids of a character and more"):
+    with pytest.raises(StoreError, match="a document has an empty id"):
         written_from([{"id": "a", "text": "x"}, {"id": "", "text": "y"}], tmp_path)
 
 
@@ -373,10 +373,60 @@ def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
         texts, embedding, [{"row": row} for row in range(20)], persist_directory=str(tmp_path / "old")
     )
     store = open_store(tmp_path / "old")
-    assert (store.name, store.info.count, store.info.dim) == ("langchain", 20, 6)
+    assert (store.driver.name, store.info.count, store.info.dim) == ("langchain", 20, 6)
     assert sorted((d.text, d.metadata["row"]) for d in store.documents()) == sorted(zip(texts, range(20), strict=True))
     written(store, str(tmp_path / "new"), tmp_path / "new", np.ones((20, 4), np.float32))
     opened = langchain_chroma.Chroma(
         "langchain", DeterministicFakeEmbedding(size=4), persist_directory=str(tmp_path / "new")
     )
     assert {document.page_content for document in opened.similarity_search("x", k=20)} == set(texts)
+
+
+def on_server(server, tmp_path, name, seed):
+    """A location, and a collection there that this tool has made."""
+    client, url = server
+    if f"{name}-source" not in [found.name for found in client.list_collections()]:
+        fill(client, f"{name}-source", example_documents(), example_vectors())
+    source = open_store(f"{url}#{name}-source")
+    (tmp_path / str(seed)).mkdir()
+    written(source, f"{url}#{name}", tmp_path / str(seed), example_vectors(seed=seed))
+    return f"{url}#{name}", client.get_collection(name, embedding_function=None)
+
+
+def test_a_collection_that_was_renamed_to_be_replaced_comes_back_when_that_is_given_up(server, tmp_path):
+    location, collection = on_server(server, tmp_path, "replaced", 1)
+    collection.modify(name=f"replaced-{'0' * 32}-old")  # here a kill comes
+    output_of(location).discard()
+    assert server[0].get_collection("replaced", embedding_function=None).id == collection.id
+
+
+def test_a_replacement_that_was_killed_between_two_renames_is_finished(server, tmp_path):
+    location, collection = on_server(server, tmp_path, "finished", 1)
+    collection.modify(name=f"finished-{'0' * 32}-old")  # here a kill comes
+    location, new = on_server(server, tmp_path, "finished", 2)
+    assert new.id != collection.id
+    assert np.array_equal(read_all(open_store(location).scan()).vectors, example_vectors(seed=2))
+    assert not [found for found in server[0].list_collections() if found.name.endswith("-old")]
+
+
+def test_a_tenant_and_its_database_stay_in_the_next_location(server):
+    client, url = server
+    fill(client, "tenants", example_documents(), example_vectors())
+    store = open_store(f"{url}#tenants?tenant=default_tenant")
+    assert store.successor("new") == f"{url}#tenants-new?tenant=default_tenant"
+    assert open_store(f"{url}#tenants").successor("new") == f"{url}#tenants-new"
+    with pytest.raises(UsageError, match="names are traded on one server"):
+        store.exchange(open_store(f"{url}#tenants"))
+
+
+def test_each_of_two_collections_in_a_folder_has_a_manifest(tmp_path):
+    from switch_tools import NEW_MODEL, OLD_MODEL, manifest
+
+    client = persistent(tmp_path)
+    for name in ("docs", "more"):
+        fill(client, name, example_documents(), example_vectors())
+    client.close()
+    for name, spec in (("docs", OLD_MODEL), ("more", NEW_MODEL)):
+        open_store(f"chroma:{tmp_path}#{name}").keep_manifest(manifest(spec))
+    found = [open_store(f"chroma:{tmp_path}#{name}").info.manifest.model.spec for name in ("docs", "more")]
+    assert found == [OLD_MODEL, NEW_MODEL]

@@ -1,0 +1,612 @@
+"""Collections of Chroma: `chroma:PATH#COLLECTION` in a folder, `chroma+http(s)://HOST:PORT#COLLECTION` on a server.
+
+Chroma writes to a folder whenever it opens one, and reads the vectors into memory: a folder is read from a copy of the
+collection's files, which is removed with the last reference to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cache, cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
+from migrate.files import output_errors, reach, work_folder
+from migrate.locations import options_text, secrets_of
+from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.driver import Driver, Page
+from migrate.stores.kept import forget, keep, sync_tree
+from migrate.stores.records import import_client, read_metric
+from migrate.stores.serving import Hits, as_hits
+from migrate.stores.sqlite_read import read_only
+from migrate.stores.switching import ASIDE, others
+from migrate.vectors import Batch, Document, Vectors
+
+_OWN: Final = "lead-migrate"
+"""In the metadata of a collection on a server: its token. In a folder: a folder of what belongs to one collection."""
+_DATABASE: Final = "chroma.sqlite3"
+_TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
+_URI: Final = "chroma:uri"
+"""In the metadata of a document: the URI of its record."""
+_FIELDS: Final = ("documents", "metadatas", "uris")
+_AT_ONCE: Final = 1_000
+_PAGE: Final = 4_096
+
+_Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
+"""Id, document, metadata and URI."""
+
+
+class ChromaDriver(Driver):
+    """A collection; `handle` is Chroma's own object for it."""
+
+    kind = "chroma"
+    support = KindSupport(
+        "Chroma",
+        ("chroma:FOLDER#COLLECTION", "chroma+http://HOST:8000#COLLECTION"),
+        "chroma",
+        "ids, documents, metadata with types, URIs, collection metadata, HNSW parameters, embedding function's name",
+        "sparse indexes and schemas of one's own; a server counts no changes",
+        "bounded on a server; a folder as its client holds it",
+    )
+    options = tuple(_TENANT)
+    write_options = tuple(_TENANT)
+    swaps = True
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Return whether Chroma's database is in a folder."""
+        return (path / _DATABASE).is_file()
+
+    @property
+    def is_copy(self) -> bool:
+        """True for folders."""
+        return not self.is_server
+
+    @property
+    def notices_vectors(self) -> bool:
+        """True for folders: a server counts no changes."""
+        return not self.is_server
+
+    @property
+    def server(self) -> str:
+        """The location without the name, but with tenant and database."""
+        return super().server + options_text(self.address.options)
+
+    @property
+    def tenant(self) -> dict[str, str]:
+        """Tenant and database, as the client takes them."""
+        return {**_TENANT, **self.address.options}
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of the server."""
+        secrets = secrets_of(self.location)
+        token = secrets.get("token") or secrets.get("api_key") or os.environ.get("CHROMA_API_KEY")
+        return _connect(os.getpid(), self.address.place, token, *self.tenant.values())
+
+    def names(self) -> list[str]:
+        """Return the collections of the server or folder."""
+        if not self.is_server:
+            return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
+        return sorted(one.name for one in self._listed())
+
+    def _listed(self) -> list[Any]:
+        """The collections of the server, as Chroma's own objects."""
+        found: list[Any] = []
+        while page := self.client.list_collections(limit=_AT_ONCE, offset=len(found)):
+            found += page
+        return found
+
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Tell a full disk, a deleted collection, and a server that refused or failed."""
+        where = self.location
+        # all that Chroma says if SQLite found the disk full below an index of words
+        if not self.is_server and "Failed to apply logs to the metadata segment" in words:
+            cause = f"cannot write {where}: Chroma says: {words}"
+            return OutputError(f"{cause}; free some space and run the same command again")
+        if not self.is_server:
+            return super().explain(error, words)
+        if type(error).__name__ == "NotFoundError":
+            return StoreError(f"{where}: the collection was deleted while it was open ({words}); run again")
+        if any(word in words.lower() for word in ("unauthorized", "forbidden", "401", "403")):
+            return AuthenticationError(f"{where}: the server refused ({words}); set CHROMA_API_KEY")
+        return RemoteError(f"{where}: the server of Chroma failed: {words}; check that it runs")
+
+    # Reading.
+
+    def open(self) -> None:
+        """Find the collection; a folder is copied."""
+        names = self.names()
+        if self.is_server and self.name not in names and self.switched_with(self.name) is not None:
+            raise StoreError(f"{self.location}: a switch was killed half-way; run switch or rollback again")
+        self.name = self.choose_name(names)
+        self.handle = self._find(self.name) if self.is_server else self._open_copy()
+        self.id, self._leaving, self._is_on_copy = str(self.handle.id), Lock(), not self.is_server
+        self.configuration = dict(self.handle._model.configuration_json)
+        self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
+        self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
+
+    def describe(self) -> StoreInfo:
+        """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
+        self.space = self.index.get("space") or "l2"
+        sample = np.asarray(self.handle.get(limit=64, include=["embeddings"])["embeddings"], np.float32)
+        metric, notes = read_metric(self.space, sample)  # type: ignore[arg-type]
+        self.dim = self.handle._model.dimension or (sample.shape[1] if len(sample) else 0)
+        count, function = self.handle.count(), self._function.get("name")
+        details: dict[str, str | int] = {"collection": self.name}
+        labels = {"space": "distance", "max_neighbors": "hnsw_m", "ef_construction": "ef_construction",
+                  "ef_search": "ef_search"}  # fmt: skip
+        details |= {label: self.index[key] for key, label in labels.items() if key in self.index}
+        if function is not None:
+            details["embedding_function"] = function
+            notes += (f"the collection names the embedding function {function}, which stays as it is in a new store",)
+        index = "SPANN" if self.configuration.get("spann") else "HNSW"
+        texts = (text for page in self._pages(["documents"]) for text in page["documents"])
+        has_texts = not count or any(text is not None for text in texts)
+        return StoreInfo(self.location, self.kind, index, count, self.dim, metric, True, has_texts,
+                         notes=notes, details=details)  # fmt: skip
+
+    @property
+    def _function(self) -> Mapping[str, Any]:
+        """What the collection says of its embedding function."""
+        return self.configuration.get("embedding_function") or {}
+
+    @property
+    def key(self) -> str:
+        """Place, name, tenant and database."""
+        place = self.address.place if self.is_server else str(self.folder.absolute())
+        return f"{place}#{self.name}{options_text(self.tenant)}"
+
+    def version(self) -> Any:
+        """Return what Chroma counts up with each write. On a server, a hash of all but vectors."""
+        if not self.is_server:
+            return self._folder_version(self.id)
+        digest, count = hashlib.sha256(), 0
+        for page in self._pages(_FIELDS):
+            for record in _records(page):
+                digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
+                count += 1
+        return [self.id, count, digest.hexdigest()]
+
+    def read_version(self) -> Any:
+        """Return the version when the copy was made."""
+        return self.version() if self.is_server else self._copied
+
+    def identity(self, name: str) -> Any:
+        """Return the id of the collection."""
+        if self.is_server:
+            found = self._find(name)
+            return None if found is None else str(found.id)
+        question = (
+            "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
+            "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
+        )
+        return next((found for (found,) in self._ask(question, name, *self.tenant.values())), None)
+
+    def _find(self, name: str) -> Any:
+        """The collection of the server that has a name; None if there is none."""
+        client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
+        try:
+            return client.get_collection(name, embedding_function=None)
+        except absent:
+            return None
+
+    def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
+        """All records as Chroma gives them, in bounded memory."""
+        offset = 0
+        while (page := self.handle.get(limit=at_once, offset=offset, include=[*include]))["ids"]:
+            yield page
+            offset += len(page["ids"])
+
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read the records in Chroma's order."""
+        include = [*(_FIELDS if records else ()), *(["embeddings"] if vectors else [])]
+        # a number is an object of Python's until it is in an array
+        at_once = min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
+        for page in self._pages(include, at_once):
+            found = np.asarray(page["embeddings"] if vectors else [], np.float32)
+            yield Page(page["ids"], found, _records(page) if records else None)
+
+    def _read(self, ids: Sequence[str], include: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        for first in range(0, len(ids), _AT_ONCE):
+            yield self.handle.get(ids=list(ids[first : first + _AT_ONCE]), include=[*include])
+
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return documents by their ids."""
+        for page in self._read(ids, _FIELDS):
+            for doc_id, text, fields, uri in _records(page):
+                yield Document(doc_id, text or "", {**(fields or {}), **({} if uri is None else {_URI: uri})})
+
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return vectors by their ids."""
+        pages = [page for page in self._read(ids, ["embeddings"]) if page["ids"]]
+        parts = [np.asarray(page["embeddings"], np.float32) for page in pages]
+        ids = [doc_id for page in pages for doc_id in page["ids"]]
+        return Batch(ids, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
+
+    def successor(self, ending: str) -> str | None:
+        """Return a location on the same server, with its tenant and database."""
+        name = f"{self.name}-{ending}{options_text(self.address.options)}"
+        return f"{super().server}#{name}" if self.is_server else None
+
+    # Serving.
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """Search; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
+        try:
+            condition = dict(where) if where else None
+            response = self.handle.query(query_embeddings=queries, n_results=k, where=condition, include=["distances"])
+        except (TypeError, ValueError) as error:
+            if where is None:
+                raise
+            raise UsageError(f"{self.location}: {error}; is the filter right, as {{'source': 'a'}} is?") from error
+        return [
+            as_hits(ids, distances if self.space == "l2" else 1 - np.array(distances, np.float64))
+            for ids, distances in zip(response["ids"], response["distances"], strict=True)
+        ]
+
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors; of a folder, which this process has for itself from then on."""
+        with self._leaving:
+            if self._is_on_copy:
+                client = _persistent(self.folder, self.tenant)
+                handle = client.get_collection(self.name, embedding_function=None)
+                weakref.finalize(handle, client.close)
+                self.handle, self._is_on_copy = handle, False  # the copy goes with its last query
+        names, count = list(new), 0
+        for first in range(0, len(names), _AT_ONCE):
+            ids = self.handle.get(ids=names[first : first + _AT_ONCE], include=[])["ids"]
+            if ids:
+                self.handle.update(ids=ids, embeddings=np.stack([new[doc_id] for doc_id in ids]))
+            count += len(ids)
+        return count
+
+    # Folders.
+
+    def files(self) -> Collection[str]:
+        """Return what Chroma writes, and the folder of manifests of single collections."""
+        names = [path.name for path in self.folder.iterdir()]
+        own = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
+        return [name for name in names if own.fullmatch(name)]
+
+    def beside(self) -> Path | None:
+        """Return the folder, or the one in it that belongs to this of several collections."""
+        return super().beside() if self.is_server or not self._own_folder.is_dir() else self._own_folder
+
+    @property
+    def _own_folder(self) -> Path:
+        return self.folder / _OWN / self.id
+
+    def keep_manifest(self, manifest: Manifest) -> Path | str:
+        """Write the manifest into the folder; if another collection's is there, into one inside."""
+        if not self.is_server and (self.folder / MANIFEST_NAME).exists() and self.manifest() is None:
+            with output_errors(self._own_folder):
+                self._own_folder.mkdir(parents=True, exist_ok=True)
+        return super().keep_manifest(manifest)
+
+    def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
+        with self._database() as connection:
+            return connection.execute(question, values).fetchall()
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """Chroma's database, to read."""
+        if not self.recognises(self.folder):
+            raise StoreError(f"{self.location}: expected a folder with {_DATABASE}, found none; check the path")
+        try:
+            with read_only(self.folder / _DATABASE) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.location}: SQLite cannot read {_DATABASE} ({error}); stop what writes to it, or copy it again"
+            ) from error
+
+    def _folder_version(self, collection: str) -> list[Any]:
+        pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
+        applied = "SELECT max(m.seq_id) FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
+        numbers = [int(self._ask(question, collection)[0][0] or 0) for question in (pending, applied)]
+        facts = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
+        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
+        return [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
+
+    def _open_copy(self) -> Any:
+        copies = work_folder() / "copies"
+        with output_errors(copies):
+            copies.mkdir(parents=True, exist_ok=True)
+            copy = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
+        try:
+            with output_errors(copy):
+                self._copied = self._copy_to(copy)
+            client = _persistent(copy, self.tenant)
+            handle = client.get_collection(self.name, embedding_function=None)
+        except BaseException:
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
+        weakref.finalize(handle, shutil.rmtree, copy, ignore_errors=True)
+        weakref.finalize(handle, client.close)  # the last of these is called first
+        return handle
+
+    def _copy_to(self, copy: Path) -> list[Any]:
+        """Copy all that belongs to the collection as it is at one moment; return its version."""
+        collection = self.identity(self.name)
+        for _ in range(5):  # another program may write to it meanwhile
+            before = self._folder_version(collection)
+            for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", collection):
+                if (self.folder / segment).is_dir():
+                    shutil.copytree(self.folder / segment, copy / segment, dirs_exist_ok=True)
+            with self._database() as source, closing(sqlite3.connect(copy / _DATABASE)) as target:
+                source.backup(target)
+            if self._folder_version(collection) == before:
+                return before
+        raise StoreError(f"{self.location}: changed while it was read; run again on a store at rest")
+
+    # Writing.
+
+    def write(
+        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
+    ) -> Iterable[str]:
+        """Write a collection with the configuration and records of the old one, or records of documents."""
+        old = like if isinstance(like, ChromaDriver) else None
+        configuration = {"hnsw": {"space": source.metric}} if old is None else old._settings()
+        metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
+        changed: tuple[set[str], set[str]] = (set(), set())
+        written = 0
+        with output_errors(self.folder):
+            for path in [] if self.is_server else [self.folder / file for file in self.files()]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with self._writing() as client:
+            if self.is_server and self.identity(name) is not None:
+                client.delete_collection(name)
+            with _known_functions():
+                collection = client.create_collection(
+                    name, configuration=configuration, metadata=metadata or None, embedding_function=None
+                )
+            # a request has no more than 8 MiB of vectors, of 24 bytes a number as JSON
+            most = min(client.get_max_batch_size(), max((8 << 20) // (24 * dim), 1), _AT_ONCE)
+            for page in pages:
+                records = page.raw if old else [
+                    _as_record(document, *changed, has_text=source.has_texts) for document in page.documents
+                ]  # fmt: skip
+                for first in range(0, len(records), most):
+                    _add(collection, records[first : first + most], page.vectors[first : first + most])
+                written += len(records)
+            count = collection.count()
+        if count != written:
+            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+        if old is None:
+            return _remarks(*changed)
+        function = old._function.get("name")
+        words = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
+        return [f"{words} embedded by it; give it vectors of the new model, or name its function"] if function else []
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """The server's client, or one of the folder itself, which is durable at the end."""
+        if self.is_server:
+            yield self.client
+            return
+        with output_errors(self.folder), closing(_persistent(self.folder, self.tenant)) as client:
+            yield client
+        sync_tree(self.folder)
+
+    def _settings(self) -> dict[str, Any]:
+        """The configuration of a new collection as this one is."""
+        settings = {key: dict(self.configuration[key]) for key in ("hnsw", "spann") if self.configuration.get(key)}
+        if self._function.get("type") == "known":
+            settings["embedding_function"] = _named_function(self._function)
+        return settings
+
+    # Servers: a new collection is called NAME-TOKEN, has the token in its metadata, and is renamed to NAME.
+
+    def token(self, name: str) -> str | None:
+        """Return the token in the metadata."""
+        return (getattr(self._find(name), "metadata", None) or {}).get(_OWN)
+
+    def is_published(self, content: Path) -> bool:
+        """Return whether the collection has its final name, and the one that it replaces is gone."""
+        return super().is_published(content) and not self.leftovers()
+
+    def publish(self, staging: str, content: Path) -> None:
+        """Give the collection the final name by a rename; one that has it is renamed before, and dropped after."""
+        token, listed = staging[-32:], {one.name: one for one in self._listed()}
+        keep(content, token)
+        if staging in listed:
+            if self.name in listed:
+                listed[self.name].modify(name=f"{staging}-old")
+            listed[staging].modify(name=self.name)
+        if self.token(self.name) != token:
+            raise StoreError(f"{self.location}: the collection just written is gone; --restart writes it again")
+        for name in self.leftovers():
+            self.drop(name)
+
+    def drop(self, name: str) -> None:
+        """Delete a collection."""
+        token = self.token(name)
+        self.client.delete_collection(name)
+        forget(token)
+
+    def leftovers(self) -> list[str]:
+        """Return collections NAME-TOKEN and NAME-TOKEN-old; one of the latter gets back a name that nothing has."""
+        made, listed = re.compile(re.escape(self.name) + "-[0-9a-f]{32}(-old)?"), self._listed()
+        found = [one for one in listed if made.fullmatch(one.name) and _OWN in (one.metadata or {})]
+        replaced = next((one for one in found if one.name.endswith("-old")), None)
+        if replaced is not None and all(one.name != self.name for one in listed):
+            replaced.modify(name=self.name)
+        return [one.name for one in found if one.name != self.name]
+
+    # Switching.
+
+    def prepare_switch(self, old: Driver) -> None:
+        """Let the new collection name a function of its own model, or none, if it names that of the old one."""
+        known = self._function if self._function.get("type") == "known" else None
+        if not isinstance(old, ChromaDriver) or known is None or known != old._function:
+            return
+        manifest = self.manifest()
+        function = _named_function(_function_of(manifest.model if manifest else None, known))
+        with self._writing() as client, _known_functions():
+            # `Collection.modify` would refuse, after it was done, a function of another name
+            client.get_collection(self.name, embedding_function=None)._client._modify(
+                id=self.handle.id, new_configuration={"embedding_function": function}, **self.tenant
+            )
+
+    def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Rename collections, one that is in the way first; between two renames nothing has the old name."""
+        by_id, goals = {str(one.id): one for one in self._listed()}, {key: name for name, key in wanted.items()}
+        strangers = [key for key, one in by_id.items() if one.name in wanted and key not in goals]
+        if strangers or not by_id.keys() >= goals.keys():
+            raise others(self.location)
+        for name, key in wanted.items():
+            holder = next((one for one in by_id.values() if one.name == name), None)
+            if holder is by_id[key]:
+                continue
+            if holder is not None:
+                goal = goals[str(holder.id)]
+                is_free = all(one.name != goal for one in by_id.values())
+                holder.modify(name=goal if is_free else f"{name}{ASIDE}")
+                reach("moved")
+            by_id[key].modify(name=name)
+            reach("moved")
+
+
+@cache
+def _connect(process: int, url: str, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
+    """One client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
+    parts, is_safe = urlsplit(url), url.startswith("chroma+https:")
+    try:
+        host, port = parts.hostname, parts.port or (443 if is_safe else 8000)
+    except ValueError:
+        host = None
+    if not host:
+        raise UsageError(f"{url}: this is no URL of a server; write chroma+http://HOST:PORT#COLLECTION")
+    module = import_client("chromadb", "chroma")
+    settings = module.config.Settings(anonymized_telemetry=False)
+    if not is_safe:  # nothing to verify: loading certificates takes longer than everything else
+        settings.chroma_server_ssl_verify = False
+    headers = {"x-chroma-token": token, "Authorization": f"Bearer {token}"} if token else None
+    return module.HttpClient(host, port, is_safe, headers, settings, tenant, database)
+
+
+def _persistent(folder: Path, tenant: Mapping[str, str]) -> Any:
+    """Chroma's client of a folder, which writes to it."""
+    module = import_client("chromadb", "chroma")
+    return module.PersistentClient(str(folder), settings=module.config.Settings(anonymized_telemetry=False), **tenant)
+
+
+def _records(page: Mapping[str, Any]) -> list[_Record]:
+    return list(zip(page["ids"], *(page[field] for field in _FIELDS), strict=True))
+
+
+def _add(collection: Any, records: Sequence[_Record], vectors: Vectors) -> None:
+    """Add records; Chroma takes those at once that have the same parts."""
+    groups: dict[tuple[bool, ...], list[int]] = {}
+    for row, (_, text, fields, uri) in enumerate(records):
+        groups.setdefault((text is not None, bool(fields), uri is not None), []).append(row)
+    for has, rows in groups.items():
+        ids, *parts = (list(part) for part in zip(*(records[row] for row in rows), strict=True))
+        fields = {field: part for field, part, there in zip(_FIELDS, parts, has, strict=True) if there}
+        collection.add(ids=ids, embeddings=vectors[rows], **fields)
+
+
+def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_text: bool) -> _Record:
+    """Return a record of another kind's document; keys that Chroma cannot hold as they are go into the two sets."""
+    if not document.id:
+        raise StoreError("a document has an empty id, which Chroma does not take; give it another")
+    fields = dict(document.metadata)
+    uri = fields.pop(_URI) if isinstance(fields.get(_URI), str) else None
+    record: dict[str, Any] = {}
+    for key, value in ((str(key), value) for key, value in fields.items()):
+        if value is None:
+            absent.add(key)
+        elif key in record:
+            raise StoreError(f"document {document.id!r}: two keys of its metadata are {key!r}; rename one")
+        elif not key or key.startswith(("chroma:", "$", "#")):
+            raise StoreError(f"document {document.id!r}: Chroma keeps the key {key!r} to itself; rename it")
+        elif _is_plain(value):
+            record[key] = list(value) if isinstance(value, tuple) else value
+        else:
+            as_json.add(key)
+            try:
+                record[key] = json.dumps(value, ensure_ascii=False)
+            except (TypeError, ValueError) as error:
+                words = f"JSON cannot hold the value under {key!r} ({error})"
+                raise StoreError(f"document {document.id!r}: {words}; change it") from error
+    return document.id, document.text if has_text else None, record or None, uri
+
+
+def _is_plain(value: Any) -> bool:
+    """True if Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
+    if isinstance(value, list | tuple):  # of one type, and not empty
+        return len(set(map(type, value))) == 1 and not isinstance(value[0], list | tuple) and all(map(_is_plain, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | bool) or (isinstance(value, int) and abs(value) < 1 << 63)
+
+
+def _remarks(absent: set[str], as_json: set[str]) -> Iterator[str]:
+    """Say which keys are not as they were."""
+    no_json = "Chroma holds no nested values, whole numbers beyond 64 bits, NaN or infinity"
+    changed = {
+        "Chroma has no null: where they are null, these keys are absent": sorted(absent),
+        f"{no_json}: these keys have them as JSON texts": sorted(as_json),
+    }
+    for words, keys in changed.items():
+        if keys:
+            yield f"{words}: {', '.join(keys[:10])}{f' and {len(keys) - 10} more' if len(keys) > 10 else ''}"
+
+
+def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a collection says of Chroma's function for a model, with the settings of the stored one."""
+    if model is None or model.query_prefix or model.document_prefix:
+        return {"type": "legacy"}
+    kind, _, name = model.spec.partition(":")
+    if kind == "openai":
+        config = dict(stored["config"]) if stored["name"] == "openai" else {"api_key_env_var": "OPENAI_API_KEY"}
+        # only these models are asked for a dimension
+        dim = model.dim if name.startswith("text-embedding-3") else None
+        return {"type": "known", "name": "openai", "config": {**config, "model_name": name, "dimensions": dim}}
+    if kind == "sentence-transformers":
+        config = {"model_name": name, "device": "cpu", "normalize_embeddings": model.normalized, "kwargs": {}}
+        return {"type": "known", "name": "sentence_transformer", "config": config}
+    return {"type": "legacy"}
+
+
+def _named_function(stored: Mapping[str, Any]) -> Any:
+    """Return an embedding function that says what a collection says of its own, and embeds nothing."""
+    methods: dict[str, Any] = {
+        "is_legacy": lambda: stored["type"] == "legacy",
+        "name": lambda: str(stored["name"]),
+        "get_config": lambda: dict(stored.get("config") or {}),
+        "validate_config": lambda config: None,  # noqa: ARG005
+        "supported_spaces": lambda: ["cosine", "l2", "ip"],
+    }
+    return type("Named", (), {name: staticmethod(method) for name, method in methods.items()})()
+
+
+@contextmanager
+def _known_functions() -> Iterator[None]:
+    """Undo that Chroma registers the function of a new collection in the place of its own of that name."""
+    from chromadb.utils.embedding_functions import known_embedding_functions as functions
+
+    before = dict(functions)
+    try:
+        yield
+    finally:
+        functions.clear()
+        functions.update(before)

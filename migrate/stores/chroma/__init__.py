@@ -1,1 +1,0 @@
-"""Collections of Chroma, in a folder or on a server."""
