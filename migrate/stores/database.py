@@ -276,7 +276,8 @@ class DatabaseStore(RecordStore):
         if driver.is_server:
             return []
         files = {path.name for path in driver.folder.iterdir()} - {*driver.files(), *BESIDE}
-        return sorted(files | set(self._names()) - {driver.name})
+        names = set() if driver.copies_place else {*self._names()} - {driver.name}
+        return sorted(files | names)
 
     def _names(self) -> list[str]:
         with self.driver.errors():
@@ -370,6 +371,10 @@ class DatabaseStore(RecordStore):
                     f"{store.info.location}: its folder holds {', '.join(names)}, and whole folders are switched, with "
                     f"the {old_driver.collection} {old_driver.name} alone; {by_hand}"
                 )
+        if {*new.driver.files()} != {*old_driver.files()}:
+            raise UsageError(f"{where}: its files have other names, and whole folders are switched; {by_hand}")
+        with old_driver.errors():
+            old_driver.refuse_folders(new.driver)
         return FolderExchange.of(old_driver.folder, new.driver.folder, own=old_driver.files())
 
     def exchanged(self) -> Exchange | None:
@@ -391,6 +396,8 @@ class DatabaseWriter(WaitingWriter):
     """
 
     def __init__(self, driver: Driver, source: Store, folder: Path, dim: int, resume: Resume) -> None:
+        if isinstance(source, DatabaseStore) and type(source.driver) is type(driver):
+            driver.refuse_copy(source.driver)
         super().__init__(source, folder, dim, resume)
         self._driver = driver
 
@@ -426,8 +433,11 @@ class DatabaseFolder(FolderOutput):
         return DatabaseWriter(driver, source, content, dim, resume)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the name; the files have no hashes, as the database changes them by itself."""
-        return StoreFacts(index=self._name).as_details()
+        """Return how it is opened; the files have no hashes, as the database changes them by itself."""
+        is_copy = isinstance(source, DatabaseStore) and type(source.driver) is self._driver
+        options = source.driver.address.options if is_copy else {}
+        driver = self._driver(str(content), Address(str(content), self._name, options))
+        return StoreFacts(index=driver.opened_as).as_details()
 
 
 class DatabaseServer(ServerOutput):

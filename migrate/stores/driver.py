@@ -83,6 +83,8 @@ class Driver(ABC):
     has_servers: ClassVar[bool] = True
     swaps: ClassVar[bool] = False
     """True if two names of a server can trade what they lead to, see `swap`."""
+    copies_place: ClassVar[bool] = False
+    """True if a copy is one of the whole place, with the other collections in it."""
     documents_at_once: ClassVar[int] = 1_000
 
     without_vector: int = 0
@@ -213,7 +215,7 @@ class Driver(ABC):
         return ""
 
     @property
-    def opened_as(self) -> str | None:
+    def opened_as(self) -> str:
         """What the manifest of a copy records, so that the copy is opened as this one: name and options."""
         return self.name
 
@@ -232,17 +234,20 @@ class Driver(ABC):
         folder = self.beside()
         if self.is_server and folder is not None:  # it was found by the token, whatever name leads there
             return find_manifest(folder, "store")
-        return manifest_of(folder, self.name)
+        return manifest_of(folder, self.opened_as)
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
-        return stamp(self.beside(), self.name, self.location, manifest)
+        return stamp(self.beside(), self.opened_as, self.location, manifest)
 
     def files(self) -> Collection[str]:
         """Return the names in the folder that belong to the database and to no other collection."""
         return ()
 
     # Writing.
+
+    def refuse_copy(self, like: Driver) -> None:
+        """Raise UsageError if a copy of that collection cannot have this name."""
 
     @abstractmethod
     def write(
@@ -263,6 +268,9 @@ class Driver(ABC):
         pages
             Of `like`, with vectors of the new dimension; or of documents.
         """
+
+    def refuse_folders(self, new: Driver) -> None:
+        """Raise UsageError if the folders of this collection and the new one differ in more than the vectors."""
 
     # Servers.
 

@@ -158,7 +158,7 @@ class TestSqliteVec:
         assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 
     def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
-        monkeypatch.setattr("migrate.stores.sqlite_vec.catalog._WAIT_MS", 50)
+        monkeypatch.setattr("migrate.stores.sqlite_vec._WAIT_MS", 50)
         connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0(e float[{DIM}])")
         connection.execute("INSERT INTO docs (rowid, e) VALUES (1, ?)", (queries()[0].tobytes(),))
         store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
