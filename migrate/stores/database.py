@@ -434,8 +434,9 @@ class DatabaseFolder(FolderOutput):
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how it is opened; the files have no hashes, as the database changes them by itself."""
-        is_copy = isinstance(source, DatabaseStore) and type(source.driver) is self._driver
-        options = source.driver.address.options if is_copy else {}
+        options: Mapping[str, str] = {}
+        if isinstance(source, DatabaseStore) and type(source.driver) is self._driver:
+            options = source.driver.address.options
         driver = self._driver(str(content), Address(str(content), self._name, options))
         return StoreFacts(index=driver.opened_as).as_details()
 

@@ -1,8 +1,8 @@
 """Tables of sqlite-vec in a SQLite database: `sqlite-vec:FILE#TABLE`.
 
 Ids are the primary key of the table, or its rowids. Texts are those of a column, or of an ordinary table beside it with
-the same key, `?text=TABLE.COLUMN`; the other columns of both are metadata. A copy is one of the whole database, in which
-this table is made again. SQLite is spoken to through apsw, as the sqlite3 of many a Python cannot load extensions.
+the same key, `?text=TABLE.COLUMN`; the other columns of both are metadata. The whole database is copied, and this table
+made again in it. SQLite is spoken to through apsw, as the sqlite3 of many a Python cannot load extensions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric
-from migrate.stores.serving import Hits, Pool, as_hits
+from migrate.stores.serving import Hits, Pool, as_fields, as_hits
 from migrate.stores.sqlite_read import read_only
 from migrate.vectors import Batch, Document, Vectors
 
@@ -64,8 +64,8 @@ _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+k
 class SqliteVecDriver(Driver):
     """A table `vec0` of a database, which is a file, or the only one with such tables in a folder.
 
-    `vector_columns` has type and dimension of each column of vectors, `distances` how each is compared, `columns` the type of
-    each other one but that of the ids.
+    `vector_columns` has type and dimension of each column of vectors, `distances` how each is compared, `columns` the
+    type of each other one but that of the ids.
     """
 
     kind = "sqlite-vec"
@@ -186,20 +186,21 @@ class SqliteVecDriver(Driver):
         self.distance = self.address.options.get("distance") or self.distances[self.column]
         if self.distance not in ("l2", "ip", "cosine"):
             raise UnsupportedStoreError(
-                f"{self.location}: expected a distance of l2 or cosine, found {self.distance}; say ?distance=l2 to take "
-                "that"
+                f"{self.location}: vectors are compared by {self.distance}, which is not supported; say ?distance=l2 "
+                "to take that"
             )
         self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
-        sample = self._as_matrix(self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT 32"))
+        sample = self._as_matrix(self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT 32"))  # noqa: S608
         metric, notes = read_metric(self.distance, sample)  # type: ignore[arg-type]
-        ((count,),) = self._ask(f"SELECT count(*) FROM {self._from}")
+        ((count,),) = self._ask(f"SELECT count(*) FROM {self._from}")  # noqa: S608
         others = ", ".join(name for name in self.vector_columns if name != self.column)
         details: dict[str, str | int] = {"database": self.file.name, "table": self.name, "column": self.column}
         details |= {"distance": self.distance, **({"other_vectors": others} if others else {})}
         index, has_texts = f"vec0 float[{self.dim}]", self.text is not None
         info = StoreInfo(self.location, self.kind, index, count, self.dim, metric, exact=True, has_texts=has_texts)
         notes = (f"the ids are those of column {self.id_column}", why, *notes)
-        return replace(info, notes=notes, details=details)
+        self.info = replace(info, notes=notes, details=details)
+        return self.info
 
     def _choose_text(self, asked: str | None) -> tuple[str | None, str | None, str]:
         """The column of texts, the table beside that has it, and why."""
@@ -390,7 +391,7 @@ class SqliteVecDriver(Driver):
     def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
         """The conditions of a filter in SQL, their values, and whether the table's own search knows the columns."""
         conditions, is_own, values = "", True, []
-        for place, (name, value) in enumerate(self._fields(where).items()):
+        for place, (name, value) in enumerate(as_fields(self.info, where).items()):
             if not isinstance(value, str | int | float | bool | None):
                 raise UsageError(f"{self.location}: the filter has no text or number under {name!r}; give it one")
             if name in self.columns and name != _METADATA:
@@ -405,16 +406,6 @@ class SqliteVecDriver(Driver):
             conditions += f" AND {column} {'=' if is_own else 'IS'} ?{place + 3}"
             values.append(value)
         return conditions, values, is_own
-
-    def _fields(self, where: Any) -> Mapping[str, Any]:
-        if where is None:
-            return {}
-        if isinstance(where, Mapping) and all(isinstance(name, str) for name in where):
-            return where
-        raise UsageError(
-            f"{self.location}: the filter is no mapping of columns to values, such as {{'source': 'a'}}, but "
-            f"{type(where).__name__}"
-        )
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
@@ -486,20 +477,24 @@ class SqliteVecDriver(Driver):
     # Switching.
 
     def refuse_folders(self, new: Driver) -> None:
-        """Refuse databases that differ in more than the table: what was written to one would be lost."""
-        assert isinstance(new, SqliteVecDriver)
-        with self._readers.connection() as mine, new._readers.connection() as other:
-            for table, other_table in zip_longest(self._tables_beside(), new._tables_beside()):
-                whole = f"SELECT * FROM {_quoted(str(table))}"  # noqa: S608
-                is_same = table == other_table and all(
-                    row == other_row for row, other_row in zip_longest(mine.execute(whole), other.execute(whole))
+        """Refuse databases of which one was written to beside the table: that would be lost."""
+        if not isinstance(new, SqliteVecDriver):
+            return
+        for table in sorted({*self._tables_beside(), *new._tables_beside()}):
+            rows, new_rows = self._rows_beside(table), new._rows_beside(table)
+            if any(row != new_row for row, new_row in zip_longest(rows, new_rows)):
+                raise UsageError(
+                    f"{new.location}: its table {table} differs from that of {self.location}, as one was written to "
+                    "since it was copied; sync the new database with the old, audit it, and switch again"
                 )
-                if not is_same:
-                    name = table or other_table
-                    raise UsageError(
-                        f"{new.location}: its table {name} is not that of {self.location}, as one was written to since; "
-                        "sync the new database with the old, audit it, and switch again"
-                    )
+
+    def _rows_beside(self, table: str) -> Iterator[Any]:
+        """An ordinary table's definition, and its rows; nothing if there is none."""
+        with self._readers.connection() as connection:
+            found = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+            yield found
+            if found:
+                yield from connection.execute(f"SELECT * FROM {_quoted(table)}")  # noqa: S608
 
 
 @contextmanager

@@ -153,7 +153,7 @@ class TestSqliteVec:
         ):
             ids = {str(row + 1) for row in np.flatnonzero(kept)}
             assert store.search(queries(), 9, where)[2].ids == _exact(store, queries(), 9, ids)[2].ids, where
-        with pytest.raises(UsageError, match="a text or a number under 'kind'"):
+        with pytest.raises(UsageError, match="no text or number under 'kind'"):
             store.search(queries(), 3, {"kind": ["a"]})
         assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 

@@ -150,7 +150,7 @@ def test_texts_come_from_the_table_beside(awkward):
         ("", StoreError, "found other, vectors; name one of these"),
         ("#nosuch", StoreError, "a table 'nosuch', found other, vectors"),
         ("#vectors?text=nosuch.x", StoreError, "odd docs.content"),
-        ("#vectors?distance=l1", UnsupportedStoreError, "expected a distance of l2 or cosine, found l1"),
+        ("#vectors?distance=l1", UnsupportedStoreError, "compared by l1, which is not supported"),
         ("#vectors?column=small", StoreError, "expected one column of floats, found e float"),
         ("#vectors?txt=a", UsageError, "found txt"),
     ],
