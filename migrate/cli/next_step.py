@@ -273,6 +273,7 @@ def name_of(store: Store) -> str:
 def warn_of_place(store: Store, output: Path, *, quiet: bool) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
     from migrate.files import real_path
+    from migrate.stores.registry import path_in
 
     path = path_in(store.info.location)
     folder = path.parent if path is not None and path.is_file() else path
