@@ -14,14 +14,16 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     write(name, ...)        make the collection in the place of what a killed run left, fill and index it, make it
                             durable, count it. `like` is the source's driver if it is of the same class: copy its
                             settings and `page.raw` with the new `page.vectors`; else write `page.documents`
+    refuse_copy             if a copy cannot have its name; `refuse_folders`, if more than vectors differs
     names(), files()        collections of the place; names in a folder that belong to this one (folders only)
     token, publish, drop, leftovers, identity, swap       servers only, see each
 
-Class attributes and properties say what a database can: `has_folders`, `has_servers`, `swaps`; that its version does
-not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`). Import
-the client inside functions, by `import_client`. Raise errors of the tool where the user can do something; whatever else
-the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must not refer to its
-store. All else (rows, slices, snapshots, what changed, resuming, outputs, switching) is in `database.py`.
+Class attributes and properties say what a database can: `has_folders`, `has_servers`, `swaps`, `copies_place`; that its
+version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read
+(`is_copy`). Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do
+something; whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A
+driver must not refer to its store. All else (rows, slices, snapshots, what changed, resuming, outputs, switching) is in
+`database.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric
-from migrate.stores.serving import Hits, Pool, as_fields, as_hits
+from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.sqlite_read import read_only
 from migrate.vectors import Batch, Document, Vectors
 
@@ -39,20 +39,10 @@ if TYPE_CHECKING:
 _METADATA: Final = "metadata"
 """The column of JSON that a table made of documents has."""
 _AT_ONCE: Final = 4_096
-_MOST: Final = 4_096
-"""How many neighbours the table's own search finds."""
 _WAIT_MS: Final = 10_000
 _LOGS: Final = ("-journal", "-wal", "-shm")
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
-_INSERTED: Final = {"int8": "vec_int8(?)", "i8": "vec_int8(?)", "bit": "vec_bit(?)"}
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
-_DISK: Final = {
-    "FullError": "free some space and run the same command again",
-    **dict.fromkeys(("IOError", "CantOpenError", "ReadOnlyError"), "check disk and permissions"),
-}
-"""Errors of apsw, and the remedy of each."""
-
-_TABLES: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
 _TABLE: Final = re.compile(
     r"\s*CREATE\s+VIRTUAL\s+TABLE\b.*?\bUSING\s+vec0\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL
 )
@@ -120,8 +110,8 @@ class SqliteVecDriver(Driver):
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Tell a full disk and a busy database from a damaged one."""
         name = type(error).__name__
-        if name in _DISK:
-            return OutputError(f"{self.location}: SQLite cannot read or write it: {words}; {_DISK[name]}")
+        if name in ("FullError", "IOError", "CantOpenError", "ReadOnlyError"):
+            return OutputError(f"{self.location}: SQLite says: {words}; see to disk and permissions, and run again")
         if name == "BusyError":
             return StoreError(f"{self.location}: another program is writing to the database; run again when it is done")
         return StoreError(f"{self.location}: SQLite says: {words}; if the database is damaged, copy it again")
@@ -137,10 +127,10 @@ class SqliteVecDriver(Driver):
         self._parse()
         self.column = self._choose_vector(self.address.options.get("column"))
         self.dim = self.vector_columns[self.column][1]
-        others = [name for name in self.vector_columns if name != self.column]
-        self.other_columns = [*self.columns, *others]
-        file = self.file
-        self._readers: Pool[Connection] = Pool(lambda: _connect(file))
+        self.other_columns = [*self.columns, *(name for name in self.vector_columns if name != self.column)]
+        self._from = _quoted(self.name)
+        self._joined = f"json_each(?) j CROSS JOIN {self._from} v WHERE v.{_quoted(self.id_column)} = j.value"
+        self._readers: Pool[Connection] = Pool(partial(_connect, self.file))
         self._opened = self.identity(self.name)
 
     def _completed(self) -> Address:
@@ -218,8 +208,7 @@ class SqliteVecDriver(Driver):
             return *beside[asked], f"the texts are those of {asked}, as the location says"
         usual = [name for name, (text, _) in beside.items() if text in TEXT_NAMES]
         if len(usual) == 1:
-            why = f"the texts are those of {usual[0]}, by its name; say ?text=TABLE.COLUMN"
-            return *beside[usual[0]], why
+            return *beside[usual[0]], f"the texts are those of {usual[0]}, by its name; say ?text=TABLE.COLUMN"
         return None, None, f"{NO_TEXTS}it could be {have or 'no column'}; say ?text=TABLE.COLUMN for one"
 
     def _texts_beside(self) -> Iterator[tuple[str, str]]:
@@ -252,14 +241,11 @@ class SqliteVecDriver(Driver):
         return f"{self.file.name}#{self.name}{options_text(self.address.options)}"
 
     def version(self) -> Any:
-        """Return size, time and number of the database, and of the file that was written to last."""
+        """Return size, time and number of the database, and of its log of writes."""
         with read_errors(self.file):
-            stats = [file.stat() for file in (self.file, self._log) if file.exists()]
+            files = (self.file, self.file.with_name(f"{self.file.name}-wal"))
+            stats = [file.stat() for file in files if file.exists()]
         return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
-
-    @property
-    def _log(self) -> Path:
-        return self.file.with_name(f"{self.file.name}-wal")
 
     def identity(self, name: str) -> Any:
         """Return the number of the file, and the pages in it that the table's rows begin at."""
@@ -331,14 +317,6 @@ class SqliteVecDriver(Driver):
             return list(ids)
         return [int(doc_id) for doc_id in ids if re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
 
-    @property
-    def _from(self) -> str:
-        return _quoted(self.name)
-
-    @property
-    def _joined(self) -> str:
-        return f"json_each(?) j CROSS JOIN {self._from} v WHERE v.{_quoted(self.id_column)} = j.value"
-
     def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._readers.connection() as connection:
             return list(connection.execute(question, values))
@@ -375,7 +353,7 @@ class SqliteVecDriver(Driver):
         if self.distance not in _FUNCTIONS:
             raise UsageError(f"{self.location}: sqlite-vec cannot search by {self.distance}; leave out ?distance=")
         key, column, table = f"v.{_quoted(self.id_column)}", f"v.{_quoted(self.column)}", f"{self._from} v"
-        if is_own and k <= _MOST and self.distance == self.distances[self.column]:
+        if is_own and k <= 4_096 and self.distance == self.distances[self.column]:
             question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
         else:
             distance = f"{_FUNCTIONS[self.distance]}({column}, ?1)"
@@ -415,9 +393,7 @@ class SqliteVecDriver(Driver):
         with closing(_connect(self.file, write=True)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if self._identity_in(connection, self.name) != self._opened:
-                raise StoreError(
-                    f"{self.location}: another table has come to its place since it was opened; open it again"
-                )
+                raise other_there(self.info)
             there = [key for (key,) in connection.execute(listed, (keys,))]
             connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in there))
             connection.execute("COMMIT")
@@ -438,16 +414,19 @@ class SqliteVecDriver(Driver):
         path = self.folder / ("store.db" if old is None else old.file.name)
         for ending in ("", *_LOGS):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-        columns, others = ["id", "content", _METADATA, "embedding"], ["?"] * 3
+        columns, values = ["id", "content", _METADATA, "embedding"], ["?"] * 4
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]
         definition = (
             f"CREATE VIRTUAL TABLE {_quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
             f"distance_metric={distance}, +content text, +{_METADATA} text)"
         )
         if old is not None:
-            columns, definition = [old.id_column, *old.other_columns, old.column], old._definition_of(dim)
-            others = [_INSERTED.get(old.vector_columns.get(column, ("", 0))[0], "?") for column in columns[:-1]]
-        insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(others)}, ?)"  # noqa: S608
+            columns = [old.id_column, *old.other_columns, old.column]
+            pattern = re.compile(rf"(\b{re.escape(old.column)}\s+(?:float|f32)\s*\[\s*)\d+", re.IGNORECASE)
+            definition = pattern.sub(rf"\g<1>{dim}", old.definition, count=1)
+            kinds = {column: _ELEMENTS[kind] for column, (kind, _) in old.vector_columns.items()}
+            values = [{"i1": "vec_int8(?)", "u1": "vec_bit(?)"}.get(kinds.get(column, ""), "?") for column in columns]
+        insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(values)})"  # noqa: S608
         written = 0
         with closing(_connect(path, write=True)) as new:
             if old is not None:
@@ -457,7 +436,10 @@ class SqliteVecDriver(Driver):
                 new.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
                 new.execute(definition)
                 for page in pages:
-                    rows = page.raw if old is not None else _as_rows(page.documents, has_texts=source.has_texts)
+                    rows = page.raw or (
+                        (document.id, document.text if source.has_texts else None, metadata_as_json(document))
+                        for document in page.documents
+                    )
                     contents = (vector.astype("<f4").tobytes() for vector in page.vectors)
                     new.executemany(insert, ((*row, content) for row, content in zip(rows, contents, strict=True)))
                     written += len(page.ids)
@@ -468,11 +450,6 @@ class SqliteVecDriver(Driver):
         if old is None and source.metric == "ip" and source.details.get("distance") != "cosine":
             return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]
         return []
-
-    def _definition_of(self, dim: int) -> str:
-        """The table's definition with another dimension of its vectors."""
-        pattern = re.compile(rf"(\b{re.escape(self.column)}\s+(?:float|f32)\s*\[\s*)\d+(\s*\])", re.IGNORECASE)
-        return pattern.sub(lambda match: f"{match[1]}{dim}{match[2]}", self.definition, count=1)
 
     # Switching.
 
@@ -508,11 +485,6 @@ def _without_journal(connection: Connection) -> Iterator[None]:
         yield
 
 
-def _as_rows(documents: Iterable[Document], *, has_texts: bool) -> Iterator[tuple[Any, ...]]:
-    for document in documents:
-        yield document.id, document.text if has_texts else None, metadata_as_json(document)
-
-
 def _with_metadata(facts: dict[str, Any]) -> dict[str, Any]:
     """Columns as metadata, and in the place of a column `metadata` of JSON its fields."""
     try:
@@ -544,16 +516,13 @@ def _connect(path: Path, *, write: bool = False) -> Connection:
 
 def _databases(path: Path) -> list[Path]:
     """The databases with a table of vectors at a path."""
-    if path.is_file():
-        return [path] if _is_database(path) and _tables(path) else []
     with read_errors(path):
-        files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+        inside = sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
+    files = [file for file in inside if file.is_file()]
     return [file for file in files if _is_database(file) and _tables(file)]
 
 
 def _is_database(path: Path) -> bool:
-    if not path.is_file():
-        return False
     if "apsw" not in sys.modules:
         with read_errors(path), path.open("rb") as file:
             return file.read(16) == b"SQLite format 3\x00"
@@ -565,7 +534,8 @@ def _is_database(path: Path) -> bool:
 
 def _tables(path: Path) -> dict[str, str]:
     """The definition of each table of vectors; no extension is needed to list them."""
-    return {name: definition for name, definition in _ask(path, _TABLES) if _TABLE.fullmatch(definition)}
+    listed = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
+    return {name: definition for name, definition in _ask(path, listed) if _TABLE.fullmatch(definition)}
 
 
 def _ask(path: Path, question: str) -> list[Any]:
@@ -578,13 +548,13 @@ def _ask(path: Path, question: str) -> list[Any]:
         with read_only(path) as reader:
             return reader.execute(question).fetchall()
     apsw = import_client("apsw", "sqlite-vec")
-    try:
-        return _ask_by(apsw, path, question, apsw.SQLITE_OPEN_READONLY)
-    except apsw.ReadOnlyError:  # a reader may not undo that
-        return _ask_by(apsw, path, question, apsw.SQLITE_OPEN_READWRITE)
-
-
-def _ask_by(apsw: Any, path: Path, question: str, flags: int) -> list[Any]:
-    with closing(apsw.Connection(str(path), flags=flags)) as connection:
-        connection.set_busy_timeout(_WAIT_MS)
-        return list(connection.execute(question))
+    flags = apsw.SQLITE_OPEN_READONLY
+    while True:
+        with closing(apsw.Connection(str(path), flags=flags)) as connection:
+            connection.set_busy_timeout(_WAIT_MS)
+            try:
+                return list(connection.execute(question))
+            except apsw.ReadOnlyError:  # a reader may not undo that
+                if flags == apsw.SQLITE_OPEN_READWRITE:
+                    raise
+        flags = apsw.SQLITE_OPEN_READWRITE
