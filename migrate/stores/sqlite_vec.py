@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _METADATA: Final = "metadata"
 """The column of JSON that a table made of documents has."""
-_AT_ONCE: Final = 4_096
 _WAIT_MS: Final = 10_000
 _LOGS: Final = ("-journal", "-wal", "-shm")
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
@@ -180,8 +179,9 @@ class SqliteVecDriver(Driver):
                 "to take that"
             )
         self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
-        sample = self._as_matrix(self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT 32"))  # noqa: S608
-        metric, notes = read_metric(self.distance, sample)  # type: ignore[arg-type]
+        sample = self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT 32")  # noqa: S608
+        vectors = self._as_matrix(vector for (vector,) in sample)
+        metric, notes = read_metric(self.distance, vectors)  # type: ignore[arg-type]
         ((count,),) = self._ask(f"SELECT count(*) FROM {self._from}")  # noqa: S608
         others = ", ".join(name for name in self.vector_columns if name != self.column)
         details: dict[str, str | int] = {"database": self.file.name, "table": self.name, "column": self.column}
@@ -262,11 +262,10 @@ class SqliteVecDriver(Driver):
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
         columns = [self.id_column, *(self.other_columns if records else ()), *([self.column] if vectors else ())]
-        empty = np.empty((0, self.dim), np.float32)
         with self._readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {self._from}")  # noqa: S608
-            while part := list(islice(rows, _AT_ONCE)):
-                found = self._as_matrix(row[-1:] for row in part) if vectors else empty
+            while part := list(islice(rows, 4_096)):
+                found = self._as_matrix(row[-1] for row in part) if vectors else np.empty((0, self.dim), np.float32)
                 raw = [row[: len(self.other_columns) + 1] for row in part] if records else None
                 yield Page([str(row[0]) for row in part], found, raw)
 
@@ -287,7 +286,7 @@ class SqliteVecDriver(Driver):
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Return vectors as float32."""
         rows = self._find(ids, [self.column])
-        return Batch([str(row[0]) for row in rows], self._as_matrix(row[1:] for row in rows))
+        return Batch([str(row[0]) for row in rows], self._as_matrix(row[1] for row in rows))
 
     def _find(self, ids: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """The key and some columns of rows."""
@@ -330,8 +329,8 @@ class SqliteVecDriver(Driver):
             raise StoreError(f"{self.location}: {name} holds other values than vectors; the database is damaged")
         return np.frombuffer(value, kind).tolist()
 
-    def _as_matrix(self, rows: Iterable[tuple[Any, ...]]) -> Vectors:
-        contents = [content for (content,) in rows]
+    def _as_matrix(self, values: Iterable[Any]) -> Vectors:
+        contents = list(values)
         odd = [one for one in contents if not isinstance(one, bytes) or len(one) != self.dim * 4]
         if odd:
             found = f"one of {len(odd[0]):,}" if isinstance(odd[0], bytes) else type(odd[0]).__name__
@@ -457,21 +456,22 @@ class SqliteVecDriver(Driver):
         """Refuse databases of which one was written to beside the table: that would be lost."""
         if not isinstance(new, SqliteVecDriver):
             return
-        for table in sorted({*self._tables_beside(), *new._tables_beside()}):
-            rows, new_rows = self._rows_beside(table), new._rows_beside(table)
-            if any(row != new_row for row, new_row in zip_longest(rows, new_rows)):
+        for mine, other in zip_longest(self._rest(), new._rest()):
+            if mine != other:
                 raise UsageError(
-                    f"{new.location}: its table {table} differs from that of {self.location}, as one was written to "
-                    "since it was copied; sync the new database with the old, audit it, and switch again"
+                    f"{new.location}: its table {(mine or other)[0]} differs from that of {self.location}, as one was "
+                    "written to since it was copied; sync the new database with the old, audit it, and switch again"
                 )
 
-    def _rows_beside(self, table: str) -> Iterator[Any]:
-        """An ordinary table's definition, and its rows; nothing if there is none."""
-        with self._readers.connection() as connection:
-            found = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
-            yield found
-            if found:
-                yield from connection.execute(f"SELECT * FROM {_quoted(table)}")  # noqa: S608
+    def _rest(self) -> Iterator[tuple[str, Any]]:
+        """All in the database but tables of vectors: definitions and rows, each with the table that it is of."""
+        names = self.names()
+        for table, sql in self._ask("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name"):
+            if table not in names and not table.startswith(tuple(f"{name}_" for name in names)):
+                yield table, sql
+        for table in self._tables_beside():
+            with self._readers.connection() as connection:
+                yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
 
 
 @contextmanager
@@ -538,7 +538,7 @@ def _tables(path: Path) -> dict[str, str]:
     return {name: definition for name, definition in _ask(path, listed) if _TABLE.fullmatch(definition)}
 
 
-def _ask(path: Path, question: str) -> list[Any]:
+def _ask(path: Path, question: str, *, write: bool = False) -> list[Any]:
     """The answer of a database, by apsw if that is in use; first, SQLite undoes what a killed writer left half written.
 
     A process that closes a file loses all its locks on it: if apsw has some, nothing else may open the database, or a
@@ -548,13 +548,12 @@ def _ask(path: Path, question: str) -> list[Any]:
         with read_only(path) as reader:
             return reader.execute(question).fetchall()
     apsw = import_client("apsw", "sqlite-vec")
-    flags = apsw.SQLITE_OPEN_READONLY
-    while True:
-        with closing(apsw.Connection(str(path), flags=flags)) as connection:
-            connection.set_busy_timeout(_WAIT_MS)
-            try:
-                return list(connection.execute(question))
-            except apsw.ReadOnlyError:  # a reader may not undo that
-                if flags == apsw.SQLITE_OPEN_READWRITE:
-                    raise
-        flags = apsw.SQLITE_OPEN_READWRITE
+    flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
+    with closing(apsw.Connection(str(path), flags=flags)) as connection:
+        connection.set_busy_timeout(_WAIT_MS)
+        try:
+            return list(connection.execute(question))
+        except apsw.ReadOnlyError:
+            if write:
+                raise
+    return _ask(path, question, write=True)  # a reader may not undo that

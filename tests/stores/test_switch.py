@@ -738,7 +738,15 @@ def test_what_lies_beside_in_a_database_is_in_the_new_one_too(tmp_path):
 
 
 @pytest.mark.parametrize("which", ["old", "new"])
-@pytest.mark.parametrize("question", ["INSERT INTO customers VALUES (2, 'bob')", "CREATE TABLE orders (id)"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "INSERT INTO customers VALUES (2, 'bob')",
+        "CREATE TABLE orders (id)",
+        "CREATE VIEW orders AS SELECT 1",
+        "DROP TRIGGER gone",
+    ],
+)
 def test_what_was_written_beside_the_table_since_the_copy_is_not_lost(which, question, tmp_path):
     old, new = sqlites(tmp_path)
     import apsw
