@@ -92,10 +92,8 @@ class SqliteVecDriver(Driver):
             raise StoreError(f"{self.location}: expected a SQLite database, found no file {place}; check the path")
         files = _databases(place)
         if len(files) != 1:
-            names = ", ".join(file.name for file in files) or "none"
-            raise StoreError(
-                f"{self.location}: expected one database with a table of sqlite-vec, found {names}; name its file"
-            )
+            have = ", ".join(file.name for file in files) or "none"
+            raise StoreError(f"{self.location}: expected a database with vectors, found {have}; name its file")
         return files[0]
 
     def files(self) -> Collection[str]:
@@ -108,10 +106,9 @@ class SqliteVecDriver(Driver):
 
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Tell a full disk and a busy database from a damaged one."""
-        name = type(error).__name__
-        if name in ("FullError", "IOError", "CantOpenError", "ReadOnlyError"):
+        if type(error).__name__ in ("FullError", "IOError", "CantOpenError", "ReadOnlyError"):
             return OutputError(f"{self.location}: SQLite says: {words}; see to disk and permissions, and run again")
-        if name == "BusyError":
+        if type(error).__name__ == "BusyError":
             return StoreError(f"{self.location}: another program is writing to the database; run again when it is done")
         return StoreError(f"{self.location}: SQLite says: {words}; if the database is damaged, copy it again")
 
@@ -162,10 +159,8 @@ class SqliteVecDriver(Driver):
 
     def _choose_vector(self, asked: str | None) -> str:
         floats = [name for name, (kind, _) in self.vector_columns.items() if _ELEMENTS[kind] == "<f4"]
-        if asked in floats:
-            return str(asked)
-        if asked is None and len(floats) == 1:
-            return floats[0]
+        if asked in floats or (asked is None and len(floats) == 1):
+            return asked or floats[0]
         have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim) in self.vector_columns.items())
         error = StoreError if floats else UnsupportedStoreError
         raise error(f"{self.location}: expected one column of floats, found {have}; name one with ?column=NAME")
@@ -174,10 +169,8 @@ class SqliteVecDriver(Driver):
         """Describe the table; all its rows have a vector."""
         self.distance = self.address.options.get("distance") or self.distances[self.column]
         if self.distance not in ("l2", "ip", "cosine"):
-            raise UnsupportedStoreError(
-                f"{self.location}: vectors are compared by {self.distance}, which is not supported; say ?distance=l2 "
-                "to take that"
-            )
+            what = f"vectors are compared by {self.distance}, which is not supported"
+            raise UnsupportedStoreError(f"{self.location}: {what}; say ?distance=l2 to take that")
         self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
         sample = self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT 32")  # noqa: S608
         vectors = self._as_matrix(vector for (vector,) in sample)
@@ -188,8 +181,8 @@ class SqliteVecDriver(Driver):
         details |= {"distance": self.distance, **({"other_vectors": others} if others else {})}
         index, has_texts = f"vec0 float[{self.dim}]", self.text is not None
         info = StoreInfo(self.location, self.kind, index, count, self.dim, metric, exact=True, has_texts=has_texts)
-        notes = (f"the ids are those of column {self.id_column}", why, *notes)
-        self.info = replace(info, notes=notes, details=details)
+        first = f"the ids are those of column {self.id_column}"
+        self.info = replace(info, notes=(first, why, *notes), details=details)
         return self.info
 
     def _choose_text(self, asked: str | None) -> tuple[str | None, str | None, str]:
@@ -200,12 +193,10 @@ class SqliteVecDriver(Driver):
             return chosen, None, why
         beside = {f"{table}.{text}": (text, table) for table, text in self._texts_beside()}
         have = ", ".join(beside)
-        if asked is not None:
-            if asked not in beside:
-                raise StoreError(
-                    f"{self.location}: expected a column of texts {asked!r}, found {have or 'none'}; name one of these"
-                )
+        if asked in beside:
             return *beside[asked], f"the texts are those of {asked}, as the location says"
+        if asked is not None:
+            raise StoreError(f"{self.location}: no column of texts is called {asked}; there are {have or 'none'}")
         usual = [name for name, (text, _) in beside.items() if text in TEXT_NAMES]
         if len(usual) == 1:
             return *beside[usual[0]], f"the texts are those of {usual[0]}, by its name; say ?text=TABLE.COLUMN"
@@ -261,7 +252,7 @@ class SqliteVecDriver(Driver):
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
-        columns = [self.id_column, *(self.other_columns if records else ()), *([self.column] if vectors else ())]
+        columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
         with self._readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {self._from}")  # noqa: S608
             while part := list(islice(rows, 4_096)):
