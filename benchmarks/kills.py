@@ -106,8 +106,6 @@ class Setting:
     def _location(self, name: str) -> str:
         if self.kind == "faiss":
             return str(self.folder / name)
-        if self.kind == "sqlite-vec":
-            return f"sqlite-vec:{self.folder / name}"
         if self.kind in ("pgvector", "chroma+http"):
             return f"{self.place}#docs-{name}" if self.kind == "chroma+http" else f"{self.place}#docs_{name}"
         return f"{self.kind}:{self.folder / name}" + ("" if self.kind == "parquet" else "#docs")
@@ -115,12 +113,12 @@ class Setting:
     @property
     def answering(self) -> str:
         """The old name as a reader has it."""
-        return f"{self.old}/store.db#docs" if self.kind == "sqlite-vec" else self.old
+        return f"{self.old.removesuffix('#docs')}/store.db#docs" if self.kind == "sqlite-vec" else self.old
 
     @property
     def incoming(self) -> str:
         """The new store as `switch` is told it."""
-        return f"{self.new}/store.db#docs" if self.kind == "sqlite-vec" else self.new
+        return f"{self.new.removesuffix('#docs')}/store.db#docs" if self.kind == "sqlite-vec" else self.new
 
     def remove_new(self) -> None:
         """Delete the new store."""

@@ -273,10 +273,11 @@ def name_of(store: Store) -> str:
 def warn_of_place(store: Store, output: Path, *, quiet: bool) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
     from migrate.files import real_path
-    from migrate.stores.file_store import as_files
+    from migrate.stores.registry import path_in
 
-    files = as_files(store)
-    is_inside = files is not None and not files.strangers() and real_path(files.folder) in real_path(output).parents
+    path = path_in(store.info.location)
+    folder = path.parent if path is not None and path.is_file() else path
+    is_inside = folder is not None and not store.strangers() and real_path(folder) in real_path(output).parents
     if is_inside:
         advise(
             f"note: {output} lies in the folder of the old store, so `switch` cannot exchange the two; an output "
@@ -291,15 +292,13 @@ def path_beside(store: Store, ending: str) -> Path:
 
     It is beside the folder of a file that has one to itself: `switch` lets whole folders trade places.
     """
-    from migrate.stores.file_store import as_files
     from migrate.stores.registry import path_in
 
     path = path_in(store.info.location)
     name = f"{name_of(store)}-{ending}"
     if path is None:
         return free_path(Path(name))
-    files = as_files(store)
-    if path.is_file() and files is not None and not files.strangers():
+    if path.is_file() and not store.strangers():
         folder = path.parent
         return free_path((folder / ".." if folder.name in ("", "..") else folder.parent) / name)
     return free_path((path if path.name not in ("", "..") else path.absolute()).with_name(name))

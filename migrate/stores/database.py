@@ -277,7 +277,8 @@ class DatabaseStore(RecordStore):
         if driver.is_server:
             return []
         files = {path.name for path in driver.folder.iterdir()} - {*driver.files(), *BESIDE}
-        return sorted(files | set(self._names()) - {driver.name})
+        names = set() if driver.copies_place else {*self._names()} - {driver.name}
+        return sorted(files | names)
 
     def _names(self) -> list[str]:
         with self.driver.errors():
@@ -371,6 +372,10 @@ class DatabaseStore(RecordStore):
                     f"{store.info.location}: its folder holds {', '.join(names)}, and whole folders are switched, with "
                     f"the {old_driver.collection} {old_driver.name} alone; {by_hand}"
                 )
+        if {*new.driver.files()} != {*old_driver.files()}:
+            raise UsageError(f"{where}: its files have other names, and whole folders are switched; {by_hand}")
+        with old_driver.errors():
+            old_driver.refuse_folders(new.driver)
         return self._prepared(FolderExchange.of(old_driver.folder, new.driver.folder, own=old_driver.files()), new)
 
     def _prepared(self, exchange: Exchange, new: DatabaseStore) -> Exchange:
@@ -440,8 +445,12 @@ class DatabaseFolder(FolderOutput):
         return DatabaseWriter(driver, source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the name; the files have no hashes, as the database changes them by itself."""
-        return StoreFacts(index=self._name).as_details()
+        """Return how it is opened; the files have no hashes, as the database changes them by itself."""
+        options: Mapping[str, str] = {}
+        if isinstance(source, DatabaseStore) and type(source.driver) is self._driver:
+            options = source.driver.address.options
+        driver = self._driver(str(content), Address(str(content), self._name, options))
+        return StoreFacts(index=driver.opened_as).as_details()
 
 
 class DatabaseServer(ServerOutput):

@@ -14,16 +14,18 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     write(name, ...)        make the collection in the place of what a killed run left, fill and index it, make it
                             durable, count it. `like` is the source's driver if it is of the same class: copy its
                             settings and `page.raw` with the new `page.vectors`; else write `page.documents`
+    refuse_folders          if more than the vectors differs between two folders that are to trade places
     names(), files()        collections of the place; names in a folder that belong to this one (folders only)
     refuse_write(dim, like) for what can be told before any vector is made
     token, publish, drop, leftovers, identity, swap       servers only, see each
     alone, note, noted, switched_with                     servers that can keep writers out, and a record of a switch
 
-Class attributes and properties say what a database can: `has_folders`, `has_servers`, `urls`, `swaps`; that its version
-does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`).
-Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do something;
-whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must
-not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in `database.py`.
+Class attributes and properties say what a database can: `has_folders`, `has_servers`, `urls`, `swaps`, `copies_place`;
+that its version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is
+read (`is_copy`). Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do
+something; whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A
+driver must not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in
+`database.py`.
 """
 
 from __future__ import annotations
@@ -91,6 +93,8 @@ class Driver(ABC):
     """Beginnings of the places of a database that has servers alone."""
     swaps: ClassVar[bool] = False
     """True if two names of a server can trade what they lead to, see `swap`."""
+    copies_place: ClassVar[bool] = False
+    """True if a copy is one of the whole place, with the other collections in it."""
     documents_at_once: ClassVar[int] = 1_000
 
     without_vector: int = 0
@@ -221,7 +225,7 @@ class Driver(ABC):
         return ""
 
     @property
-    def opened_as(self) -> str | None:
+    def opened_as(self) -> str:
         """What the manifest of a copy records, so that the copy is opened as this one: name and options."""
         return self.name
 
@@ -240,11 +244,11 @@ class Driver(ABC):
         folder = self.beside()
         if self.is_server and folder is not None:  # it was found by the token, whatever name leads there
             return find_manifest(folder, "store")
-        return manifest_of(folder, self.name)
+        return manifest_of(folder, self.opened_as)
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
-        return stamp(self.beside(), self.name, self.location, manifest)
+        return stamp(self.beside(), self.opened_as, self.location, manifest)
 
     def files(self) -> Collection[str]:
         """Return the names in the folder that belong to the database and to no other collection."""
@@ -274,6 +278,9 @@ class Driver(ABC):
 
     def refuse_write(self, dim: int, like: Driver | None) -> None:
         """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
+
+    def refuse_folders(self, new: Driver) -> None:
+        """Raise UsageError if the folders of this collection and the new one differ in more than the vectors."""
 
     # Servers.
 

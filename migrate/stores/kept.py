@@ -73,9 +73,10 @@ def sync_tree(folder: Path) -> None:
 
 
 def manifest_of(folder: Path | None, name: str) -> Manifest | None:
-    """The manifest of a table or collection; what lies beside other ones of the same folder is none of its own."""
+    """The manifest of a table or collection, `name` with options or without; not that of others in the same folder."""
     found = None if folder is None else find_manifest(folder, "store")
-    return found if found is not None and found.store.index == name else None
+    index = None if found is None else found.store.index
+    return found if index is not None and index.partition("?")[0] == name.partition("?")[0] else None
 
 
 def stamp(folder: Path | None, name: str, location: str, manifest: Manifest) -> Path:

@@ -29,7 +29,7 @@ from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
-from migrate.stores.sqlite_vec.kind import SqliteVecKind
+from migrate.stores.sqlite_vec import SqliteVecDriver
 from migrate.stores.switching import Exchange, SwitchedInSteps
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
@@ -84,7 +84,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     DatabaseKind(QdrantDriver),
     DatabaseKind(LanceDriver),
     DatabaseKind(PgvectorDriver),
-    SqliteVecKind(),
+    DatabaseKind(SqliteVecDriver),
 )
 
 

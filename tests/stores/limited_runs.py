@@ -21,7 +21,7 @@ import migrate.stores.lancedb
 import migrate.stores.parquet.kind
 import migrate.stores.pgvector
 import migrate.stores.qdrant
-import migrate.stores.sqlite_vec.output  # noqa: F401
+import migrate.stores.sqlite_vec  # noqa: F401
 from migrate.cli.main import run
 
 # All that commands import is imported above, once rather than in each process.

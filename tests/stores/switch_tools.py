@@ -41,13 +41,19 @@ def make_folder(folder):
     return str(folder)
 
 
-def make_sqlite(path):
-    import apsw
+def load_extension(connection):
     import sqlite_vec
 
-    connection = apsw.Connection(str(path))
     connection.enable_load_extension(True)
     connection.load_extension(sqlite_vec.loadable_path())
+    connection.enable_load_extension(False)
+
+
+def make_sqlite(path):
+    import apsw
+
+    connection = apsw.Connection(str(path))
+    load_extension(connection)
     with connection:
         connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
         connection.execute("INSERT INTO customers VALUES (1, 'ann')")
@@ -108,11 +114,9 @@ def change_text(location):
             connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = %s", (doc_id,))
     elif kind == "sqlite-vec":
         import apsw
-        import sqlite_vec
 
         connection = apsw.Connection(place)
-        connection.enable_load_extension(True)
-        connection.load_extension(sqlite_vec.loadable_path())
+        load_extension(connection)
         connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = ?", (doc_id,))
         connection.close()
     elif kind == "lancedb":

@@ -153,12 +153,12 @@ class TestSqliteVec:
         ):
             ids = {str(row + 1) for row in np.flatnonzero(kept)}
             assert store.search(queries(), 9, where)[2].ids == _exact(store, queries(), 9, ids)[2].ids, where
-        with pytest.raises(UsageError, match="a text or a number under 'kind'"):
+        with pytest.raises(UsageError, match="no text or number under 'kind'"):
             store.search(queries(), 3, {"kind": ["a"]})
         assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 
     def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
-        monkeypatch.setattr("migrate.stores.sqlite_vec.catalog._WAIT_MS", 50)
+        monkeypatch.setattr("migrate.stores.sqlite_vec._WAIT_MS", 50)
         connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0(e float[{DIM}])")
         connection.execute("INSERT INTO docs (rowid, e) VALUES (1, ?)", (queries()[0].tobytes(),))
         store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")

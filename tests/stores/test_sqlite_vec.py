@@ -137,7 +137,7 @@ def test_everything_in_an_awkward_database_goes_through(journal, awkward, tmp_pa
 
 def test_texts_come_from_the_table_beside(awkward):
     store = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
-    (row,) = store._index.rows(["49"])
+    (row,) = np.flatnonzero(np.array(store.ids(range(100))) == "49")
     (document,) = store.documents(np.array([row]))
     assert document.text == "words 7"
     assert document.metadata["price"] == 7 / 3 and document.metadata["raw"] == bytes([7])
@@ -147,10 +147,10 @@ def test_texts_come_from_the_table_beside(awkward):
 @pytest.mark.parametrize(
     ("rest", "error", "why"),
     [
-        ("", StoreError, "found no name; there are vectors, other"),
-        ("#nosuch", StoreError, "found 'nosuch'; there are vectors, other"),
+        ("", StoreError, "found other, vectors; name one of these"),
+        ("#nosuch", StoreError, "a table 'nosuch', found other, vectors"),
         ("#vectors?text=nosuch.x", StoreError, "odd docs.content"),
-        ("#vectors?distance=l1", UnsupportedStoreError, "expected a distance of l2 or cosine, found l1"),
+        ("#vectors?distance=l1", UnsupportedStoreError, "compared by l1, which is not supported"),
         ("#vectors?column=small", StoreError, "expected one column of floats, found e float"),
         ("#vectors?txt=a", UsageError, "found txt"),
     ],

@@ -22,6 +22,7 @@ from switch_tools import (
     OLD_MODEL,
     change_switch,
     change_text,
+    load_extension,
     make_folder,
     make_sqlite,
     manifest,
@@ -232,9 +233,8 @@ def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
     assert has(old) == ("new", NEW_MODEL)
     forget_switch(old)
     assert has(old) == ("new", NEW_MODEL)
-    if not old.startswith("sqlite-vec"):
-        with pytest.raises((InputError, UsageError)):
-            open_store(done.aside)
+    with pytest.raises((InputError, UsageError)):
+        open_store(done.aside)
     with pytest.raises(UsageError, match="nothing was switched"):
         forget_switch(old)
 
@@ -318,9 +318,9 @@ def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tm
         switch_store(new, old, unproven=True)
     source = make_folder(tmp_path / "other")
     for location in dict.fromkeys((old, done.aside)):
-        if location.startswith(("chroma:", "sqlite-vec:")):
+        if location.startswith("chroma:"):
             continue  # a folder with several
-        output = output_of(location) if ":" in location else FolderOutput(Path(location))
+        output = output_of(location.replace("/my.db", "")) if ":" in location else FolderOutput(Path(location))
         with pytest.raises(UsageError, match="rollback or forget"):
             output.refuse_existing(force=True)
     assert Path(source).is_dir()
@@ -373,18 +373,18 @@ PLAIN = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
 POINTS = {
     folders: FOLDER,
     chromas: FOLDER,
-    sqlites: ["brought", "noted", "exchanged", "placed"],
+    sqlites: FOLDER,
     tables: ["noted", "exchanged"],
     served: ["noted", "moved", "moved:2", "moved:3", "exchanged"],
     lances: FOLDER,
 }
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in PLAIN]
-BACK = {(sqlites, "brought"): "placed", (tables, "noted"): "exchanged", (served, "noted"): "moved"}
+BACK = {(tables, "noted"): "exchanged", (served, "noted"): "moved"}
 """Where a way back is killed that does not come to the same point."""
 ENDS = [
     *((folders, point) for point in ("noted", "set aside")),
-    *((sqlites, point) for point in ("noted", "exchanged")),
+    *((sqlites, point) for point in ("noted", "set aside")),
     (tables, "exchanged"),
     (served, "exchanged"),
     *((lances, point) for point in ("noted", "set aside")),
@@ -451,21 +451,17 @@ def search_folder(location):
     return faiss.read_index(f"{location}/index.faiss").search(old_vectors()[:1], 5)[1][0].tolist()
 
 
-def search_sqlite(location, _opened={}):  # noqa: B006 - one connection, which is open all the while
+def search_sqlite(location):
     import apsw
-    import sqlite_vec
 
     path = location.partition(":")[2].partition("#")[0]
-    if path not in _opened:
-        _opened[path] = connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(5_000)
-        connection.enable_load_extension(True)
-        connection.load_extension(sqlite_vec.loadable_path())
-    question = "SELECT id FROM items WHERE e MATCH ? AND k = 5 ORDER BY distance"
-    return [row[0] for row in _opened[path].execute(question, (old_vectors()[0].tobytes(),))]
+    with closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        load_extension(connection)
+        question = "SELECT id FROM items WHERE e MATCH ? AND k = 5 ORDER BY distance"
+        return [row[0] for row in connection.execute(question, (old_vectors()[0].tobytes(),))]
 
 
-def search_table(location, _opened={}):  # noqa: B006 - as above
+def search_table(location, _opened={}):  # noqa: B006 - one connection, which is open all the while
     if "connection" not in _opened:
         _opened["connection"] = connect()
     question = f"SELECT id FROM {location.rpartition('#')[2]} ORDER BY embedding <-> %s::vector LIMIT 5"
@@ -480,8 +476,7 @@ def search_table(location, _opened={}):  # noqa: B006 - as above
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
     old, new = make(tmp_path)
     answers = []
-    if make is sqlites:
-        before = search(old)
+    before = search(old)
 
     def answered(failures):
         """Waits for an answer to a question that is asked from now on, unless one fails."""
@@ -499,8 +494,7 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
             answered(failures)
     assert not failures
     assert len({tuple(answer) for answer in answers}) == 2, "the answers of two stores, both seen, and no others"
-    if make is sqlites:
-        assert answers[-1] == before
+    assert answers[-1] == before
 
 
 READER = """
@@ -637,15 +631,27 @@ def several_chromas(tmp_path):
     return old, new
 
 
-@pytest.mark.parametrize("make", [several_lances, several_qdrants, several_chromas])
+def several_sqlites(tmp_path):
+    import apsw
+
+    old, new = sqlites(tmp_path)
+    for path in tmp_path.glob("*/my.db"):
+        with closing(apsw.Connection(str(path))) as connection:
+            load_extension(connection)
+            connection.execute("CREATE VIRTUAL TABLE others USING vec0(e float[2])")
+    return old, new
+
+
+@pytest.mark.parametrize("make", [several_lances, several_qdrants, several_chromas, several_sqlites])
 def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path):
     old, new = make(tmp_path)
 
     def files():
-        return {path: path.read_bytes() for path in tmp_path.glob("old/**/*") if path.is_file()}
+        return {path: path.read_bytes() for path in tmp_path.glob("*/**/*") if path.is_file()}
 
     before = files()
-    words = f"docs, others.*in your programs, change {tmp_path}/old#docs to {tmp_path}/new#docs"
+    spots = [location.partition(":")[2].partition("?")[0] for location in (old, new)]
+    words = f"s, others.*in your programs, change {spots[0]} to {spots[1]}"
     with pytest.raises(UsageError, match=words):
         switch_store(old, new, unproven=True)
     assert files() == before and not is_noted(old)
@@ -699,28 +705,54 @@ def test_a_folder_that_came_later_is_not_taken_for_the_old_one(tmp_path):
     assert open_store(new).info.count == 40, "nothing of somebody else's is deleted"
 
 
-def test_what_lies_beside_in_a_database_stays_as_it_is(tmp_path):
+def test_what_lies_beside_in_a_database_is_in_the_new_one_too(tmp_path):
     old, new = sqlites(tmp_path)
     import apsw
 
     def facts():
         with closing(apsw.Connection(f"{tmp_path}/app/my.db")) as connection:
-            schema = sorted(connection.execute("SELECT name, tbl_name, sql FROM sqlite_master"))
-            return (
-                schema,
-                list(connection.execute("SELECT * FROM customers")),
-                list(connection.execute("PRAGMA integrity_check")),
-            )
+            schema = "SELECT name, tbl_name, sql FROM sqlite_master WHERE name IN ('customers', 'gone')"
+            questions = (schema, "SELECT * FROM customers", "PRAGMA integrity_check")
+            return [list(connection.execute(question)) for question in questions]
 
-    before = facts()
+    before, content = facts(), (tmp_path / "app" / "my.db").read_bytes()
     switch_store(old, new, unproven=True)
-    assert facts()[2] == [("ok",)]
-    assert open_store(f"sqlite-vec:{tmp_path}/app/my.db").table.name == "items", "the only table that is not aside"
+    assert has(old)[0] == "new" and facts() == before
     roll_back(old)
-    names = [[row[0] for row in found[0]] for found in (before, facts())]
-    assert names[0] == names[1]
-    assert facts()[1:] == before[1:]
+    assert (tmp_path / "app" / "my.db").read_bytes() == content
     assert not (tmp_path / "app" / MANIFEST_NAME).exists()
+
+
+@pytest.mark.parametrize("which", ["old", "new"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "INSERT INTO customers VALUES (2, 'bob')",
+        "CREATE TABLE orders (id)",
+        "CREATE VIEW orders AS SELECT 1",
+        "DROP TRIGGER gone",
+    ],
+)
+def test_what_was_written_beside_the_table_since_the_copy_is_not_lost(which, question, tmp_path):
+    old, new = sqlites(tmp_path)
+    import apsw
+
+    with closing(apsw.Connection(str(tmp_path / {"old": "app"}.get(which, which) / "my.db"))) as connection:
+        connection.execute(question)
+    with pytest.raises(UsageError, match=r"its table \w+ differs from that of .*; sync the new"):
+        switch_store(old, new, unproven=True)
+    assert has(old)[0] == "old" and not is_noted(old)
+
+
+def test_a_database_of_another_file_name_is_not_switched(tmp_path):
+    old = sqlites(tmp_path)[0]
+    new = tmp_path / "other"
+    new.mkdir()
+    shutil.copy(tmp_path / "new" / "my.db", new / "store.db")
+    words = f"in your programs, change {tmp_path}/app/my.db#items to {new}/store.db#items"
+    with pytest.raises(UsageError, match=words):
+        switch_store(old, f"sqlite-vec:{new}/store.db#items", unproven=True)
+    assert has(old)[0] == "old" and not is_noted(old)
 
 
 def test_what_a_killed_writer_has_left_half_written_is_undone(tmp_path):

@@ -1,1 +1,0 @@
-"""Tables of SQLite with a column of sqlite-vec."""
