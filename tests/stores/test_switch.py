@@ -651,7 +651,19 @@ def several_qdrants(tmp_path):
     return f"qdrant:{tmp_path}/old#docs?id=id", f"qdrant:{tmp_path}/new#docs"
 
 
-@pytest.mark.parametrize("make", [several_lances, several_qdrants])
+def several_milvuses(tmp_path):
+    """A collection beside another one in its folder."""
+    pytest.importorskip("milvus_lite")
+    from milvus_server import client_of, fill
+
+    with client_of(tmp_path / "old") as client:
+        for name in ("docs", "others"):
+            fill(client, name, example_documents(40), old_vectors())
+    translate(f"milvus:{tmp_path}/old#docs", tmp_path / "new")
+    return f"milvus:{tmp_path}/old#docs", f"milvus:{tmp_path}/new#docs"
+
+
+@pytest.mark.parametrize("make", [several_lances, several_milvuses, several_qdrants])
 def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path):
     old, new = make(tmp_path)
 
