@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -54,11 +54,10 @@ _INDEX_FACTS: Final = frozenset(
     {"field_name", "index_name", "index_type", "total_rows", "indexed_rows", "pending_index_rows", "state"}
 )
 """What an index says of itself beside what it was made with."""
-_UNREAD: Final = frozenset({"BINARY_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR", "INT8_VECTOR", "STRUCT"})
+_UNREAD: Final = frozenset({"BINARY_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR", "INT8_VECTOR"})
 """Types that are refused, as nothing was there to test them with."""
 _NO_SERVER: Final = 2
 """The client's code for a server that does not answer."""
-_TRIES: Final = 20
 
 
 class MilvusDriver(Driver):
@@ -130,16 +129,12 @@ class MilvusDriver(Driver):
         self._refuse_fields()
         self.vector = self._choose_vector(self.asked.get("vector"))
         self.dim = int(self.fields[self.vector]["params"]["dim"])
-        self.indices = [
-            self.client.describe_index(self.collection_name, name)
-            for name in self.client.list_indexes(self.collection_name)
-        ]
+        names = self.client.list_indexes(self.collection_name)
+        self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
         found = [index for index in self.indices if index["field_name"] == self.vector]
         if not found:
-            raise StoreError(
-                f"{self.location}: field {self.vector} has no index, which would say how its vectors are compared; "
-                "create one"
-            )
+            words = "has no index, which would say how its vectors are compared; create one"
+            raise StoreError(f"{self.location}: field {self.vector} {words}")
         self.index = found[0]
         has_key = any(field.get("is_partition_key") for field in self.fields.values())
         self.partitions = [None] if has_key else sorted(self.client.list_partitions(self.collection_name))
@@ -148,16 +143,15 @@ class MilvusDriver(Driver):
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows where texts are."""
         count = _count(self.client, self.name)
-        fields = [*self._plain_fields, self.vector]
-        sample = self.client.query(self.name, limit=64, output_fields=fields, consistency_level="Strong")
+        fields = {"output_fields": [*self._plain_fields, self.vector]}
+        sample = self.client.query(self.name, limit=64, consistency_level="Strong", **fields)
         vectors = np.array([row[self.vector] for row in sample], np.float32).reshape(-1, self.dim)
         distance = str(self.index["metric_type"])
         metric, notes = read_metric({"COSINE": "cosine", "IP": "ip", "L2": "l2"}[distance], vectors)  # type: ignore[arg-type]
-        dynamic = dict.fromkeys(key for row in sample for key, value in row.items() if isinstance(value, str))
-        texts = [name for name, kind in self.types.items() if kind == "VARCHAR"]
-        texts += [name for name in dynamic if name not in self.fields]
-        texts = [name for name in texts if name != self.key_field]
-        self.text_field, why = choose_text(self.location, texts, self.asked.get("text"))
+        texts = dict.fromkeys(name for name, kind in self.types.items() if kind == "VARCHAR")
+        texts |= dict.fromkeys(key for row in sample for key, value in row.items() if isinstance(value, str))
+        texts.pop(self.key_field, None)
+        self.text_field, why = choose_text(self.location, list(texts), self.asked.get("text"))
         notes += (why,)
         if other := [name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector]:
             notes += (f"records have other vectors too, which stay as they are: {', '.join(other)}",)
@@ -183,9 +177,10 @@ class MilvusDriver(Driver):
                 raise StoreError(f"{self.location}: the collection was deleted; run again")
             return _facts_of(folder)
         digest, count = hashlib.sha256(), 0
-        for _, row in self._rows(self._plain_fields):
-            digest.update(json.dumps(row, sort_keys=True, default=repr).encode(errors="surrogatepass"))
-            count += 1
+        for partition in self.partitions:
+            for rows in self._batches(self._plain_fields, partition, _AT_ONCE):
+                digest.update(json.dumps([partition, rows], sort_keys=True, default=repr).encode())
+                count += len(rows)
         return [self._aliases().get(self.name, self.name), count, digest.hexdigest()]
 
     def read_version(self) -> Any:
@@ -196,7 +191,9 @@ class MilvusDriver(Driver):
         """Return the collection that an alias leads to; in a folder, the number of the collection's own folder."""
         if self.is_server:
             return self._aliases().get(name, name) if name in self.names() else None
-        return (self.folder / "collections" / self.collection_name).stat().st_ino
+        with suppress(OSError):
+            return (self.folder / "collections" / self.collection_name).stat().st_ino
+        return None
 
     @property
     def _plain_fields(self) -> list[str]:
@@ -209,20 +206,9 @@ class MilvusDriver(Driver):
         dynamic = ["$meta"] if self.facts.get("enable_dynamic_field") else []
         return [*(name for name, field in self.fields.items() if not field.get("is_function_output")), *dynamic]
 
-    def _rows(self, fields: list[str], at_once: int = _AT_ONCE) -> Iterator[tuple[str | None, dict[str, Any]]]:
-        """All records by partition and id, each with its partition."""
-        for partition in self.partitions:
-            for rows in self._batches(fields, partition, at_once):
-                yield from ((partition, row) for row in rows)
-
     def _batches(self, fields: list[str], partition: str | None, at_once: int) -> Iterator[list[dict[str, Any]]]:
-        iterator = self.client.query_iterator(
-            self.name,
-            batch_size=at_once,
-            output_fields=fields,
-            partition_names=[partition] if partition else None,
-            consistency_level="Strong",
-        )
+        settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
+        iterator = self.client.query_iterator(self.name, batch_size=at_once, output_fields=fields, **settings)
         try:
             while rows := iterator.next():
                 yield [_plain(row) for row in rows]
@@ -248,11 +234,8 @@ class MilvusDriver(Driver):
             keys = [int(doc_id) for doc_id in ids if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", doc_id)]
         for first in range(0, len(keys), _AT_ONCE):
             chosen = f"{self.key_field} in {_literal(list(keys[first : first + _AT_ONCE]))}"
-            names = [partition] if partition else None
-            rows = self.client.query(
-                self.name, filter=chosen, output_fields=fields, partition_names=names, consistency_level="Strong"
-            )
-            yield from map(_plain, rows)
+            settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
+            yield from map(_plain, self.client.query(self.name, filter=chosen, output_fields=fields, **settings))
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return fields as documents."""
@@ -276,8 +259,7 @@ class MilvusDriver(Driver):
 
     def _refuse_fields(self) -> None:
         for name, kind in self.types.items():
-            is_struct = getattr(self.fields[name].get("element_type"), "name", "") in _UNREAD
-            if kind in _UNREAD or kind.startswith("_") or is_struct or kind == "ARRAY_OF_STRUCT":
+            if kind in _UNREAD:
                 raise UnsupportedStoreError(
                     f"{self.location}: field {name} is a {kind}, which is not kept; copy the collection without it"
                 )
@@ -308,23 +290,18 @@ class MilvusDriver(Driver):
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
-        with self._turn:
-            found = self.client.search(
-                self.name,
-                data=queries.tolist(),
-                filter=self._filter(where),
-                limit=k,
-                anns_field=self.vector,
-                search_params={"metric_type": self.index["metric_type"]},
-                consistency_level="Strong",
-            )
-        return [
-            as_hits(
-                [str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits],
-                [hit["distance"] for hit in hits],
-            )
-            for hits in found
-        ]
+        settings = {"anns_field": self.vector, "search_params": {"metric_type": self.index["metric_type"]}}
+        settings |= {"filter": self._filter(where), "limit": k, "consistency_level": "Strong"}
+        try:
+            with self._turn:
+                found = self.client.search(self.name, data=queries.tolist(), **settings)
+        except Exception as error:
+            said = self.explain(error, " ".join(str(error).split())[:300])
+            if where is None or isinstance(said, RemoteError):
+                raise
+            raise UsageError(f"{said}; is the filter right?") from error
+        ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in found]
+        return [as_hits(some, [hit["distance"] for hit in hits]) for some, hits in zip(ids, found, strict=True)]
 
     def _filter(self, where: Any) -> str:
         if where is None or isinstance(where, str):
@@ -353,8 +330,7 @@ class MilvusDriver(Driver):
             self._leave_copy()
             for partition in self.partitions:
                 for first in range(0, len(names), _AT_ONCE):
-                    found = self._find(names[first : first + _AT_ONCE], self._written_fields, partition)
-                    rows = list(found)
+                    rows = list(self._find(names[first : first + _AT_ONCE], self._written_fields, partition))
                     for row in rows:
                         row[self.vector] = new[str(row[self.key_field])].tolist()
                     if rows:
@@ -380,7 +356,6 @@ class MilvusDriver(Driver):
             )
         if not self.recognises(self.folder):
             raise StoreError(f"{self.location}: there is no folder of milvus-lite; check the path")
-        _client()
         copies = work_folder() / "copies"
         with output_errors(copies):
             copies.mkdir(parents=True, exist_ok=True)
@@ -396,16 +371,15 @@ class MilvusDriver(Driver):
     def _copy_to(self, copy: Path) -> dict[str, Any]:
         """Copy what every collection was at one moment; return the version of each."""
         source = self.folder / "collections"
-        for _ in range(_TRIES):
-            before = {path.name: _facts_of(path) for path in source.iterdir()}
-            try:
-                shutil.copytree(source, copy / source.name)
-                if (aliases := self.folder / "aliases.json").is_file():
-                    shutil.copyfile(aliases, copy / aliases.name)
-            except (shutil.Error, FileNotFoundError):  # of a file that was merged into another meanwhile
-                before = {}
-            if before and before == {path.name: _facts_of(path) for path in source.iterdir()}:
-                return before
+        for _ in range(20):
+            versions = {path.name: _facts_of(path) for path in source.iterdir()}
+            with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+                for path in [*_files_in(source), *self.folder.glob("aliases.json")]:
+                    target = copy / path.relative_to(self.folder)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+                if versions == {path.name: _facts_of(path) for path in source.iterdir()}:
+                    return versions
             shutil.rmtree(copy / source.name, ignore_errors=True)
         raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
 
@@ -451,7 +425,8 @@ class MilvusDriver(Driver):
                     client.insert(name, rows[first : first + most], partition_name=partition or "")
                 written += len(rows)
             client.flush(name)
-            indices = [{"field_name": _LAYOUT[3], "index_type": "AUTOINDEX", "metric_type": source.metric.upper()}]
+            kind = "AUTOINDEX" if self.is_server else "FLAT"
+            indices = [{"field_name": _LAYOUT[3], "index_type": kind, "metric_type": source.metric.upper()}]
             for index in indices if old is None else old.indices:
                 self._index_again(client, name, index, remarks)
             client.load_collection(name)
@@ -466,7 +441,6 @@ class MilvusDriver(Driver):
         if self.is_server:
             yield self.client
             return
-        _client()
         with output_errors(self.folder):
             for name in self.files():
                 path = self.folder / name
@@ -527,8 +501,8 @@ class MilvusDriver(Driver):
                     f"{self.location}: the text of document {document.id!r} has {size:,} bytes, and Milvus holds "
                     f"{_LONGEST:,}; split it, or choose another kind of store"
                 )
-            metadata = json.loads(metadata_as_json(document))
-            records.append(dict(zip(_LAYOUT, (document.id, document.text, metadata, vector.tolist()), strict=True)))
+            values = (document.id, document.text, json.loads(metadata_as_json(document)), vector.tolist())
+            records.append(dict(zip(_LAYOUT, values, strict=True)))
         return records
 
     def _index_again(self, client: Any, name: str, index: Mapping[str, Any], remarks: list[str]) -> None:
@@ -608,7 +582,7 @@ class MilvusDriver(Driver):
 def _client() -> Any:
     """The client library, silent: what fails is told in one line."""
     module = import_client("pymilvus", "milvus")
-    for name in ("pymilvus", "milvus_lite"):
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return module
 
@@ -648,18 +622,17 @@ def _let_go(end: Any, copy: Path | None) -> None:
 
 
 def _facts_of(folder: Path) -> list[Any]:
-    """Names, sizes and times of the files of a collection; its indexes are made of them."""
+    """Names, sizes and times of the files of a collection, but for its indexes, which are made of these."""
     found = []
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            path = Path(parent) / name
-            try:
-                status = path.stat()
-            except FileNotFoundError:  # merged into another meanwhile
-                continue
-            if path.suffix != ".idx":
-                found.append([str(path.relative_to(folder)), status.st_size, status.st_mtime_ns])
-    return sorted(found)
+    for path in _files_in(folder):
+        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+            status = path.stat()
+            found.append([str(path.relative_to(folder)), status.st_size, status.st_mtime_ns])
+    return sorted(facts for facts in found if not facts[0].endswith(".idx"))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

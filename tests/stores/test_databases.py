@@ -159,13 +159,8 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_folder, tmp_path, monkeypatch):
-    for module in {
-        "chroma": ["chromadb"],
-        "qdrant": ["qdrant_client"],
-        "lancedb": ["lancedb"],
-        "milvus": ["milvus_lite"],
-    }.get(kind, ["apsw"]):
-        pytest.importorskip(module)
+    modules = {"chroma": "chromadb", "qdrant": "qdrant_client", "lancedb": "lancedb", "milvus": "milvus_lite"}
+    pytest.importorskip(modules.get(kind, "apsw"))
     for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new" + ("" if kind == "parquet" else "#docs")

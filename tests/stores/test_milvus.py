@@ -89,6 +89,8 @@ def awkward(client, name="awkward"):
     schema.add_field("price", kinds.DOUBLE)
     schema.add_field("ratio", kinds.FLOAT, nullable=True)
     schema.add_field("flag", kinds.BOOL)
+    schema.add_field("time", kinds.TIMESTAMPTZ)
+    schema.add_field("where", kinds.GEOMETRY, nullable=True)
     schema.add_field("note", kinds.VARCHAR, max_length=100, nullable=True)
     schema.add_field("deep", kinds.JSON, nullable=True)
     schema.add_field("tags", kinds.ARRAY, element_type=kinds.VARCHAR, max_capacity=5, max_length=20, nullable=True)
@@ -106,6 +108,7 @@ def awkward(client, name="awkward"):
     indices.add_index("price", index_type="INVERTED")
     client.create_collection(name, schema=schema, index_params=indices, properties={"owner": "ann"})
     client.create_partition(name, "archive")
+    client.create_partition(name, "empty")
     for partition, first in (("_default", 0), ("archive", COUNT // 2)):
         client.insert(name, [record(row) for row in range(first, first + COUNT // 2)], partition_name=partition)
 
@@ -121,6 +124,8 @@ def record(row):
         "price": row / 3,
         "ratio": None if row % 2 else row / 7,
         "flag": bool(row % 2),
+        "time": f"2024-02-29T12:30:{row:02d}.000005Z",
+        "where": None if row % 3 else f"POINT ({row} 2.5)",
         "note": None if row % 3 else 'quote"s\n',
         "deep": None if row % 5 == 0 else {"list": [1, {"k": [True, 2.5, None]}], "big": 2**53 + 1},
         "tags": ["a", "路径"] if row % 4 else None,
@@ -158,7 +163,7 @@ def written(store, location, folder, vectors):
 
     output = _Output(At(), folder)
     writer = output.writer(store, vectors.shape[1])
-    writer.write(0, Batch(store.ids(range(store.info.count)), vectors))
+    writer.write(0, Batch(read_all(store.scan()).ids, vectors))
     writer.finish()
     return output.publish(), writer
 
@@ -196,7 +201,7 @@ def test_every_field_of_every_record_goes_through(kind, url, tmp_path):
     assert found[2]["dense"]["params"] == {"M": 12, "efConstruction": 40}
     properties = found[3]["properties"]
     assert properties.pop("lead-migrate.vector") == "dense" and properties.pop("lead-migrate.text") == "body"
-    assert found == expected and list(found[0]) == ["_default", "archive"]
+    assert found == expected and list(found[0]) == ["_default", "archive", "empty"]
 
 
 def test_new_vectors_leave_all_else_as_it_is(url, tmp_path):
@@ -257,7 +262,7 @@ def test_a_partition_key_stays_one_and_lossy_indexes_are_named(tmp_path):
         make(client, by_part=True, index="HNSW_SQ")
         partitions = client.list_partitions("docs")
     store = open_store(f"milvus:{tmp_path}/old#docs")
-    assert "lossy" in " ".join(store.info.notes) and store.info.index == "HNSW_SQ"
+    assert "lossy" in " ".join(store.info.notes) and "HNSW_SQ" in str(store.info)
     made, writer = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 6))
     assert "hold its recall" in writer.remarks[0] and list(made.documents()) == list(store.documents())
     with client_of(tmp_path / "new") as client:
@@ -312,7 +317,7 @@ def test_filters_are_expressions_or_mappings(tmp_path):
         assert set(made.search(query, 40, where)[0].ids) == chosen
     with pytest.raises(UsageError, match="no expression of Milvus"):
         made.search(query, 5, 3)
-    with pytest.raises(StoreError, match="Milvus says"):
+    with pytest.raises(UsageError, match=r"Milvus says.*is the filter right"):
         made.search(query, 5, "page ===")
 
 
@@ -385,7 +390,6 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capfd):
         make(client, "more", 3)
     for location, code, words in (
         (f"milvus:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"milvus:{tmp_path}/old", 4, "docs, more"),
         (f"milvus:{tmp_path}/none#docs", 4, "no folder of milvus-lite"),
         (f"milvus:{tmp_path}/old#docs?x=1", 2, "text, vector"),
         (f"milvus:{tmp_path}/old#docs?text=part", 4, "text"),
