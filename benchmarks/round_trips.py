@@ -523,6 +523,102 @@ class Parquet(LanceDB):
                         yield fields["id"], {**fields, "made": moment}
 
 
+class Milvus(Kind):
+    """Fields of all types that milvus-lite has, dynamic ones, two partitions, other and sparse vectors, a function."""
+
+    def make(self, rows: int) -> str:
+        """Its records."""
+        from pymilvus import DataType, Function, FunctionType
+
+        with self._client("first") as client:
+            schema = client.create_schema(enable_dynamic_field=True)
+            schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=1_000)
+            schema.add_field("text", DataType.VARCHAR, max_length=65_535, enable_analyzer=True)
+            schema.add_field("words", DataType.SPARSE_FLOAT_VECTOR)
+            schema.add_function(Function("bm25", FunctionType.BM25, ["text"], ["words"]))
+            for name in ("BOOL", "INT8", "INT64", "DOUBLE", "JSON", "GEOMETRY", "TIMESTAMPTZ"):
+                schema.add_field(name.lower(), DataType[name], nullable=True)
+            schema.add_field("tags", DataType.ARRAY, element_type=DataType.INT64, max_capacity=3, nullable=True)
+            schema.add_field("half", DataType.FLOAT_VECTOR, dim=8)
+            schema.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
+            schema.add_field("vector", DataType.FLOAT_VECTOR, dim=DIM)
+            indices = client.prepare_index_params()
+            for name, kind, metric in (
+                ("vector", "HNSW", "IP"),
+                ("half", "FLAT", "L2"),
+                ("sparse", "SPARSE_INVERTED_INDEX", "IP"),
+                ("words", "SPARSE_INVERTED_INDEX", "BM25"),
+            ):
+                indices.add_index(name, index_type=kind, metric_type=metric)
+            client.create_collection("docs", schema=schema, index_params=indices, properties={"owner": "\u00fc"})
+            client.create_partition("docs", "odd")
+            for start in range(0, rows, PART):
+                for first, partition in enumerate(("_default", "odd")):
+                    part = range(start + first, min(start + PART, rows), 2)
+                    client.insert("docs", [self._row(row) for row in part], partition_name=partition)
+        return self.opened("first")
+
+    def opened(self, name: str) -> str:
+        """By the vector that is whole."""
+        return f"milvus:{self.folder / name}#docs?vector=vector&text=text"
+
+    def _client(self, name: str) -> Any:
+        from milvus_lite.adapter.grpc.server import start_server_in_thread
+        from pymilvus import MilvusClient
+
+        stack = contextlib.ExitStack()
+        server, database, port = start_server_in_thread(str(self.folder / name))
+        stack.callback(database.close)
+        stack.callback(lambda: server.stop(grace=None).wait())
+        client = MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True)
+        stack.callback(client.close)
+
+        @contextlib.contextmanager
+        def opened() -> Iterator[Any]:
+            with stack:
+                yield client
+
+        return opened()
+
+    def _row(self, row: int) -> Record:
+        nested = NESTED[row % 7]
+        fixed = {
+            "id": doc_id(row),
+            "text": TEXTS[row % 11],
+            "bool": (None, True, False)[row % 3],
+            "int8": None if row % 5 == 0 else row % 128,
+            "int64": None if row % 17 == 0 else NUMBERS[row % 7],
+            "double": FLOATS[row % 7],
+            "json": nested if isinstance(nested, dict) else {"in": nested},
+            "geometry": None if row % 3 else f"POINT ({row} 1)",
+            "timestamptz": f"2020-01-01T00:00:00.{row % 10**6:06d}Z",
+            "tags": (None, [], [row, -1])[row % 3],
+            "half": vector_of(row, 8).tolist(),
+            "sparse": {row: 0.5, row + 7: 0.1},
+            "vector": vector_of(row).tolist(),
+        }
+        return {**fixed, **({"dynamic": nested} if row % 2 else {})}
+
+    def read(self, location: str) -> Iterator[tuple[str, Record]]:
+        """All of them, with their partitions, and the collection itself."""
+        with self._client(Path(location.partition(":")[2].partition("#")[0]).name) as client:
+            client.load_collection("docs")
+            facts = client.describe_collection("docs")
+            owner = {key: value for key, value in facts["properties"].items() if "lead-migrate" not in key}
+            yield "docs", {**{key: str(facts[key]) for key in ("fields", "functions", "enable_dynamic_field")}, **owner}
+            for partition in client.list_partitions("docs"):
+                iterator = client.query_iterator("docs", PART, output_fields=["*"], partition_names=[partition])
+                while rows := iterator.next():
+                    for row in rows:
+                        plain = {key: as_plain(value) for key, value in row.items()}
+                        yield row["id"], {**plain, "partition": partition}
+
+
+def as_plain(value: Any) -> Any:
+    """A list in the place of the client's own sequence."""
+    return value if value is None or isinstance(value, str | int | float | dict | list) else list(value)
+
+
 KINDS: dict[str, type[Kind]] = {
     "faiss": Faiss,
     "pgvector": Pgvector,
@@ -531,6 +627,7 @@ KINDS: dict[str, type[Kind]] = {
     "chroma+http": ChromaServer,
     "qdrant": Qdrant,
     "lancedb": LanceDB,
+    "milvus": Milvus,
     "parquet": Parquet,
 }
 

@@ -28,8 +28,8 @@ _CHUNK = 1 << 20
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
 
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
-"""How Rust ends what the system says."""
+_OS_ERROR = re.compile(r"(?:\(os error |\[Errno )(\d+)[\])]")
+"""The number of what the system says, as Rust and Python write it."""
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 """How Linux writes blanks in the paths of mounts."""

@@ -130,7 +130,8 @@ def _advise_words(words: Sequence[str], *, quiet: bool) -> None:
         advise(line, quiet=quiet)
     if any(secrets_of(word) for word in words):
         advise(
-            "passwords and keys are left out: add them, or set PGPASSWORD, QDRANT_API_KEY or CHROMA_API_KEY",
+            "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
+            "QDRANT_API_KEY",
             quiet=quiet,
         )
     advise(f"next: {program} {printable(shlex.join(words))}", quiet=quiet)

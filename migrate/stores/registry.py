@@ -25,6 +25,7 @@ from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceDriver
+from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
@@ -83,6 +84,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     DatabaseKind(ChromaDriver, "chroma+https"),
     DatabaseKind(QdrantDriver),
     DatabaseKind(LanceDriver),
+    DatabaseKind(MilvusDriver),
     DatabaseKind(PgvectorDriver),
     DatabaseKind(SqliteVecDriver),
 )

@@ -118,7 +118,7 @@ def test_a_record_of_an_older_tool_is_audited_anew(again):
     assert AGAIN in runs()[2], "it is of today now"
 
 
-@pytest.mark.parametrize("kind", ["sqlite-vec", "lancedb", "chroma", "qdrant", "parquet"])
+@pytest.mark.parametrize("kind", ["sqlite-vec", "lancedb", "chroma", "milvus", "qdrant", "parquet"])
 def test_a_store_of_any_kind_that_nobody_touched_is_vouched_for(kind, source_folder, beir, tmp_path, capsys):
     from migrate.stores import open_store
 

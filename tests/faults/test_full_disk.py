@@ -21,6 +21,7 @@ NEEDS = {
     "chroma": "chromadb",
     "qdrant": "qdrant_client",
     "lancedb": "lancedb",
+    "milvus": "milvus_lite",
     "sqlite-vec": "apsw",
     "parquet": "pyarrow",
 }
@@ -61,6 +62,7 @@ CASES = {
     "to chroma": translated("chroma", 64, 512),
     "to qdrant": translated("qdrant", 64),
     "to lancedb": translated("lancedb", 64),
+    "to milvus": translated("milvus", 64),
     "to sqlite-vec": translated("sqlite-vec", 64),
     "to parquet": translated("parquet", 40),
     "of IVF lists": Case(("translate", "ivf", "ivf-stitch", *OUT), (32,)),

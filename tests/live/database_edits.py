@@ -13,7 +13,8 @@ def edit(location, new=(), changed=(), gone=()):
     kind, _, rest = location.partition(":")
     place, _, name = rest.partition("#")
     texts = {**dict.fromkeys(new, "a new text"), **dict.fromkeys(changed, "another text")}
-    change = {"lancedb": _lancedb, "pgvector": _pgvector, "qdrant": _qdrant, "sqlite-vec": _sqlite}.get(kind, _chroma)
+    own = {"lancedb": _lancedb, "milvus": _milvus, "pgvector": _pgvector, "qdrant": _qdrant, "sqlite-vec": _sqlite}
+    change = own.get(kind, _chroma)
     change(place, name, texts, list(new), list(gone))
 
 
@@ -44,6 +45,17 @@ def _lancedb(place, name, texts, new, gone):
             table.update(f"id = '{doc_id}'", {"text": text})
     for doc_id in gone:
         table.delete(f"id = '{doc_id}'")
+
+
+def _milvus(place, name, texts, new, gone):
+    from milvus_server import client_of
+
+    with client_of(place) as client:
+        rows = [{"id": doc_id, "text": text, "metadata": {}, "vector": VECTOR} for doc_id, text in texts.items()]
+        if rows:
+            client.upsert(name, rows)
+        if gone:
+            client.delete(name, ids=gone)
 
 
 def _pgvector(place, name, texts, new, gone):

@@ -51,6 +51,7 @@ FILTERS = {
     "chroma": {"topic": 3},
     "chroma server": {"topic": 3},
     "lancedb": "metadata LIKE '%\"topic\": 3%'",
+    "milvus": 'metadata["topic"] == 3',
     "pgvector": {"topic": 3},
     "qdrant": {"must": [{"key": "metadata.topic", "match": {"value": 3}}]},
     "qdrant server": {"must": [{"key": "metadata.topic", "match": {"value": 3}}]},

@@ -44,6 +44,7 @@ NEEDS = {
     "chroma": ["chromadb"],
     "chroma server": ["chromadb"],
     "lancedb": ["lancedb"],
+    "milvus": ["milvus_lite", "pymilvus"],
     "pgvector": ["psycopg"],
     "qdrant": ["qdrant_client"],
     "qdrant server": ["qdrant_client", "qdrant_edge"],

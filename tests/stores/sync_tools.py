@@ -302,6 +302,48 @@ class Lance:
         return f"lancedb:{folder}#docs"
 
 
+class Milvus:
+    """A folder of milvus-lite."""
+
+    def make(self, place, records, name="docs"):
+        from milvus_server import client_of, fill
+
+        with client_of(place) as client:
+            documents, vectors = zip(*records.values(), strict=True)
+            fill(client, name, documents, np.array(vectors))
+        return f"milvus:{place}#{name}"
+
+    def change(self, location, before, after):
+        from milvus_server import client_of
+
+        place, _, name = location.partition(":")[2].partition("#")
+        names, gone = parts(before, after)
+        rows = [
+            {"id": d.id, "text": d.text, "vector": vector.tolist(), **d.metadata}
+            for d, vector in (after[name] for name in names)
+        ]
+        with client_of(place) as client:
+            client.upsert(name, rows)
+            if gone:
+                client.delete(name, ids=gone)
+
+    def new(self, folder):
+        return f"milvus:{folder}#docs"
+
+
+class MilvusServer(Milvus):
+    """Milvus-lite as a server."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def make(self, folder, records):
+        return super().make(self.url, records, f"old{uuid.uuid4().hex[:12]}")
+
+    def new(self, folder):
+        return f"milvus:{self.url}#new{uuid.uuid4().hex[:12]}"
+
+
 class SqliteVec:
     """A table of sqlite-vec."""
 

@@ -49,6 +49,15 @@ def make_lancedb(folder, documents, vectors):
     return f"lancedb:{folder}#docs?distance=ip"
 
 
+def make_milvus(folder, documents, vectors):
+    pytest.importorskip("milvus_lite")
+    from milvus_server import client_of, fill
+
+    with client_of(folder) as client:
+        fill(client, "docs", documents, vectors, "ip")
+    return f"milvus:{folder}#docs"
+
+
 def make_sqlite_vec(folder, documents, vectors):
     apsw, sqlite_vec = pytest.importorskip("apsw"), pytest.importorskip("sqlite_vec")
     folder.mkdir()
@@ -79,6 +88,7 @@ MAKERS = {
     "chroma": make_chroma,
     "qdrant": make_qdrant,
     "lancedb": make_lancedb,
+    "milvus": make_milvus,
     "sqlite-vec": make_sqlite_vec,
     "parquet": make_parquet,
 }
@@ -149,8 +159,8 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_folder, tmp_path, monkeypatch):
-    for module in {"chroma": ["chromadb"], "qdrant": ["qdrant_client"], "lancedb": ["lancedb"]}.get(kind, ["apsw"]):
-        pytest.importorskip(module)
+    modules = {"chroma": "chromadb", "qdrant": "qdrant_client", "lancedb": "lancedb", "milvus": "milvus_lite"}
+    pytest.importorskip(modules.get(kind, "apsw"))
     for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new" + ("" if kind == "parquet" else "#docs")

@@ -182,8 +182,8 @@ def test_the_fingerprint_tells_vectors_and_ids_apart(vectors, tmp_path):
     assert len(set(prints.values())) == 3
 
 
-@pytest.mark.parametrize("place", ["chroma:new#docs", "lancedb:new#docs", "qdrant:new#docs", "sqlite-vec:new.db#docs",
-                                   "parquet:new#"])  # fmt: skip
+@pytest.mark.parametrize("place", ["chroma:new#docs", "lancedb:new#docs", "milvus:new#docs", "qdrant:new#docs",
+                                   "sqlite-vec:new.db#docs", "parquet:new#"])  # fmt: skip
 def test_options_of_a_new_store_that_takes_none_are_refused_in_one_clear_line(place):
     with pytest.raises(UsageError, match=r"takes none, found id, text; leave out what follows the \?$"):
         output_of(f"{place}?text=body&id=key")

@@ -98,6 +98,7 @@ OTHERS = {
     "Qdrant": ["qdrant_client"],
     "QdrantServer": ["qdrant_client"],
     "Lance": ["lancedb"],
+    "Milvus": ["milvus_lite", "pymilvus"],
     "SqliteVec": ["apsw", "sqlite_vec"],
     "Pgvector": ["psycopg"],
     "Parquet": ["pyarrow"],
@@ -287,6 +288,6 @@ def test_a_store_that_is_embedded_in_full_takes_the_place_of_the_old_one(name, k
     now = {doc_id: (documents[doc_id], truth(documents[doc_id].text)) for doc_id in records}
     place = f"sqlite-vec:{location}/my.db#items" if name == "SqliteVec" else location
     kind.change(place, now, {**now, first: (documents[first], -truth(documents[first].text))})
-    is_database = name in ("Chroma", "Qdrant", "Lance", "SqliteVec", "Pgvector")
+    is_database = name in ("Chroma", "Qdrant", "Lance", "Milvus", "SqliteVec", "Pgvector")
     with pytest.raises(InputError, match="it is not what it was" if is_database else None):
         switch_store(old, location)

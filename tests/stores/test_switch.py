@@ -642,7 +642,19 @@ def several_sqlites(tmp_path):
     return old, new
 
 
-@pytest.mark.parametrize("make", [several_lances, several_qdrants, several_chromas, several_sqlites])
+def several_milvuses(tmp_path):
+    """A collection beside another one in its folder."""
+    pytest.importorskip("milvus_lite")
+    from milvus_server import client_of, fill
+
+    with client_of(tmp_path / "old") as client:
+        for name in ("docs", "others"):
+            fill(client, name, example_documents(40), old_vectors())
+    translate(f"milvus:{tmp_path}/old#docs", tmp_path / "new")
+    return f"milvus:{tmp_path}/old#docs", f"milvus:{tmp_path}/new#docs"
+
+
+@pytest.mark.parametrize("make", [several_lances, several_qdrants, several_chromas, several_milvuses, several_sqlites])
 def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path):
     old, new = make(tmp_path)
 

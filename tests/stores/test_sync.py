@@ -66,12 +66,14 @@ NEEDS = {
     "Qdrant": ["qdrant_client"],
     "QdrantServer": ["qdrant_client"],
     "Lance": ["lancedb"],
+    "Milvus": ["milvus_lite", "pymilvus"],
+    "MilvusServer": ["milvus_lite", "pymilvus"],
     "SqliteVec": ["apsw", "sqlite_vec"],
     "Pgvector": ["psycopg"],
     "Parquet": ["pyarrow"],
 }
-KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "SqliteVec",
-         "Pgvector", "Parquet"]  # fmt: skip
+KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "Milvus",
+         "MilvusServer", "SqliteVec", "Pgvector", "Parquet"]  # fmt: skip
 
 
 @pytest.fixture
@@ -88,9 +90,19 @@ def kind_of(request, monkeypatch):
             client = qdrant_client.QdrantClient(":memory:")
             monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
             return tools.QdrantServer(client)
+        if name == "MilvusServer":
+            return tools.MilvusServer(request.getfixturevalue("milvus_url"))
         return getattr(tools, name)()
 
     return make
+
+
+@pytest.fixture
+def milvus_url(tmp_path):
+    from milvus_server import serving
+
+    with serving(tmp_path / "milvus server") as url:
+        yield url
 
 
 def translated(old, output, embedder, size=40):

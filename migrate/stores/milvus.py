@@ -1,0 +1,659 @@
+"""Collections of Milvus: `milvus:URL#COLLECTION` on a server, `milvus:FOLDER#COLLECTION` in a folder of milvus-lite.
+
+Milvus-lite lets one process at a time open its folder, and writes to it then: a folder is read from a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import (
+    AuthenticationError,
+    LeadMigrateError,
+    RemoteError,
+    StoreError,
+    UnsupportedStoreError,
+    UsageError,
+)
+from migrate.files import output_errors, work_folder
+from migrate.locations import secrets_of
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.driver import Driver, Page
+from migrate.stores.kept import forget, keep, sync_tree
+from migrate.stores.records import choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.serving import Hits, as_hits
+from migrate.stores.switching import others
+from migrate.vectors import Batch, Document, Vectors
+
+_LAYOUT: Final = ("id", "text", "metadata", "vector")
+"""Fields of documents of other kinds."""
+_LONGEST: Final = 65_535
+"""Bytes in a VARCHAR."""
+_AT_ONCE: Final = 1_000
+_OWN: Final = "lead-migrate."
+"""How properties of a collection begin that are options it is opened with."""
+_INDEX_FACTS: Final = frozenset(
+    {"field_name", "index_name", "index_type", "total_rows", "indexed_rows", "pending_index_rows", "state"}
+)
+"""What an index says of itself beside what it was made with."""
+_UNREAD: Final = frozenset({"BINARY_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR", "INT8_VECTOR"})
+"""Types that are refused, as nothing was there to test them with."""
+_NO_SERVER: Final = 2
+"""The client's code for a server that does not answer."""
+
+
+class MilvusDriver(Driver):
+    """A collection, read by one of its fields of dense vectors."""
+
+    kind = "milvus"
+    support = KindSupport(
+        "Milvus",
+        ("milvus:http://HOST:19530#COLLECTION", "milvus:FOLDER#COLLECTION"),
+        "milvus",
+        "ids, scalar, JSON, array and dynamic fields, nulls, defaults, functions, other float and sparse vectors, "
+        "partitions, properties, index types and parameters",
+        "automatic ids become given ones; binary, half-precision, int8 and nullable vectors are refused; users, load "
+        "settings and replicas",
+        "bounded on a server; a folder as milvus-lite needs",
+    )
+    options = ("text", "vector")
+    swaps = True
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Return whether milvus-lite has written there."""
+        return path.is_dir() and next(path.glob("collections/*/schema.json"), None) is not None
+
+    @property
+    def is_copy(self) -> bool:
+        """True for folders."""
+        return not self.is_server
+
+    @property
+    def notices_vectors(self) -> bool:
+        """True for folders: a server counts no changes."""
+        return not self.is_server
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of the server, or of a copy of the folder."""
+        return _connect(self.location, self.address.place) if self.is_server else self._open_copy()
+
+    def names(self) -> list[str]:
+        """Return collections and aliases."""
+        return sorted({*self.client.list_collections(), *self._aliases()})
+
+    def _aliases(self) -> dict[str, str]:
+        aliases = self.client.list_aliases("")["aliases"]
+        return {alias: self.client.describe_alias(alias)["collection_name"] for alias in aliases}
+
+    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+        """Tell what a server refused from a server that failed."""
+        if self.is_server and re.search("auth|permission|privilege", words, re.IGNORECASE):
+            return AuthenticationError(f"{self.location}: the server refused: {words}; set MILVUS_TOKEN")
+        if self.is_server and getattr(error, "code", _NO_SERVER) in (_NO_SERVER, None):
+            return RemoteError(f"{self.location}: the server of Milvus failed: {words}; check that it runs")
+        return super().explain(error, words)
+
+    # Reading.
+
+    def open(self) -> None:
+        """Find the collection or alias, choose the vector, and load the collection if nobody has."""
+        self.name = self.choose_name(self.names())
+        self.collection_name = self._aliases().get(self.name, self.name)
+        self.facts = self.client.describe_collection(self.collection_name)
+        self.fields = {field["name"]: field for field in self.facts["fields"]}
+        self.types = {name: str(getattr(field["type"], "name", field["type"])) for name, field in self.fields.items()}
+        properties = self.facts.get("properties") or {}
+        kept = {option: properties[_OWN + option] for option in self.options if _OWN + option in properties}
+        self.asked = {**kept, **self.address.options}
+        self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
+        self._refuse_fields()
+        self.vector = self._choose_vector(self.asked.get("vector"))
+        self.dim = int(self.fields[self.vector]["params"]["dim"])
+        names = self.client.list_indexes(self.collection_name)
+        self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
+        found = [index for index in self.indices if index["field_name"] == self.vector]
+        if not found:
+            words = "has no index, which would say how its vectors are compared; create one"
+            raise StoreError(f"{self.location}: field {self.vector} {words}")
+        self.index = found[0]
+        has_key = any(field.get("is_partition_key") for field in self.fields.values())
+        self.partitions = [None] if has_key else sorted(self.client.list_partitions(self.collection_name))
+        self.client.load_collection(self.collection_name)
+
+    def describe(self) -> StoreInfo:
+        """Describe the collection; a sample shows where texts are."""
+        count = _count(self.client, self.name)
+        fields = {"output_fields": [*self._plain_fields, self.vector]}
+        sample = self.client.query(self.name, limit=64, consistency_level="Strong", **fields)
+        vectors = np.array([row[self.vector] for row in sample], np.float32).reshape(-1, self.dim)
+        distance = str(self.index["metric_type"])
+        metric, notes = read_metric({"COSINE": "cosine", "IP": "ip", "L2": "l2"}[distance], vectors)  # type: ignore[arg-type]
+        texts = dict.fromkeys(name for name, kind in self.types.items() if kind == "VARCHAR")
+        texts |= dict.fromkeys(key for row in sample for key, value in row.items() if isinstance(value, str))
+        texts.pop(self.key_field, None)
+        self.text_field, why = choose_text(self.location, list(texts), self.asked.get("text"))
+        notes += (why,)
+        if other := [name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector]:
+            notes += (f"records have other vectors too, which stay as they are: {', '.join(other)}",)
+        kind = str(self.index["index_type"])
+        if _is_lossy(kind):
+            notes += (f"searched by an index {kind}, which is lossy; those read here are whole",)
+        details: dict[str, str | int] = {"collection": self.name, "distance": distance, "vector": self.vector}
+        details |= {"text": self.text_field} if self.text_field else {}
+        has_texts = self.text_field is not None
+        info = StoreInfo(self.location, self.kind, kind, count, self.dim, metric, exact=True, has_texts=has_texts)
+        return replace(info, notes=notes, details=details)
+
+    @property
+    def key(self) -> str:
+        """Server or folder, collection and vector."""
+        place = self.address.place if self.is_server else str(self.folder.absolute())
+        return f"{place}#{self.name}?vector={self.vector}"
+
+    def version(self) -> Any:
+        """Return facts of the files that change with each write. On a server, a hash of all fields but vectors."""
+        if not self.is_server:
+            if not (folder := self.folder / "collections" / self.collection_name).is_dir():
+                raise StoreError(f"{self.location}: the collection was deleted; run again")
+            return _facts_of(folder)
+        digest, count = hashlib.sha256(), 0
+        for partition in self.partitions:
+            for rows in self._batches(self._plain_fields, partition, _AT_ONCE):
+                digest.update(json.dumps([partition, rows], sort_keys=True, default=repr).encode())
+                count += len(rows)
+        return [self._aliases().get(self.name, self.name), count, digest.hexdigest()]
+
+    def read_version(self) -> Any:
+        """Return the version when the copy was made."""
+        return self.version() if self.is_server else self._copied[self.collection_name]
+
+    def identity(self, name: str) -> Any:
+        """Return the collection that an alias leads to; in a folder, the number of the collection's own folder."""
+        if self.is_server:
+            return self._aliases().get(name, name) if name in self.names() else None
+        with suppress(OSError):
+            return (self.folder / "collections" / self.collection_name).stat().st_ino
+        return None
+
+    @property
+    def _plain_fields(self) -> list[str]:
+        """All fields but vectors."""
+        return [name for name in self._written_fields if not self.types.get(name, "").endswith("VECTOR")]
+
+    @property
+    def _written_fields(self) -> list[str]:
+        """All fields but those that functions fill; `$meta` is what Milvus calls the dynamic ones."""
+        dynamic = ["$meta"] if self.facts.get("enable_dynamic_field") else []
+        return [*(name for name, field in self.fields.items() if not field.get("is_function_output")), *dynamic]
+
+    def _batches(self, fields: list[str], partition: str | None, at_once: int) -> Iterator[list[dict[str, Any]]]:
+        settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
+        iterator = self.client.query_iterator(self.name, batch_size=at_once, output_fields=fields, **settings)
+        try:
+            while rows := iterator.next():
+                yield [_plain(row) for row in rows]
+        finally:
+            iterator.close()
+
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read records by partition, in each by id; `raw` is a partition and its rows without the vector."""
+        fields = [name for name in self._written_fields if name != self.vector] if records else [self.key_field]
+        fields += [self.vector] if vectors else []
+        at_once = _AT_ONCE if vectors or records else 10 * _AT_ONCE
+        for partition in self.partitions:
+            for rows in self._batches(fields, partition, at_once):
+                found = [row.pop(self.vector) for row in rows] if vectors else []
+                ids = [str(row[self.key_field]) for row in rows]
+                yield Page(ids, np.array(found, np.float32).reshape(-1, self.dim), (partition, rows))
+
+    def _find(self, ids: Sequence[str], fields: list[str], partition: str | None = None) -> Iterator[dict[str, Any]]:
+        """Records by their ids."""
+        if self.types[self.key_field] == "VARCHAR":
+            keys: Sequence[Any] = ids
+        else:
+            keys = [int(doc_id) for doc_id in ids if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", doc_id)]
+        for first in range(0, len(keys), _AT_ONCE):
+            chosen = f"{self.key_field} in {_literal(list(keys[first : first + _AT_ONCE]))}"
+            settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
+            yield from map(_plain, self.client.query(self.name, filter=chosen, output_fields=fields, **settings))
+
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return fields as documents."""
+        for row in self._find(ids, self._plain_fields):
+            key, text = row[self.key_field], row.pop(self.text_field, None) if self.text_field else None
+            if isinstance(key, str):
+                del row[self.key_field]
+            if text is not None and not isinstance(text, str):
+                raise StoreError(
+                    f"{self.location}: {self.text_field!r} of record {key} is no text but {type(text).__name__}; say "
+                    "?text=FIELD for another"
+                )
+            if set(row) == {_LAYOUT[2]} and isinstance(row[_LAYOUT[2]], dict):
+                row = row[_LAYOUT[2]]
+            yield Document(str(key), text or "", row)
+
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return vectors by ids."""
+        found = {str(row[self.key_field]): row[self.vector] for row in self._find(ids, [self.key_field, self.vector])}
+        return Batch(list(found), np.array([*found.values()], np.float32).reshape(len(found), self.dim))
+
+    def _refuse_fields(self) -> None:
+        for name, kind in self.types.items():
+            if kind in _UNREAD:
+                raise UnsupportedStoreError(
+                    f"{self.location}: field {name} is a {kind}, which is not kept; copy the collection without it"
+                )
+            if kind.endswith("VECTOR") and self.fields[name].get("nullable"):
+                raise UnsupportedStoreError(
+                    f"{self.location}: vectors of field {name} may be null, which is not kept; copy the collection "
+                    "with a field of vectors that may not"
+                )
+        if self.facts.get("struct_array_fields"):
+            raise UnsupportedStoreError(f"{self.location}: fields of structs are not kept; copy it without them")
+
+    def _choose_vector(self, asked: str | None) -> str:
+        dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
+        name = asked if asked is not None else dense[0] if len(dense) == 1 else None
+        if name not in dense:
+            raise StoreError(
+                f"{self.location}: no single field of dense vectors is chosen, of {', '.join(dense) or 'none'}; say "
+                "#COLLECTION?vector=FIELD"
+            )
+        return str(name)
+
+    # Serving.
+
+    @cached_property
+    def _turn(self) -> Any:
+        """Keeps searches from a copy that is left for its folder."""
+        return nullcontext() if self.is_server else Lock()
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
+        settings = {"anns_field": self.vector, "search_params": {"metric_type": self.index["metric_type"]}}
+        settings |= {"filter": self._filter(where), "limit": k, "consistency_level": "Strong"}
+        try:
+            with self._turn:
+                found = self.client.search(self.name, data=queries.tolist(), **settings)
+        except Exception as error:
+            said = self.explain(error, " ".join(str(error).split())[:300])
+            if where is None or isinstance(said, RemoteError):
+                raise
+            raise UsageError(f"{said}; is the filter right?") from error
+        ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in found]
+        return [as_hits(some, [hit["distance"] for hit in hits]) for some, hits in zip(ids, found, strict=True)]
+
+    def _filter(self, where: Any) -> str:
+        if where is None or isinstance(where, str):
+            return where or ""
+        if not isinstance(where, Mapping):
+            raise UsageError(
+                f'{self.location}: the filter is no expression of Milvus, such as "page < 3", but '
+                f"{type(where).__name__}"
+            )
+        is_own = _LAYOUT[2] in self.fields and self.types[_LAYOUT[2]] == "JSON"
+        terms = []
+        for name, value in where.items():
+            field = f"{_LAYOUT[2]}[{_literal(name)}]" if is_own and name not in self.fields else name
+            terms.append(f"{field} == {_literal(value)}")
+        return " and ".join(terms)
+
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors by writing whole records; a folder is in use by this process alone from then on."""
+        if self.fields[self.key_field].get("auto_id"):
+            raise StoreError(
+                f"{self.location}: Milvus gives the ids of this collection (auto_id), and would give new ones; copy it "
+                "to a collection with ids of your own"
+            )
+        names, count = list(new), 0
+        with self._turn:
+            self._leave_copy()
+            for partition in self.partitions:
+                for first in range(0, len(names), _AT_ONCE):
+                    rows = list(self._find(names[first : first + _AT_ONCE], self._written_fields, partition))
+                    for row in rows:
+                        row[self.vector] = new[str(row[self.key_field])].tolist()
+                    if rows:
+                        self.client.upsert(self.collection_name, rows, partition_name=partition or "")
+                    count += len(rows)
+        if not self.is_server:
+            sync_tree(self.folder / "collections")
+        return count
+
+    # Folders.
+
+    def files(self) -> Collection[str]:
+        """Return what milvus-lite writes; databases beside the default one are not among it."""
+        databases = self.folder / "databases"
+        own = () if databases.is_dir() and any(databases.iterdir()) else (databases.name,)
+        return ("LOCK", ".database-staging", "aliases.json", "collections", "database_properties.json", *own)
+
+    def _open_copy(self) -> Any:
+        if self.folder.is_file():
+            raise StoreError(
+                f"{self.location}: this is a file of milvus-lite before 3, which its newer versions do not read; write "
+                "it anew by `milvus-lite dump` of the old version"
+            )
+        if not self.recognises(self.folder):
+            raise StoreError(f"{self.location}: there is no folder of milvus-lite; check the path")
+        copies = work_folder() / "copies"
+        with output_errors(copies):
+            copies.mkdir(parents=True, exist_ok=True)
+            copy = Path(tempfile.mkdtemp(prefix="milvus-", dir=copies))
+        try:
+            with output_errors(copy):
+                self._copied = self._copy_to(copy)
+            return self._serve(copy, is_copy=True)
+        except BaseException:
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
+
+    def _copy_to(self, copy: Path) -> dict[str, Any]:
+        """Copy what every collection was at one moment; return the version of each."""
+        source = self.folder / "collections"
+        for _ in range(20):
+            versions = {path.name: _facts_of(path) for path in source.iterdir()}
+            with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+                for path in [*_files_in(source), *self.folder.glob("aliases.json")]:
+                    target = copy / path.relative_to(self.folder)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+                if versions == {path.name: _facts_of(path) for path in source.iterdir()}:
+                    return versions
+            shutil.rmtree(copy / source.name, ignore_errors=True)
+        raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
+
+    def _serve(self, folder: Path, *, is_copy: bool) -> Any:
+        """Return a client of milvus-lite on a folder, which ends with this driver."""
+        client, end = _serve(folder)
+        self._end = weakref.finalize(self, _let_go, end, folder if is_copy else None)
+        return client
+
+    def _leave_copy(self) -> None:
+        """Use the folder itself from now on; nobody else can open it until the store is gone."""
+        if self.is_server or not self._is_on_copy:
+            return
+        end_copy = self._end
+        self.client = self._serve(self.folder, is_copy=False)
+        self.client.load_collection(self.collection_name)
+        self._is_on_copy = False
+        end_copy()
+
+    _is_on_copy = True
+
+    # Writing.
+
+    def write(
+        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
+    ) -> Iterable[str]:
+        """Write a collection with schema, partitions, records and indexes of the old one, or records of documents."""
+        old = like if isinstance(like, MilvusDriver) else None
+        remarks: list[str] = []
+        written = 0
+        with self._written_client() as client:
+            if client.has_collection(name):
+                client.drop_collection(name)
+            settings = self._settings_of_documents(dim) if old is None else old._settings(dim, remarks)
+            client.create_collection(name, **settings)
+            for partition in old.partitions if old is not None else ():
+                if partition and not client.has_partition(name, partition):
+                    client.create_partition(name, partition)
+            for page in pages:
+                partition, rows = (None, self._records(page)) if old is None else old._new_rows(page)
+                most = max((8 << 20) // (4 * dim), 1)
+                for first in range(0, len(rows), most):
+                    client.insert(name, rows[first : first + most], partition_name=partition or "")
+                written += len(rows)
+            client.flush(name)
+            kind = "AUTOINDEX" if self.is_server else "FLAT"
+            indices = [{"field_name": _LAYOUT[3], "index_type": kind, "metric_type": source.metric.upper()}]
+            for index in indices if old is None else old.indices:
+                self._index_again(client, name, index, remarks)
+            client.load_collection(name)
+            count = _count(client, name)
+        if count != written:
+            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+        return remarks
+
+    @contextmanager
+    def _written_client(self) -> Iterator[Any]:
+        """The server's client, or one of an empty folder that is durable at the end."""
+        if self.is_server:
+            yield self.client
+            return
+        with output_errors(self.folder):
+            for name in self.files():
+                path = self.folder / name
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            client, end = _serve(self.folder)
+            try:
+                yield client
+            finally:
+                end()
+            (self.folder / "LOCK").unlink(missing_ok=True)
+        sync_tree(self.folder)
+
+    def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
+        """How to create a collection as this one, for vectors of another dimension."""
+        fields = []
+        for field in self.facts["fields"]:
+            changed = {**field, "auto_id": False} if field.get("is_primary") else dict(field)
+            if field["name"] == self.vector:
+                changed["params"] = {**field["params"], "dim": dim}
+            fields.append(changed)
+        if self.fields[self.key_field].get("auto_id"):
+            remarks.append("Milvus gave the ids (auto_id); they stay, so new records need ids from your programs")
+        functions = [
+            {**one, **{key: list(one[key]) for key in ("input_field_names", "output_field_names")}}
+            for one in self.facts.get("functions") or []
+        ]
+        make = _client().CollectionSchema.construct_from_dict
+        schema = make({**self.facts, "fields": fields, "functions": functions})
+        properties = {key: str(value) for key, value in (self.facts.get("properties") or {}).items()}
+        properties |= {_OWN + option: value for option, value in self.asked.items()}
+        settings = {"schema": schema, "properties": properties or None}
+        if None in self.partitions:  # of a partition key
+            settings["num_partitions"] = self.facts["num_partitions"]
+        if (shards := self.facts.get("num_shards")) and int(shards) > 1:
+            settings["num_shards"] = int(shards)
+        return {**settings, "consistency_level": self.facts.get("consistency_level_name") or "Bounded"}
+
+    def _new_rows(self, page: Page) -> tuple[str | None, list[dict[str, Any]]]:
+        """The records of a page with their new vectors, and their partition."""
+        partition, rows = page.raw
+        pairs = zip(rows, page.vectors, strict=True)
+        return partition, [{**row, self.vector: vector.tolist()} for row, vector in pairs]
+
+    def _settings_of_documents(self, dim: int) -> dict[str, Any]:
+        module = _client()
+        schema, kinds = module.MilvusClient.create_schema(), module.DataType
+        schema.add_field(_LAYOUT[0], kinds.VARCHAR, is_primary=True, max_length=_LONGEST)
+        schema.add_field(_LAYOUT[1], kinds.VARCHAR, max_length=_LONGEST)
+        schema.add_field(_LAYOUT[2], kinds.JSON)
+        schema.add_field(_LAYOUT[3], kinds.FLOAT_VECTOR, dim=dim)
+        return {"schema": schema}
+
+    def _records(self, page: Page) -> list[dict[str, Any]]:
+        records = []
+        for document, vector in zip(page.documents, page.vectors, strict=True):
+            if (size := len(document.text.encode(errors="surrogatepass"))) > _LONGEST:
+                raise StoreError(
+                    f"{self.location}: the text of document {document.id!r} has {size:,} bytes, and Milvus holds "
+                    f"{_LONGEST:,}; split it, or choose another kind of store"
+                )
+            values = (document.id, document.text, json.loads(metadata_as_json(document)), vector.tolist())
+            records.append(dict(zip(_LAYOUT, values, strict=True)))
+        return records
+
+    def _index_again(self, client: Any, name: str, index: Mapping[str, Any], remarks: list[str]) -> None:
+        """Make an index as another collection has it; if that fails for vectors, one of Milvus's own choice."""
+        kind, field = str(index["index_type"]), index["field_name"]
+        config = {key: value for key, value in index.items() if key not in _INDEX_FACTS}
+        for attempt, settings in ((kind, config), ("AUTOINDEX", {"metric_type": config.get("metric_type")})):
+            indices = client.prepare_index_params()
+            indices.add_index(field, index_type=attempt, index_name=index.get("index_name", ""), params=settings)
+            try:
+                client.create_index(name, indices)
+            except Exception as error:
+                if attempt == "AUTOINDEX":
+                    raise
+                words = " ".join(str(error).split())[:200]
+                remarks.append(f"the index {kind} of field {field} is now one of Milvus's own choice: {words}")
+                continue
+            if _is_lossy(attempt):
+                remarks.append(f"the index {kind} is made anew, and is lossy: hold its recall against exact search")
+            return
+
+    # Servers: a collection is called NAME_TOKEN, as Milvus takes no hyphen, and an alias NAME leads to it.
+
+    def staging(self, token: str) -> str:
+        """Return the collection's own name."""
+        return f"{self.name}_{token}"
+
+    def successor(self, ending: str) -> str | None:
+        """Return a location on the same server."""
+        return f"{self.server}#{self.name}_{ending}".replace("-", "_") if self.is_server else None
+
+    def token(self, name: str) -> str | None:
+        """Return the end of the collection's own name."""
+        return _token_in(self._aliases().get(name, name))
+
+    def publish(self, staging: str, content: Path) -> None:
+        """Let the alias lead to the collection; drop the one that it led to."""
+        keep(content, str(_token_in(staging)))
+        lead = self.client.alter_alias if self.name in self._aliases() else self.client.create_alias
+        lead(collection_name=staging, alias=self.name)
+        for name in self.leftovers():
+            self.drop(name)
+
+    def drop(self, name: str) -> None:
+        """Delete a collection and its aliases."""
+        collection = self._aliases().get(name, name)
+        for alias in self.client.list_aliases(collection)["aliases"]:
+            self.client.drop_alias(alias)
+        self.client.drop_collection(collection)
+        forget(_token_in(collection))
+
+    def leftovers(self) -> list[str]:
+        """Return collections NAME_TOKEN that no alias leads to."""
+        made, used = re.compile(re.escape(self.name) + "_[0-9a-f]{32}"), self._aliases().values()
+        return [name for name in self.client.list_collections() if made.fullmatch(name) and name not in used]
+
+    def refuse_swap(self, new: Driver) -> None:
+        """Refuse collections: their names cannot be traded in one step."""
+        aliases = self._aliases()
+        for driver in (self, new):
+            if driver.name not in aliases:
+                raise UsageError(
+                    f"{driver.location}: this is a collection, and only aliases of Milvus are switched; give it an "
+                    "alias, let your programs ask that, and switch the alias"
+                )
+
+    def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Let aliases lead to collections, each in one step; a run that is killed between two does both again."""
+        aliases = self._aliases()
+        if not {aliases.get(alias) for alias in wanted} <= set(wanted.values()):
+            raise others(self.location)
+        for alias, collection in wanted.items():
+            if aliases[alias] != collection:
+                self.client.alter_alias(collection_name=collection, alias=alias)
+
+
+def _client() -> Any:
+    """The client library, silent: what fails is told in one line."""
+    module = import_client("pymilvus", "milvus")
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return module
+
+
+def _connect(location: str, url: str) -> Any:
+    """Return a client of the server at a URL; the token is that of the location, or MILVUS_TOKEN."""
+    secrets, user = secrets_of(location), urlsplit(url).username
+    token = secrets.get("token") or secrets.get("api_key") or os.environ.get("MILVUS_TOKEN", "")
+    if user and "password" in secrets:
+        token, url = f"{user}:{secrets['password']}", url.replace(f"{user}@", "", 1)
+    return _client().MilvusClient(uri=url, token=token, timeout=60)
+
+
+def _serve(folder: Path) -> tuple[Any, Any]:
+    """Return a client of milvus-lite on a folder, and what ends both. All is in this process."""
+    module = import_client("milvus_lite.adapter.grpc.server", "milvus")
+    server, database, port = module.start_server_in_thread(str(folder))
+    client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True)
+
+    def end() -> None:
+        client.close()
+        server.stop(grace=None).wait()
+        database.close()
+
+    return client, end
+
+
+def _count(client: Any, name: str) -> int:
+    rows = client.query(name, filter="", output_fields=["count(*)"], consistency_level="Strong")
+    return int(rows[0]["count(*)"])
+
+
+def _let_go(end: Any, copy: Path | None) -> None:
+    end()
+    if copy is not None:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _facts_of(folder: Path) -> list[Any]:
+    """Names, sizes and times of the files of a collection, but for its indexes, which are made of these."""
+    found = []
+    for path in _files_in(folder):
+        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+            status = path.stat()
+            found.append([str(path.relative_to(folder)), status.st_size, status.st_mtime_ns])
+    return sorted(facts for facts in found if not facts[0].endswith(".idx"))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with lists in the place of the client's own sequences."""
+    return {
+        name: value if value is None or isinstance(value, str | int | float | dict | list) else list(value)
+        for name, value in row.items()
+    }
+
+
+def _literal(value: Any) -> str:
+    """A value as it stands in an expression of Milvus."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _token_in(name: str) -> str | None:
+    """The token in a collection's own name."""
+    match = re.fullmatch(r".*_([0-9a-f]{32})", name, re.DOTALL)
+    return match[1] if match else None
+
+
+def _is_lossy(index_type: str) -> bool:
+    """True if an index searches codes in the place of vectors."""
+    return any(part in index_type for part in ("PQ", "SQ", "RABITQ", "SCANN"))
