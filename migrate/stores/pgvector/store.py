@@ -25,6 +25,7 @@ from migrate.files import atomic_folder, cache_folder, write_bytes
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo
+from migrate.stores.create import flat_writer
 from migrate.stores.pgvector.catalog import (
     FILES,
     NAME,
@@ -39,6 +40,7 @@ from migrate.stores.pgvector.catalog import (
 )
 from migrate.stores.records import SearchableRecordStore, choose_text, read_metric
 from migrate.vectors import Batch, Document
+from migrate.work.writer import StoreWriter
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed
@@ -209,6 +211,10 @@ class PgvectorStore(SearchableRecordStore):
         with server_errors(self.info.location):
             oid_row = self.connection.execute(question, [self.table.schema, self.table.name]).fetchone()
         return None if oid_row is None else oid_row[0]
+
+    def destination(self, location: Path, dim: int) -> StoreWriter:
+        """Return the writer of a store in files."""
+        return flat_writer(self, location, dim)
 
     def _serve(self) -> PgvectorServing:
         from migrate.stores.pgvector.serve import PgvectorServing
