@@ -114,22 +114,19 @@ def disk_errors(path: Path) -> Iterator[None]:
     """As `output_errors`, where a client library met a full or failing disk, of which some tell in words alone."""
     try:
         yield
+    except LeadMigrateError:
+        raise
     except Exception as error:
-        refusal = _refusal_of_disk(error)
-        if refusal is None:
+        message = str(error)
+        code = (error.errno or 0) if isinstance(error, OSError) else 0
+        if code not in _DISK and (number := re.search(r"\(os error (\d+)\)", message)):  # as Rust ends a message
+            code = int(number[1])
+        elif code not in _DISK:
+            code = next((code for code, words in _DISK.items() if words and words in message), 0)
+        if code not in _DISK:
             raise
         with output_errors(path):
-            raise refusal from error
-
-
-def _refusal_of_disk(error: Exception) -> OSError | None:
-    if isinstance(error, LeadMigrateError):
-        return None
-    if isinstance(error, OSError) and error.errno in _DISK:
-        return error
-    number, said = _OS_ERROR.search(str(error)), str(error)
-    code = int(number[1]) if number else next((code for code, words in _DISK.items() if words and words in said), 0)
-    return OSError(code, os.strerror(code)) if code in _DISK else None
+            raise OSError(code, os.strerror(code)) from error
 
 
 def canonical_json(value: object) -> str:
@@ -168,8 +165,8 @@ def make_private(path: Path) -> None:
         Path(aside).unlink()
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names inside a folder durable (POSIX: fsync of the folder itself)."""
+def sync_path(path: Path) -> None:
+    """Make a file durable, or the names inside a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -202,79 +199,50 @@ def copy_file(source: Path, target: Path) -> None:
 def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Yield a path to write to; on success it becomes `path`, on any failure it is removed.
 
-    The lock of `path` is held meanwhile: what a killed run has left unfinished is removed, and what another run is
-    writing is not.
-
-    Raises
-    ------
-    UsageError
-        `path` exists and `force` is not given.
-    LockedError
-        Another process is writing it.
-    OutputError
-        The operating system refused.
+    The lock of `path` is held meanwhile, so that nothing but what a killed run has left unfinished is removed. Raises a
+    UsageError where `path` exists and `force` is not given.
     """
-    with _place_aside(path, force=force) as aside, output_errors(path):
-        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        yield aside
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
-        sync_folder(path.parent)
+    with _unfinished(path, force=force) as unfinished:
+        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield unfinished
+        os.chmod(unfinished, 0o644)
+        os.replace(unfinished, path)
+        sync_path(path.parent)
 
 
 @contextmanager
 def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """Yield an empty folder to fill; on success it becomes `path`, on any failure it is removed.
-
-    With `force` an existing `path` is replaced, and only once the new folder is complete. The lock is held as by
-    `atomic_file`.
-
-    Raises
-    ------
-    UsageError
-        `path` exists and `force` is not given.
-    LockedError
-        Another process is writing it.
-    OutputError
-        The operating system refused.
-    """
-    with _place_aside(path, force=force) as aside, output_errors(path):
-        aside.mkdir(mode=0o700)
-        yield aside
-        os.chmod(aside, 0o755)
-        sync_folder(aside)
-        _rename_folder(aside, path, force=force)
-        sync_folder(path.parent)
+    """Yield an empty folder to fill; it becomes `path` as by `atomic_file`."""
+    with _unfinished(path, force=force) as unfinished:
+        unfinished.mkdir(mode=0o700)
+        yield unfinished
+        os.chmod(unfinished, 0o755)
+        sync_path(unfinished)
+        rename_folder(unfinished, path, beside(path, "replaced"), force=force)
 
 
 @contextmanager
-def _place_aside(path: Path, *, force: bool) -> Iterator[Path]:
-    """A free name beside `path`, while its lock is held; a file left under that name is removed."""
+def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a free name beside `path` while its lock is held, and remove what has that name in the end."""
     refuse_existing(path, force=force)
-    aside = _sidecar(path, "unfinished")
-    with output_lock(path):
-        with output_errors(path):
-            _sweep(path)
+    unfinished, replaced = beside(path, "unfinished"), beside(path, "replaced")
+    with output_lock(path), output_errors(path):
+        if os.path.lexists(replaced) and not os.path.lexists(path):  # a run was killed between two renames
+            os.rename(replaced, path)
+        _remove(unfinished)
+        _remove(replaced)
         refuse_existing(path, force=force)
         try:
-            yield aside
+            yield unfinished
         finally:
             with suppress(OSError):
-                _remove(aside)
+                _remove(unfinished)
+                _remove(replaced)
 
 
-def _sidecar(path: Path, what: str) -> Path:
-    """A hidden path beside an output: its `lock`, the `unfinished` output, or the older one being `replaced`."""
-    return path.parent / f".{path.name}.{what}"
-
-
-def _sweep(path: Path) -> None:
-    """Remove what a killed run left beside an output; its lock must be held."""
-    replaced = _sidecar(path, "replaced")
-    if os.path.lexists(replaced) and not os.path.lexists(path):
-        os.rename(replaced, path)
-    _remove(_sidecar(path, "unfinished"))
-    _remove(replaced)
+def beside(path: Path, ending: str) -> Path:
+    """Return a hidden path beside an output, for what is there while it is made."""
+    return path.with_name(f".{path.name}.{ending}")
 
 
 def _remove(path: Path) -> None:
@@ -301,9 +269,6 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             f"forget of {old} first, or choose another output"
         )
     if not force and (path.is_symlink() or path.exists()):
-        if os.path.lexists(_sidecar(path, "lock")):
-            with suppress(LeadMigrateError, OSError), output_lock(path):
-                _sweep(path)
         raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
 
 
@@ -386,58 +351,56 @@ def require_room(path: Path, size: int) -> None:
         )
 
 
-def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
-    """Rename to `path`; POSIX renames only over an empty folder, so with `force` what is there is moved first."""
-    if not (force and os.path.lexists(path)):
-        os.rename(aside, path)
-        return
-    old = _sidecar(path, "replaced")
+def rename_folder(new: Path, path: Path, replaced: Path, *, force: bool) -> None:
+    """Rename a folder durably, or leave both as they were; with `force`, something at `path` is at `replaced` then.
+
+    The two trade places in one step where the system can.
+    """
+    identity = new.lstat()
     try:
-        os.rename(path, old)
-        os.rename(aside, path)
-    finally:
-        # An interrupt may come between the two: what was there goes back before anything is removed.
-        if os.path.lexists(old) and not os.path.lexists(path):
-            os.rename(old, path)
+        if not (force and os.path.lexists(path)):
+            os.rename(new, path)
+        elif exchange_paths(new, path):
+            reach("aside")
+            os.rename(new, replaced)
+        else:
+            os.rename(path, replaced)
+            reach("aside")
+            os.rename(new, path)
+        sync_path(path.parent)
+    except BaseException:
         with suppress(OSError):
-            _remove(old)
-
-
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+            if os.path.samestat(identity, path.lstat()) and not (os.path.lexists(new) and exchange_paths(new, path)):
+                os.rename(path, new)
+        with suppress(OSError):
+            if os.path.lexists(replaced) and not os.path.lexists(path):
+                os.rename(replaced, path)
+        raise
 
 
 def exchange_paths(one: Path, other: Path) -> bool:
-    """Let two paths trade what they lead to, in one step (renameat2 of Linux); False where the system cannot."""
+    """Let two paths trade places in one step (renameat2 of Linux); False where the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+    current_folder, exchange = -100, 2
+    if rename(current_folder, os.fsencode(one), current_folder, os.fsencode(other), exchange) == 0:
         return True
     code = ctypes.get_errno()
-    if code in _NO_EXCHANGE:
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(code, os.strerror(code), str(one))
 
 
 @contextmanager
 def output_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of an output path; it dies with the process.
+    """Hold the lock of an output path, a file beside it that is there meanwhile; it dies with the process.
 
-    The lock file exists beside the output while it is held; one that a killed process left is reused.
-
-    Raises
-    ------
-    UsageError
-        The path has no name, as `.` and `..`.
-    LockedError
-        Another process holds it.
-    OutputError
-        The operating system refused, or the lock is a link, which could lead anywhere.
+    Raises a LockedError where another process holds it, and a UsageError where the path has no name, as `.` and `..`.
     """
     if path.name in ("", ".."):
         raise UsageError(f"{str(path)!r} is not the name of a new folder; choose another output")
-    lock = _sidecar(path, "lock")
+    lock = beside(path, "lock")
     refuse_link(lock)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

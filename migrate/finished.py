@@ -20,7 +20,7 @@ from migrate.report.audit import audit_text
 from migrate.report.suite import Suite, audit_suite
 from migrate.report.summary import audit_summary
 from migrate.stores import open_store
-from migrate.stores.base import content_of, is_content
+from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
 from migrate.work.outputs import Configuration, look_at

@@ -142,7 +142,7 @@ class StoreFacts(_Facts):
     (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than the source was asked for
     (`kind`, or the options of a table), `synced` has the date and the counts of the last `sync`. `fields` are those of
     a file beside the index that were named as `text` and `id`. `content` is what a store of nothing but true vectors
-    holds (`migrate.stores.base.content_of`), where no hash of a file says it.
+    holds (`migrate.stores.content.content_of`), where no hash of a file says it.
     """
 
     made_by: str | None = _fact("made by", _TEXT)

@@ -35,8 +35,9 @@ from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
 from migrate.stores import open_store
-from migrate.stores.base import Store, content_of
+from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
+from migrate.stores.content import content_of
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.outputs import Configuration, Steps, look_at, open_steps

@@ -112,14 +112,21 @@ def test_an_existing_output_is_refused_before_anything_is_done(atomic, tmp_path)
     assert names(tmp_path) == before
 
 
-def test_a_failed_replacement_of_a_folder_keeps_the_old_one(tmp_path, monkeypatch):
+@pytest.fixture(params=[True, False])
+def can_exchange(request, monkeypatch):
+    if not request.param:
+        monkeypatch.setattr("migrate.files.exchange_paths", lambda one, other: False)
+    return request.param
+
+
+def test_a_failed_replacement_of_a_folder_keeps_the_old_one(can_exchange, tmp_path, monkeypatch):
     with atomic_folder(tmp_path / "out") as aside:
         fill(aside, "old")
     rename = os.rename
 
     def refuse_the_second(source, target, calls=[]):  # noqa: B006
         calls.append(source)
-        if len(calls) == 2:
+        if len(calls) == (1 if can_exchange else 2):
             raise OSError(errno.EIO, "broken")
         rename(source, target)
 
@@ -324,16 +331,21 @@ def dying(source, target):
         os.kill(os.getpid(), signal.SIGKILL)
     rename(source, target)
 os.rename = os.replace = dying
+if sys.argv[4] == "renames":
+    files.exchange_paths = lambda one, other: False
 with getattr(files, sys.argv[1])(Path(sys.argv[2]), force=True) as aside:
     (aside / "part" if aside.is_dir() else aside).write_text("new")
 """
 
 
-@pytest.mark.parametrize(("atomic", "renames"), [(atomic_file, 1), (atomic_folder, 1), (atomic_folder, 2)])
-def test_what_a_killed_run_left_is_removed_and_what_it_replaced_put_back(atomic, renames, tmp_path):
+@pytest.mark.parametrize(
+    ("atomic", "renames", "how"),
+    [(atomic_file, 1, "renames"), (atomic_folder, 1, "renames"), (atomic_folder, 2, "renames")],
+)
+def test_what_a_killed_run_left_is_removed_and_what_it_replaced_put_back(atomic, renames, how, tmp_path):
     with atomic(tmp_path / "out") as aside:
         fill(aside, "old")
-    command = [sys.executable, "-c", DIES, atomic.__name__, str(tmp_path / "out"), str(renames)]
+    command = [sys.executable, "-c", DIES, atomic.__name__, str(tmp_path / "out"), str(renames), how]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert ".out.unfinished" in names(tmp_path)
     (tmp_path / "other").write_text("mine")
@@ -344,6 +356,17 @@ def test_what_a_killed_run_left_is_removed_and_what_it_replaced_put_back(atomic,
         fill(aside, "newer")
     assert content(tmp_path / "out") == "newer"
     assert names(tmp_path) == ["other", "out"]
+
+
+def test_what_a_run_left_that_was_killed_after_the_two_traded_places_is_removed(tmp_path):
+    with atomic_folder(tmp_path / "out") as aside:
+        fill(aside, "old")
+    command = [sys.executable, "-c", DIES, "atomic_folder", str(tmp_path / "out"), "1", "exchange"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert content(tmp_path / "out") == "new" and ".out.unfinished" in names(tmp_path)
+    with atomic_folder(tmp_path / "out", force=True) as aside:
+        fill(aside, "newer")
+    assert content(tmp_path / "out") == "newer" and names(tmp_path) == ["out"]
 
 
 def test_equal_values_give_equal_json():
@@ -380,7 +403,8 @@ def test_the_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
 @pytest.mark.parametrize("at", [1, 2])
-def test_an_interrupted_replacement_of_a_folder_keeps_the_old_one(error, at, tmp_path, monkeypatch):
+def test_an_interrupted_replacement_of_a_folder_keeps_the_old_one(error, at, can_exchange, tmp_path, monkeypatch):
+    at = 1 if can_exchange else at
     with atomic_folder(tmp_path / "out") as aside:
         fill(aside, "old")
     rename, calls = os.rename, []

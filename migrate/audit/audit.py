@@ -42,7 +42,7 @@ from migrate.audit.verdict import Outcome, margin_remarks, retention_bounds
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.choosers import choosers_in, choosers_of
-from migrate.stores.base import content_of
+from migrate.stores.content import content_of
 from migrate.vectors import Progress, no_progress
 
 _JUDGED = 0.9

@@ -22,7 +22,7 @@ import numpy as np
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import RemoteEmbedder, remote_in
-from migrate.errors import DatasetError
+from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.stores import create_store
@@ -31,7 +31,7 @@ from migrate.stores.create import INDEX_NAME, PICKLE_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
 from migrate.vectors import Document, Progress, Vectors, no_progress
-from migrate.work.outputs import Configuration, StoreJob, Work, rows_done, source_changed, write_store
+from migrate.work.outputs import START_OVER, Configuration, StoreJob, Work, rows_done, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import StoreWriter
 
@@ -399,7 +399,10 @@ class _CorpusJob(StoreJob):
         for shard in work.shards:
             batch, facts = list(islice(documents, len(shard))), work.shards.facts(shard)
             if _digest(batch) != facts["documents"]:
-                raise source_changed(f"{self._output}: the documents up to number {shard.stop}")
+                raise StoreError(
+                    f"{self._output}: the documents up to number {shard.stop}: changed since the unfinished work was "
+                    f"begun; {START_OVER}"
+                )
             work.writer(facts["dim"])
             self._writer.keep(batch)
             first = first or batch

@@ -26,9 +26,10 @@ from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
 from migrate.stores.base import RecordStore, Store
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.faiss.search import open_search
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store, path_in
-from migrate.stores.serving import Named, Searchable, open_search
+from migrate.stores.serving import Named, Searchable
 from migrate.stores.switching import Switchable
 from migrate.vectors import Document, Vectors
 

@@ -23,14 +23,14 @@ from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.files import (
-    exchange_paths,
     is_endless,
     mounts_in,
     output_errors,
     output_lock,
     reach,
     real_path,
-    sync_folder,
+    rename_folder,
+    sync_path,
 )
 from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
@@ -172,15 +172,11 @@ class FolderWriter(VectorWriter):
     def _take_place(self) -> Store:
         with output_errors(self.folder):
             _complete(self.folder, self._next)
-            sync_folder(self._next)
-            if not exchange_paths(self._next, self.folder):  # not Linux: between two renames there is nothing there
-                shutil.rmtree(self._old, ignore_errors=True)
-                os.rename(self.folder, self._old)
-                os.rename(self._next, self.folder)
-            sync_folder(self.folder.parent)
+            sync_path(self._next)
+            shutil.rmtree(self._old, ignore_errors=True)
+            rename_folder(self._next, self.folder, self._old, force=True)
             reach("folder exchanged")
-            for gone in (self._next, self._old):
-                shutil.rmtree(gone, ignore_errors=True)
+            shutil.rmtree(self._old, ignore_errors=True)
         return open_store(self.location)
 
 

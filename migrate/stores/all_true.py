@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from migrate.errors import UsageError
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import Store, content_of
+from migrate.stores.base import Store
+from migrate.stores.content import content_of
 from migrate.stores.file_store import index_is_verified
 from migrate.stores.registry import open_store
 

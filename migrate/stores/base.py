@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import sha256_file
 from migrate.manifest import Manifest
-from migrate.stores.binary_reader import read_errors
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter as StoreWriter
@@ -32,7 +30,7 @@ NO_TEXTS = "no texts: "
 WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the index'
 
 _SNAPSHOT_ROWS = 64
-_TEXTS, _BESIDE = "texts_sha256", "beside_sha256"
+_TEXTS = "texts_sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,20 +179,12 @@ class Store(ABC):
         """A location for a new store like this one, with `ending` after its name; None for a folder of any name."""
         return None
 
+    @abstractmethod
     def destination(self, location: Path, dim: int) -> StoreWriter:
-        """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`.
+        """Return a writer of a store of the same kind, with the same ids, texts and metric, for vectors of `dim`.
 
-        By default, of a kind that lies in no folder: a flat index with the documents in a docs.jsonl.
+        A kind that lies in no folder returns `migrate.stores.create.flat_writer`.
         """
-        from migrate.stores.create import FlatWriter
-
-        writer = FlatWriter(self, location, dim)
-        if not self.info.kind.startswith("faiss"):
-            writer.remarks = (
-                f"stores of the kind {self.info.kind} lie in no folder: this one is a FAISS index with a docs.jsonl; "
-                f"name the output {self.info.kind}:... for one like the source",
-            )
-        return writer
 
     def strangers(self) -> list[str]:
         """What lies in the store's folder and is no part of it: a new folder in its place would not have it."""
@@ -312,40 +302,3 @@ def read_all(batches: Iterable[Batch]) -> Batch:
     parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
     ids = [doc_id for part, _ in parts for doc_id in part]
     return Batch(ids, np.concatenate([vectors for _, vectors in parts]))
-
-
-def content_of(store: Store) -> dict[str, Any]:
-    """What tells a store from any other, to the last vector: its fingerprint, and hashes of all it has. Reads it whole.
-
-    A report notes it of the stores that it is of, and `switch` asks whether these are the ones (`is_content`). Of what
-    lies beside the store it has the files of numbers, one a document.
-
-    Raises
-    ------
-    OutputError
-        A file beside the store cannot be read.
-    """
-    from migrate.stores.confidence import CONFIDENCE_NAME
-    from migrate.stores.sources import SOURCES_NAME
-
-    ids, vectors = hashlib.sha256(), hashlib.sha256()
-    for batch in store.scan():
-        for doc_id in batch.ids:
-            encoded = doc_id.encode(errors="surrogatepass")
-            ids.update(len(encoded).to_bytes(8, "little") + encoded)
-        vectors.update(batch.vectors.astype("<f4", copy=False).tobytes())
-    hashes = {"ids_sha256": ids.hexdigest(), "vectors_sha256": vectors.hexdigest()}
-    beside, folder = {}, store.folder
-    for path in () if folder is None else (folder / CONFIDENCE_NAME, folder / SOURCES_NAME):
-        if path.exists():
-            with read_errors(path):
-                beside[path.name] = sha256_file(path)
-    return {**store.snapshot().fingerprint, **hashes, _BESIDE: beside}
-
-
-def is_content(noted: object, content: Mapping[str, Any]) -> bool:
-    """Return whether a store's `content` is what was noted of it; earlier versions noted nothing beside the store."""
-    compared = {**content}
-    if isinstance(noted, Mapping) and _BESIDE not in noted:
-        del compared[_BESIDE]
-    return noted == compared

@@ -183,6 +183,16 @@ class FlatWriter(FlatFileWriter):
         self.remarks = (*self.remarks, *records_without_vector(self._source))
 
 
+def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:
+    """Return the writer of a new store for documents that lie in no folder."""
+    writer = FlatWriter(source, location, dim)
+    writer.remarks = (
+        f"stores of the kind {source.info.kind} lie in no folder: this one is a FAISS index with a docs.jsonl; "
+        f"name the output {source.info.kind}:... for one like the source",
+    )
+    return writer
+
+
 def _line(document: Document, row: int) -> bytes:
     """A line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
     fields: dict[str, object] = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}

@@ -25,6 +25,7 @@ from migrate.files import atomic_file, canonical_json, output_errors, require_ro
 from migrate.locations import Address
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import BATCH_SIZE, RecordStore, Snapshot, Store
+from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import Driver, Page
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
@@ -267,7 +268,7 @@ class DatabaseStore(RecordStore):
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of a folder with a collection of the same name."""
         if not self.driver.has_folders:
-            return super().destination(location, dim)
+            return flat_writer(self, location, dim)
         driver = type(self.driver)(str(location), Address(str(location), self.driver.name))
         return DatabaseWriter(driver, self, location, dim)
 

@@ -15,7 +15,7 @@ from typing import Final
 from uuid import uuid4
 
 from migrate.errors import UsageError
-from migrate.files import atomic_file, atomic_folder, output_errors, state_folder, sync_folder, write_bytes, write_json
+from migrate.files import atomic_file, atomic_folder, output_errors, state_folder, sync_path, write_bytes, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 
 _NAME: Final = ".token"
@@ -69,7 +69,7 @@ def sync_tree(folder: Path) -> None:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
-            sync_folder(Path(parent))
+            sync_path(Path(parent))
 
 
 def manifest_of(folder: Path | None, name: str) -> Manifest | None:

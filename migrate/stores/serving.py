@@ -1,7 +1,7 @@
 """What a store offers to a program that serves it: its nearest documents, and single vectors replaced by true ones.
 
 Kinds with a search of their own are `Searchable`, kinds whose records can be written one by one `Updatable`;
-`open_search` searches any store, those without a search of their own exactly and in memory.
+`migrate.stores.faiss.search.open_search` searches any store, those without a search of their own exactly and in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.base import Store, StoreInfo
+from migrate.stores.base import StoreInfo
 from migrate.vectors import Vectors, as_vectors, check_vectors
 
 
@@ -97,19 +97,6 @@ class Updatable(Protocol):
 
 class Serving(Searchable, Updatable, Protocol):
     """What a kind of database does both by."""
-
-
-def open_search(store: Store) -> Searchable:
-    """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
-
-    Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
-    later is not seen.
-    """
-    if isinstance(store, Searchable):
-        return store
-    from migrate.stores.faiss.search import IndexSearch
-
-    return IndexSearch.exact(store)
 
 
 def is_cosine(info: StoreInfo) -> bool:

@@ -29,7 +29,7 @@ from migrate.files import (
     real_path,
     refuse_overlap,
     switched_folder,
-    sync_folder,
+    sync_path,
     write_bytes,
     write_json,
 )
@@ -310,7 +310,7 @@ class FolderExchange(Exchange):
         else:
             raise others(self.journal)
         for folder in {self.old.parent, self.new.parent}:
-            sync_folder(folder)
+            sync_path(folder)
         reach("exchanged")
 
     def _bring(self, wanted: str, free: Path) -> bool:
@@ -333,7 +333,7 @@ class FolderExchange(Exchange):
 
     def _remove_journal(self) -> None:
         self.journal.unlink(missing_ok=True)
-        sync_folder(self.journal.parent)
+        sync_path(self.journal.parent)
         for folder in (self.old, self.new):
             (folder / SWITCH_MARK).unlink(missing_ok=True)
 

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
 from migrate.stores import open_store
 from migrate.stores.base import Metric, Store, read_all
+from migrate.stores.faiss.search import open_search
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import output_of
-from migrate.stores.serving import Hits, Updatable, is_cosine, open_search
+from migrate.stores.serving import Hits, Updatable, is_cosine
 from migrate.vectors import Document, Vectors, unit_rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter, put_rows

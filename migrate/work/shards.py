@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors, reach, sha256_file, sync_folder
+from migrate.files import output_errors, reach, sha256_file, sync_path
 from migrate.vectors import Vectors
 
 VECTORS: Final = "vectors"
@@ -120,6 +120,16 @@ class ShardFolder:
         """How many rows are finished."""
         return sum(map(len, self._names))
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the rows that are finished, as ranges that do not touch."""
+        merged: list[tuple[int, int]] = []
+        for shard in self:
+            if merged and shard.start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(shard.stop, merged[-1][1]))
+            else:
+                merged.append((shard.start, shard.stop))
+        return merged
+
     def name(self, shard: Shard) -> str:
         """The name of its file."""
         return self._names[shard]
@@ -143,7 +153,7 @@ class ShardFolder:
             os.fsync(file.fileno())
         reach("written")
         os.rename(unfinished, self.path / name)
-        sync_folder(self.path)
+        sync_path(self.path)
         self.add(shard, name)
         return name
 

@@ -21,7 +21,8 @@ from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
-from migrate.stores.base import content_of, read_all
+from migrate.stores.base import read_all
+from migrate.stores.content import content_of
 
 
 @pytest.fixture(autouse=True)

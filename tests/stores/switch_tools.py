@@ -7,7 +7,7 @@ import numpy as np
 
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
-from migrate.stores.base import content_of
+from migrate.stores.content import content_of
 from migrate.stores.outputs import FolderOutput
 from migrate.testing.stores import example_documents
 from migrate.work.writer import write_rows

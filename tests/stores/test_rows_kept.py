@@ -23,8 +23,9 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
-from migrate.stores.base import content_of, read_all
+from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.content import content_of
 from migrate.stores.sources import stored_sources, vector_checksums
 from migrate.stores.switching import Switchable
 from migrate.switch import roll_back, switch_store

@@ -10,7 +10,8 @@ from faiss_tools import build, save
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.serving import Pool, Searchable, Updatable, is_cosine, open_search
+from migrate.stores.faiss.search import open_search
+from migrate.stores.serving import Pool, Searchable, Updatable, is_cosine
 from migrate.testing.stores import _exact, example_documents, example_vectors
 
 COUNT = 600

@@ -36,7 +36,8 @@ import migrate
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores import open_store
-from migrate.stores.base import content_of, read_all
+from migrate.stores.base import read_all
+from migrate.stores.content import content_of
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
 from migrate.switch import find_exchange, forget_switch, roll_back, switch_store
@@ -243,7 +244,7 @@ def test_a_store_that_somebody_writes_to_meanwhile_is_not_switched(pair, monkeyp
     old, new = pair
 
     def content_of_both(store):
-        content = migrate.stores.base.content_of(store)
+        content = migrate.stores.content.content_of(store)
         if store.info.location == open_store(new).info.location:
             change_text(old)
         return content

@@ -302,7 +302,7 @@ def test_what_is_replaced_may_be_anything_and_trades_places_where_the_system_can
 ):
     output = tmp_path / "out"
     if not can_exchange:
-        monkeypatch.setattr("migrate.work.outputs.exchange_paths", lambda one, other: False)
+        monkeypatch.setattr("migrate.files.exchange_paths", lambda one, other: False)
     (tmp_path / "elsewhere").mkdir()
     {"folder": output.mkdir, "file": output.touch, "link": lambda: output.symlink_to(tmp_path / "elsewhere")}[older]()
     maker.run(force=True)
@@ -322,7 +322,8 @@ def test_an_output_that_is_published_is_only_tidied_up_after(maker, tmp_path, mo
     for wanted in ("aside", "published"):
         maker.made.clear()
         with monkeypatch.context() as patch:
-            patch.setattr("migrate.work.outputs.reach", partial(die_at, wanted))
+            for module in ("files", "work.outputs"):
+                patch.setattr(f"migrate.{module}.reach", partial(die_at, wanted))
             with pytest.raises(KeyboardInterrupt):
                 maker.run(force=True)
         assert look_at(output).complete == {"rows": 5}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors, sync_folder
+from migrate.files import output_errors, sync_path
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.arrow import (
     ROWS_PER_BATCH,
@@ -99,7 +99,7 @@ class DatasetDocuments(ArrowDocuments):
             target.mkdir(exist_ok=True)
         copy_files([*self._data_files, self._path, self._dataset / _INFO], target)
         with output_errors(target):
-            sync_folder(target)
+            sync_path(target)
 
 
 def _data_files(path: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import Store
-from migrate.stores.serving import Hits, as_fields, as_hits, check_queries
+from migrate.stores.serving import Hits, Searchable, as_fields, as_hits, check_queries
 from migrate.vectors import Document, Vectors, squared_norms
 
 _FILTERS_KEPT: Final = 32
@@ -185,3 +185,14 @@ class MetadataIndex:
 def _key(value: Any) -> str:
     """A value as a key: what JSON holds alike is alike."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def open_search(store: Store) -> Searchable:
+    """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
+
+    Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
+    later is not seen.
+    """
+    if isinstance(store, Searchable):
+        return store
+    return IndexSearch.exact(store)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, reach, sha256_file, sync_folder, write_json
+from migrate.files import canonical_json, output_errors, reach, sha256_file, sync_path, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
@@ -200,7 +200,7 @@ class ParquetWriter(StoreWriter):
                     os.fsync(opened.fileno())
                     os.chmod(path, 0o644)
                     os.replace(path, self.folder / name)
-                    sync_folder(self.folder)
+                    sync_path(self.folder)
             finally:
                 path.unlink(missing_ok=True)
         return {"name": name, "bytes": size, "sha256": file.digest.hexdigest(), **facts.as_json()}
