@@ -66,7 +66,6 @@ HOMES = {
     "apsw": ["stores/sqlite_vec"],
     "chromadb": ["stores/chroma"],
     "lancedb": ["stores/lancedb"],
-    "milvus_lite": ["stores/milvus"],
     "sqlite3": [
         "embedders/",
         "live/state",

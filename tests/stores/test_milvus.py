@@ -212,7 +212,8 @@ def test_new_vectors_leave_all_else_as_it_is(url, tmp_path):
         store = open_store(f"milvus:{place}#puts?vector=dense&text=body")
         new = example_vectors(3)
         assert store.put_vectors(["-20", str(7 * 40 - 20), "nobody"], new) == 2
-        assert store.search(new, 1)[1].ids == (str(7 * 40 - 20),)
+        nearest = store.search(new, 1)[1]
+        assert nearest.ids == (str(7 * 40 - 20),) and abs(nearest.scores[0] - 1) < 1e-6, "a cosine"
         assert np.array_equal(store.find_vectors(["-20"]).vectors, new[:1])
         store.driver.__dict__.pop("client").close()
         if place != url:
