@@ -1,9 +1,9 @@
 """Opens FAISS files of any kind: FAISS looks at them in a guarded process and says where the vectors lie.
 
-Only a flat index without more is known by its first bytes. Vectors that the file holds as they are, one run after another, are read from it here. All others are decoded by
-FAISS into a temporary file. Each batch is copied into an aligned buffer: the vectors of a flat index begin at byte 45,
-and sums over unaligned float32 differ in the last digits. It uses `preadv`, not a memory map: a map kills the process
-if the file is cut.
+Only a flat index without more is known by its first bytes. Vectors that the file holds as they are, one run after
+another, are read from it here. All others are decoded by FAISS into a temporary file. Each batch is copied into an
+aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned float32 differ in the last
+digits. It uses `preadv`, not a memory map: a map kills the process if the file is cut.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class FaissFile:
 
 def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], None, NDArray[np.int64]]:
     """Return what FAISS would say of a whole flat index; to start a process for it takes longer than all else."""
-    facts = {
+    facts: dict[str, Any] = {
         "chain": "IndexFlatIP" if metric == "ip" else "IndexFlatL2",
         "dim": dim,
         "count": count,
