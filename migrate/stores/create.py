@@ -19,7 +19,7 @@ from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, NewStoreWriter, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
-from migrate.stores.faiss.layout import flat_head
+from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.records import records_without_vector, source_documents

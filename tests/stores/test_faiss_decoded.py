@@ -128,7 +128,7 @@ JOB = f"{reader.JOBS}:read"
 
 
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL"])
-@pytest.mark.parametrize("factory", ["Flat", "SQ8"])
+@pytest.mark.parametrize("factory", ["HNSW8,Flat", "SQ8"])
 def test_a_crash_of_faiss_is_one_error_that_names_the_signal(factory, name, vectors, tmp_path, monkeypatch):
     save(train(factory, vectors), tmp_path)
     put_in_place_of(monkeypatch, JOB, "die", signal=getattr(signal, name).value)

@@ -4,8 +4,8 @@ import faiss
 import numpy as np
 import pytest
 
-from migrate.errors import StoreError
 from migrate.stores.faiss import lists
+from migrate.stores.frames import RefusedError
 
 
 def indexes(vectors, nlist, metric):
@@ -40,5 +40,5 @@ def test_a_vector_that_has_no_list_is_an_error(tmp_path):
     index, _ = indexes(vectors, 4, faiss.METRIC_L2)
     vectors[7] = np.nan
     (tmp_path / "index").touch()
-    with pytest.raises(StoreError, match="no list for 1 of 300"):
+    with pytest.raises(RefusedError, match="no list for 1 of 300"):
         lists.append_lists(tmp_path / "index", index, vectors, np.arange(300))

@@ -25,6 +25,7 @@ from migrate.stores.documents.base import (
     DocumentSource,
     Labels,
     Rows,
+    check_count,
     copy_files,
     label_values,
     longest_first,
@@ -119,55 +120,17 @@ def find_columns(schema: Any, path: Path, asked: Mapping[str, str] = MappingProx
     return Columns(doc_id, text, label, tuple(name for name in names if name not in left_out), vectors)
 
 
-class ArrowIds:
-    """The ids of all rows, compact in memory; row numbers where there is no column of ids.
-
-    Parameters
-    ----------
-    column
-        The column, None where there is none.
-    count
-        How many rows there are.
-    path
-        Named in errors.
-    pyarrow
-        See `import_pyarrow`.
-    """
-
-    def __init__(self, column: Any, count: int, path: Path, pyarrow: Any) -> None:
-        self._column = column
-        if column is None:
-            return
-        kind = str(column.type)
-        if not kind.startswith(("string", "large_string", "int", "uint")):
-            raise malformed(path, "ids that are texts or integers", kind, "convert the column")
-        if column.null_count:
-            raise malformed(path, "an id for each row", f"{column.null_count} rows without", "give each row an id")
-        self._column = column.cast(pyarrow.large_string()).combine_chunks()
-        distinct = pyarrow.compute.count_distinct(self._column).as_py()
-        if distinct != count:
-            raise malformed(
-                path, "a different id for each row", f"{count - distinct} repetitions", "give each row its own id"
-            )
-
-    def take(self, places: NDArray[np.int64]) -> list[str]:
-        """The ids at some places."""
-        if self._column is None:
-            return list(map(str, places.tolist()))
-        ids: list[str] = self._column.take(places).to_pylist()
-        return ids
-
-    def values(self) -> NDArray[np.int64] | None:
-        """The ids as integers where each writes one out as `str` would, else None."""
-        if self._column is None or not len(self._column):
-            return None
-        try:
-            ids = self._column.to_pylist()
-            numbers = [int(doc_id) for doc_id in ids if len(doc_id) <= _LONGEST_INTEGER]
-            values = np.array(numbers, np.int64)
-        except (ValueError, OverflowError):
-            return None
-        return values if list(map(str, numbers)) == ids else None
+def check_ids(column: Any, count: int, path: Path, pyarrow: Any) -> Any:
+    """Return a column of ids as one of texts, which takes less memory than they do in Python."""
+    kind = str(column.type)
+    if not kind.startswith(("string", "large_string", "int", "uint")):
+        raise malformed(path, "ids that are texts or integers", kind, "convert the column")
+    if column.null_count:
+        raise malformed(path, "an id for each row", f"{column.null_count} rows without", "give each row an id")
+    column = column.cast(pyarrow.large_string()).combine_chunks()
+    if repetitions := count - pyarrow.compute.count_distinct(column).as_py():
+        raise malformed(path, "a different id for each row", f"{repetitions} repetitions", "give each row its own id")
+    return column
 
 
 def rows_in_order(
@@ -204,29 +167,22 @@ def take_ascending(
         raise malformed(path, f"a row {int(places[done])}", f"{first} rows")
 
 
-def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
-    """The document of a row; empty cells are no metadata."""
-    doc_id = str(place if columns.id is None else row[columns.id])
-    text = row.get(columns.text) if columns.text is not None else None
-    metadata = {name: row[name] for name in columns.metadata if row[name] is not None}
-    return Document(doc_id, text or "", metadata)
-
-
 class ArrowDocuments(DocumentSource):
-    """Base of Parquet files and datasets; a subclass sets these fields and reads the rows.
+    """Base of Parquet files and datasets; a subclass sets these fields, reads the rows, and calls `_describe`.
 
-    `_places` are the places of the rows' documents, None where row i is document i.
+    `_ids` is a column of texts, None where ids are row numbers; `_places` are the places of the rows' documents, None
+    where row i is document i.
     """
 
     _path: Path
     _pyarrow: Any
     _columns: Columns
-    _ids: ArrowIds
+    _ids: Any
     _places: Labels
 
     @abstractmethod
-    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-        """The rows at ascending places."""
+    def _batches(self) -> Iterator[Any]:
+        """Batches of all rows in order, with the columns that documents need."""
 
     def _describe(self, kind: str) -> None:
         columns = self._columns
@@ -236,99 +192,99 @@ class ArrowDocuments(DocumentSource):
         note = f"{self._path.name} also holds vectors ({names}); a new store has them as they are, untranslated"
         self.notes = (note,) if names else ()
 
+    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        """The rows at ascending places."""
+        with arrow_errors(self._path, self._pyarrow):
+            yield from take_ascending(self._path, self._batches(), places, self._pyarrow)
+
     def ids(self, rows: Rows) -> list[str]:
         """The ids of some rows."""
-        return self._ids.take(label_values(self._places, rows))
+        places = label_values(self._places, rows)
+        found = places if self._ids is None else self._ids.take(places).to_pylist()
+        return list(map(str, found))
 
     def documents(self, rows: Rows) -> Iterator[Document]:
-        """The documents of some rows; metadata are the other columns, without vectors and bytes."""
+        """The documents of some rows; metadata are the other columns, without vectors and bytes, and empty cells."""
         if not self.has_texts:
             raise StoreError(f"{self._path}: no column holds the texts; name one of them text")
         places = label_values(self._places, rows)
-        found_rows = rows_in_order(places, self._read)
-        return (to_document(place, row, self._columns) for place, row in zip(places, found_rows, strict=True))
+        return map(self._document, places, rows_in_order(places, self._read))
 
-
-def check_count(path: Path, expected: int, count: int) -> None:
-    """Make sure that there are as many documents as vectors, or raise StoreError."""
-    if count != expected:
-        raise StoreError(
-            f"{path}: has {count} documents for {expected} vectors; write both from the same documents, "
-            "neither filtered nor changed in between"
-        )
-
-
-def open_parquet(
-    index: Path, labels: Labels, count: int, asked: Mapping[str, str] = MappingProxyType({})
-) -> ParquetDocuments:
-    """The documents of the Parquet file beside an index; raises as `ParquetDocuments`, and where there are several."""
-    files = sidecar_files(index, "*.parquet")
-    if len(files) > 1:
-        names = ", ".join(file.name for file in files[:3])
-        raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
-    source = ParquetDocuments(files[0], labels, count, asked)
-    if not source.has_texts:
-        rows = list(source._read(np.arange(min(count, LOOKED_AT))))
-        example = next(iter(longest_first(source.others, rows)), "COLUMN")
-        source.notes = (*source.notes, f"{NO_TEXTS}{without_texts(files[0], source.others, index, example)}")
-    return source
+    def _document(self, place: int, row: dict[str, Any]) -> Document:
+        columns = self._columns
+        doc_id = place if columns.id is None else row[columns.id]
+        metadata = {name: row[name] for name in columns.metadata if row[name] is not None}
+        return Document(str(doc_id), row[columns.text or ""] or "", metadata)
 
 
 def has_parquet(index: Path) -> bool:
-    """Whether there is a Parquet file beside an index."""
+    """Return whether there is a Parquet file beside an index."""
     return bool(sidecar_files(index, "*.parquet"))
 
 
 class ParquetDocuments(ArrowDocuments):
-    """Rows of a Parquet file, matched as `match_rows` says; ids are held in memory, texts are streamed.
+    """Rows of the Parquet file beside an index, matched as `match_rows` says; ids are in memory, texts are streamed.
 
     Parameters
     ----------
-    file
-        The Parquet file.
+    index
+        The FAISS file.
     labels
         The label of each row.
     count
         How many rows the index has.
     asked
         The columns that are named for `id` and `text`.
+
+    Raises
+    ------
+    StoreError
+        There are several files; or it is malformed, or not of this index.
     """
 
-    def __init__(self, file: Path, labels: Labels, count: int, asked: Mapping[str, str] = MappingProxyType({})) -> None:
-        self.file = self._path = file
-        self._pyarrow = import_pyarrow(self._path)
-        with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
+    def __init__(self, index: Path, labels: Labels, count: int, asked: Mapping[str, str]) -> None:
+        files = sidecar_files(index, "*.parquet")
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files[:3])
+            raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
+        self.file = self._path = files[0]
+        self._pyarrow = pyarrow = import_pyarrow(self._path)
+        with arrow_errors(self._path, pyarrow), self._path.open("rb") as opened:
             self._identity = FileIdentity.of(opened.fileno())
-            parquet = self._pyarrow.parquet.ParquetFile(opened)
+            parquet = pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
             self._columns = columns = find_columns(parquet.schema_arrow, self._path, asked)
-            names = [name for name in (columns.id, columns.label) if name is not None]
-            table = parquet.read(columns=names)
-        named = dict(zip(table.column_names, table.columns, strict=True))
-        self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
-        faiss_ids = self._integers(named.get(columns.label))
-        self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
+            table = parquet.read(columns=[name for name in (columns.id, columns.label) if name is not None])
+            named = dict(zip(table.column_names, table.columns, strict=True))
+            label = named.get(columns.label)
+            faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
+        self._ids = None if columns.id is None else check_ids(named[columns.id], count, self._path, pyarrow)
+        self._places, matched = match_rows(self._path, labels, count, _integers(self._ids), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
+        if columns.text is None:
+            rows = list(self._read(np.arange(min(count, LOOKED_AT))))
+            example = next(iter(longest_first(columns.metadata, rows)), "COLUMN")
+            self.notes = (*self.notes, f"{NO_TEXTS}{without_texts(self._path, columns.metadata, index, example)}")
 
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The columns that are neither ids nor texts nor vectors."""
-        return self._columns.metadata
-
-    def _integers(self, column: Any) -> NDArray[np.int64] | None:
-        if column is None or column.null_count:
-            return None
-        with arrow_errors(self._path, self._pyarrow):
-            integers: NDArray[np.int64] = column.cast(self._pyarrow.int64()).to_numpy()
-            return integers
-
-    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-        with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
+    def _batches(self) -> Iterator[Any]:
+        with self._path.open("rb") as opened:
             self._identity.check(self._path, opened.fileno())
             parquet = self._pyarrow.parquet.ParquetFile(opened)
-            batches = parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.read)
-            yield from take_ascending(self._path, batches, places, self._pyarrow)
+            yield from parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.read)
 
     def write(self, folder: Path) -> None:
         """Copy the file byte for byte."""
         copy_files([self._path], folder)
+
+
+def _integers(column: Any) -> NDArray[np.int64] | None:
+    """Return ids as integers where each writes one out as `str` would, else None."""
+    if column is None or not len(column):
+        return None
+    try:
+        ids = column.to_pylist()
+        numbers = [int(doc_id) for doc_id in ids if len(doc_id) <= _LONGEST_INTEGER]
+        values = np.array(numbers, np.int64)
+    except (ValueError, OverflowError):
+        return None
+    return values if list(map(str, numbers)) == ids else None

@@ -146,6 +146,15 @@ def match_rows(
     raise _mismatch(path, count, "ids are not its labels, which are not 0 to n-1 either")
 
 
+def check_count(path: Path, vectors: int, documents: int) -> None:
+    """Make sure that there are as many documents as vectors."""
+    if documents != vectors:
+        raise StoreError(
+            f"{path}: has {documents} documents for {vectors} vectors; write the file and the index from the same "
+            "documents"
+        )
+
+
 def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
     order = np.argsort(values, kind="stable")

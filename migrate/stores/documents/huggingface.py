@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import output_errors, sync_path
@@ -15,14 +14,12 @@ from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.arrow import (
     ROWS_PER_BATCH,
     ArrowDocuments,
-    ArrowIds,
     arrow_errors,
-    check_count,
+    check_ids,
     find_columns,
     import_pyarrow,
-    take_ascending,
 )
-from migrate.stores.documents.base import Labels, copy_files
+from migrate.stores.documents.base import Labels, check_count, copy_files
 from migrate.stores.documents.json_file import AGAIN, read_json
 
 _STATE: Final = "state.json"
@@ -71,8 +68,7 @@ class DatasetDocuments(ArrowDocuments):
             raise malformed(index, f"labels 0 to {count - 1}, the rows of the dataset", "others", AGAIN)
         self._places = labels
         self._columns = columns = find_columns(self._table.schema, self._dataset)
-        column = None if columns.id is None else self._table.column(columns.id)
-        self._ids = ArrowIds(column, count, self._dataset, self._pyarrow)
+        self._ids = columns.id and check_ids(self._table.column(columns.id), count, self._dataset, self._pyarrow)
         self._describe("dataset, by row")
 
     def _map_table(self) -> Any:
@@ -86,10 +82,8 @@ class DatasetDocuments(ArrowDocuments):
         with arrow_errors(self._path, pyarrow):
             return pyarrow.concat_tables(tables)
 
-    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-        batches = self._table.select(self._columns.read).to_batches(ROWS_PER_BATCH)
-        with arrow_errors(self._path, self._pyarrow):
-            yield from take_ascending(self._path, batches, places, self._pyarrow)
+    def _batches(self) -> Iterator[Any]:
+        yield from self._table.select(self._columns.read).to_batches(ROWS_PER_BATCH)
 
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""

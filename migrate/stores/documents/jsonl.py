@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import copy_file, is_endless, output_errors
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, label_values, match_rows
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, check_count, label_values, match_rows
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -250,11 +250,7 @@ class JsonlDocuments(DocumentSource):
         self._path = path
         self._form = form
         self._scan = scan_docs(path, form)
-        if self._scan.count != count:
-            raise StoreError(
-                f"{path}: has {self._scan.count} documents for {count} vectors; write the file and the index "
-                "from the same documents"
-            )
+        check_count(path, count, self._scan.count)
         self._lines, matched = (
             (None, "line by line")
             if in_order

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from migrate.stores.faiss.codes import decode_codes
-from migrate.stores.faiss.fourcc import METRICS
+from migrate.stores.faiss.fourcc import LARGEST_DIM, METRICS
 from migrate.stores.faiss.inverted import decode_lists
 from migrate.stores.faiss.parts import (
     Part,
@@ -26,10 +26,9 @@ from migrate.stores.faiss.parts import (
     open_flat,
     open_index,
 )
-from migrate.stores.faiss.undo import undo_transforms
+from migrate.stores.faiss.undo import invert
 from migrate.stores.frames import RefusedError
 
-_LARGEST_DIM = 1 << 20
 _ADVICE = "write the vectors to a flat index first"
 
 
@@ -62,7 +61,7 @@ def _check_header(index: Any) -> None:
         )
     if not index.is_trained:
         raise RefusedError(f"the {name} is not trained; train and fill it first")
-    if not 0 < index.d <= _LARGEST_DIM:
+    if not 0 < index.d <= LARGEST_DIM:
         raise RefusedError(f"{name} has a dimension of {index.d}; the file is damaged, copy it again")
 
 
@@ -101,7 +100,8 @@ def _id_map(index: Any) -> Part:
             raise RefusedError(f"the inner labels are not 0 to {ids.size - 1}; build the index again")
         ids = ids[inner.labels]
     kind = "IDMap2" if isinstance(index, faiss.IndexIDMap2) else "IDMap"
-    return inner.like(
+    return replace(
+        inner,
         chain=f"Index{kind}({inner.chain})",
         recipe={"kind": kind, "inner": inner.recipe},
         labels=ids,
@@ -124,17 +124,25 @@ def _compared(index: Any, inner: Any) -> tuple[str, ...]:
 
 def _transformed(index: Any) -> Part:
     inner = decode_index(index.index)
-    undo = undo_transforms(index)
+    inverses = [invert(index.chain.at(number)) for number in range(index.chain.size())]
 
     def rows() -> Iterator[Rows]:
-        return (undo.apply(block) for block in inner.rows())
+        for block in inner.rows():
+            for inverse in reversed(inverses):
+                block = inverse.apply(block)
+            yield np.ascontiguousarray(block, np.float32)
 
-    return inner.like(
-        chain=f"IndexPreTransform({', '.join([*undo.names, inner.chain])})",
-        recipe={"kind": "PreTransform", "transforms": undo.recipes, "inner": inner.recipe},
+    return replace(
+        inner,
+        chain=f"IndexPreTransform({', '.join([*(inverse.name for inverse in inverses), inner.chain])})",
+        recipe={
+            "kind": "PreTransform",
+            "transforms": [inverse.recipe for inverse in inverses],
+            "inner": inner.recipe,
+        },
         rows=rows,
-        exact=inner.exact and undo.exact,
-        remarks=(*undo.remarks, *inner.remarks),
+        exact=inner.exact and all(inverse.exact for inverse in inverses),
+        remarks=(*(inverse.remark for inverse in inverses if inverse.remark), *inner.remarks),
         stored=None,
     )
 
@@ -148,7 +156,7 @@ def _refined(index: Any) -> Part:
     decoded = decode_index(base)
     recipe = {"kind": "Refine", "base": decoded.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
     chain = f"{class_name(index)}({decoded.chain}, {kept.chain})"
-    return kept.like(chain=chain, recipe=recipe, stored=_with_tail(kept.stored, 4))
+    return replace(kept, chain=chain, recipe=recipe, stored=_with_tail(kept.stored, 4))
 
 
 def _hnsw(index: Any) -> Part:
@@ -186,4 +194,4 @@ def _nsg(index: Any) -> Part:
 def _over_storage(index: Any, stored: Part, recipe: Recipe) -> Part:
     expect_same_shape(index, index.storage, "its storage")
     remarks = (*_compared(index, index.storage), *stored.remarks)
-    return stored.like(chain=class_name(index), recipe=recipe, remarks=remarks)
+    return replace(stored, chain=class_name(index), recipe=recipe, remarks=remarks)

@@ -1,12 +1,18 @@
-"""The four-character codes that FAISS files begin with, and the numbers of its metrics."""
+"""The four-character codes that FAISS files begin with, its metrics, and the bytes around the vectors of flat files."""
 
 from __future__ import annotations
 
+import struct
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from migrate.stores.base import Metric
 
 METRICS: Final[dict[int, Metric]] = {0: "ip", 1: "l2"}
+FLAT_HEAD_BYTES: Final = 45
+LARGEST_DIM: Final = 1 << 20
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
 
 BINARY: Final = frozenset(["IBxF", "IBwF", "IBFf", "IBHf", "IBHc", "IBMp", "IBM2", "IBHh", "IBHm"])
@@ -87,3 +93,34 @@ _CODES: Final = frozenset(
 def is_known(code: str) -> bool:
     """Return whether a FAISS file can begin with these four characters."""
     return code in _CODES or code in BINARY
+
+
+def _head(code: str, dim: int, count: int, metric: Metric) -> bytes:
+    """Return a code and the header of a trained index; FAISS ignores the two numbers in its middle."""
+    return struct.pack("<4siqqqBi", code.encode(), dim, count, 1 << 20, 1 << 20, 1, METRIC_NUMBERS[metric])
+
+
+def flat_head(dim: int, count: int, metric: Metric) -> bytes:
+    """Return the bytes before the vectors of an IndexFlatL2 or IndexFlatIP, 45 of them."""
+    return _head("IxFI" if metric == "ip" else "IxF2", dim, count, metric) + struct.pack("<Q", count * dim)
+
+
+def read_flat_head(head: bytes, size: int) -> tuple[int, int, Metric] | None:
+    """Return dimension, count and metric of a file of `size` bytes that begins as `flat_head`; None for any other."""
+    if len(head) < FLAT_HEAD_BYTES:
+        return None
+    _, dim, count, _, _, _, number, _ = struct.unpack("<4siqqqBiQ", head[:FLAT_HEAD_BYTES])
+    metric = METRICS.get(number)
+    if metric is None or not 0 < dim <= LARGEST_DIM or count < 0 or size != FLAT_HEAD_BYTES + 4 * dim * count:
+        return None
+    same = flat_head(dim, count, metric)
+    # the two numbers in the middle are ignored by FAISS, too
+    return (dim, count, metric) if head[:16] + head[32:FLAT_HEAD_BYTES] == same[:16] + same[32:] else None
+
+
+def id_map_ends(kind: str, dim: int, metric: Metric, labels: NDArray[np.int64] | None) -> tuple[bytes, bytes]:
+    """Return the bytes before and after the index inside an IDMap or IDMap2; none for other kinds."""
+    if kind not in {"IDMap", "IDMap2"} or labels is None:
+        return b"", b""
+    head = _head("IxMp" if kind == "IDMap" else "IxM2", dim, labels.size, metric)
+    return head, struct.pack("<Q", labels.size) + labels.astype("<i8", copy=False).tobytes()

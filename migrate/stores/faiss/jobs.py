@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss.build import make_index, write_durably
+from migrate.stores.faiss.build import build_index
 from migrate.stores.faiss.decode import decode_index
 from migrate.stores.faiss.parts import Part, library
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, RefusedError, send_array, send_facts
@@ -112,18 +112,20 @@ def search(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
-    """Build and write an index; send its labels, and its recall."""
+    """Build and write an index; send its labels, and its recall where it keeps less than the vectors."""
     vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
     labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
-    index = make_index(json.loads(job["recipe"]), job["metric"], vectors, labels)
     try:
-        write_durably(index, job["path"])
+        build_index(Path(job["path"]), json.loads(job["recipe"]), job["metric"], vectors, labels)
     except OSError as error:
         send_facts(pipe, OS_ERROR, {"errno": error.errno})
         return
-    if (own := decode_index(index).labels) is not None:  # in the order in which a reader finds them
-        send_array(pipe, LABELS, own.astype("<i8", copy=False))
-    send_facts(pipe, DONE, {"recall": _recall(index, vectors, labels)})
+    index = load(job["path"])
+    part = decode_index(index)
+    if part.labels is not None:  # in the order in which a reader finds them
+        send_array(pipe, LABELS, part.labels.astype("<i8", copy=False))
+    # one that keeps its vectors can be asked later
+    send_facts(pipe, DONE, {"recall": None if part.exact else _recall(index, vectors, labels)})
 
 
 def _recall(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> float:

@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
-from migrate.files import output_errors
 from migrate.stores.faiss.parts import library
+from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 from migrate.work.shards import Rows
 
@@ -31,25 +30,23 @@ def append_lists(path: Path, index: Any, vectors: Vectors | Rows, labels: NDArra
 
     Raises
     ------
-    StoreError
+    RefusedError
         FAISS finds no list for a vector, as for one with NaN.
-    OutputError
-        The operating system refused.
     """
     faiss = library()
 
     numbers = _assign(index, vectors)
     if (numbers < 0).any():
         missing = int((numbers < 0).sum())
-        raise StoreError(f"{path}: FAISS finds no list for {missing} of {len(vectors)} vectors; it drops NaN and Inf")
+        raise RefusedError(f"FAISS finds no list for {missing} of {len(vectors)} vectors; it drops NaN and Inf")
     index.ntotal = len(vectors)
     head = faiss.serialize_index(index).tobytes()
     if not head.endswith(_NO_LISTS):
-        raise StoreError(f"{path}: this release of FAISS writes lists in a way that is not known; use faiss-cpu 1.15")
+        raise RefusedError("this release of FAISS writes lists in a way that is not known; use faiss-cpu 1.15")
     sizes = np.bincount(numbers, minlength=index.nlist).astype(np.int64)
     head = head.removesuffix(_NO_LISTS) + _sizes(sizes)
     row_bytes = 4 * index.d
-    with output_errors(path), path.open("r+b") as file:
+    with path.open("r+b") as file:
         begin = file.seek(0, os.SEEK_END)
         file.write(head)
         file.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,10 +46,6 @@ class Part:
     labels: NDArray[np.int64] | None = None
     remarks: tuple[str, ...] = ()
     stored: Stored | None = None
-
-    def like(self, **changes: Any) -> Part:
-        """The same with some fields changed."""
-        return replace(self, **changes)
 
 
 def library() -> Any:

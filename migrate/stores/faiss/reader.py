@@ -1,9 +1,9 @@
 """Opens FAISS files of any kind: FAISS looks at them in a guarded process and says where the vectors lie.
 
-Vectors that the file holds as they are, one run after another, are read from it here. All others are decoded by
-FAISS into a temporary file. Each batch is copied into an aligned buffer: the vectors of a flat index begin at byte 45,
-and sums over unaligned float32 differ in the last digits. It uses `preadv`, not a memory map: a map kills the process
-if the file is cut.
+Only a flat index without more is known by its first bytes. Vectors that the file holds as they are, one run after
+another, are read from it here. All others are decoded by FAISS into a temporary file. Each batch is copied into an
+aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned float32 differ in the last
+digits. It uses `preadv`, not a memory map: a map kills the process if the file is cut.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UnsupportedStoreError
+from migrate.stores.base import Metric
 from migrate.stores.binary_reader import FileIdentity, read_errors, read_exactly
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
-from migrate.stores.faiss.layout import FLOAT_BYTES, Header, Labels, Layout, layout_of
 from migrate.stores.faiss.recipe import factory
 from migrate.stores.frames import FACTS, LABELS, PLACES, ROWS
 from migrate.stores.sniff import HEAD_BYTES, describe_content
@@ -36,6 +36,7 @@ BUILD_QUIET_S: Final = 7 * 86_400.0
 
 _READ_SPARE_BYTES: Final = 1 << 30
 _BUILD_SPARE_BYTES: Final = 4 << 30
+_FLOAT_BYTES: Final = 4
 _LABEL_BYTES: Final = 8
 _TYPES: Final[dict[str, type]] = {
     "chain": str,
@@ -68,13 +69,8 @@ def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
     return {"do": f"{JOBS}:{do}", "path": str(path), "memory_bytes": memory, **arguments}
 
 
-def read_layout(path: Path) -> Layout:
-    """Return the structure of a FAISS file; raises as `FaissFile`."""
-    return FaissFile(path).layout
-
-
 class FaissFile:
-    """A FAISS file: what it is, and its vectors on demand.
+    """A FAISS file: what it is, and its vectors on demand; `labels` is None where the rows have none of their own.
 
     Parameters
     ----------
@@ -97,18 +93,19 @@ class FaissFile:
         self.code = _check_code(path, head)
         self._decoded: BinaryIO | None = None
         self._left = 0
-        facts, labels, places = self._look()
+        flat = fourcc.read_flat_head(head, self.identity.size)
+        facts, self.labels, places = self._look() if flat is None else _flat_facts(*flat)
         self.chain: str = facts["chain"]
         self.recipe: dict[str, Any] = facts["recipe"]
         self.exact: bool = facts["exact"]
         self.remarks = (*(() if self.exact else (_APPROXIMATE,)), *facts["remarks"])
-        self.dim, self.count = facts["dim"], facts["count"]
-        self.row_bytes = self.dim * FLOAT_BYTES
+        self.dim: int = facts["dim"]
+        self.count: int = facts["count"]
+        self.metric: Metric = fourcc.METRICS[facts["metric"]]
+        self.row_bytes = self.dim * _FLOAT_BYTES
         self._first_rows, self._offsets = self._runs_of(places)
-        header = Header(self.dim, self.count, fourcc.METRICS[facts["metric"]])
-        self.layout: Layout = layout_of(self.recipe, header, labels, in_place=facts["in_place"])
 
-    def _look(self) -> tuple[dict[str, Any], Labels, NDArray[np.int64]]:
+    def _look(self) -> tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64]]:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
         facts: dict[str, Any] = {}
         labels, places = bytearray(), bytearray()
@@ -116,7 +113,7 @@ class FaissFile:
             if tag == FACTS:
                 facts = self._check_facts(content)
                 if not facts["in_place"]:
-                    self._left = facts["count"] * facts["dim"] * FLOAT_BYTES
+                    self._left = facts["count"] * facts["dim"] * _FLOAT_BYTES
                     self._decoded = temporary_file(self.path, self._left)
                     weakref.finalize(self, self._decoded.close)
             elif tag == LABELS and facts:
@@ -226,6 +223,20 @@ class FaissFile:
         for offset, size in pieces:
             read_exactly(self.path, descriptor, target[done : done + size], offset)
             done += size
+
+
+def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], None, NDArray[np.int64]]:
+    """Return what FAISS would say of a whole flat index; to start a process for it takes longer than all else."""
+    facts: dict[str, Any] = {
+        "chain": "IndexFlatIP" if metric == "ip" else "IndexFlatL2",
+        "dim": dim,
+        "count": count,
+        "metric": fourcc.METRIC_NUMBERS[metric],
+        "exact": True,
+        "remarks": [],
+        "recipe": {"kind": "Flat"},
+    }
+    return facts, None, np.array([[fourcc.FLAT_HEAD_BYTES, count]], np.int64)
 
 
 def _check_code(path: Path, head: bytes) -> str:

@@ -20,7 +20,6 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
 from migrate.stores.documents.find import find_documents
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.faiss.layout import Layout
 from migrate.stores.faiss.reader import FaissFile
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
@@ -69,8 +68,7 @@ class FaissStore(FileStore):
         self.index_path = index
         self._opening = Lock()
         self._file = FaissFile(index)
-        self.layout: Layout = self._file.layout
-        labels = self._labels = check_labels(self.layout.labels, index)
+        labels = self._labels = check_labels(self._file.labels, index)
         manifest, foreign = _manifest_of(index)
         self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
         self.source = _find_documents(index, pickled, labels, self._file.count, self.named_fields)
@@ -127,7 +125,7 @@ class FaissStore(FileStore):
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
         """
         path = location / self.index_path.name
-        writer = open_writer(path, self.layout, dim, self.source.for_dimension(dim))
+        writer = open_writer(path, self._file, dim, self.source.for_dimension(dim))
         writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
         return writer
 
@@ -141,14 +139,13 @@ def _find_documents(
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
-    header = file.layout.header
     return StoreInfo(
         location=str(path),
         kind=source.format,
         index_type=file.chain,
-        count=header.count,
-        dim=header.dim,
-        metric=header.metric,
+        count=file.count,
+        dim=file.dim,
+        metric=file.metric,
         exact=file.exact,
         has_texts=source.has_texts,
         notes=(*_remarks(file, labels), *source.notes, *_links_out(file.path.parent)),

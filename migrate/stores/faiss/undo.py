@@ -21,54 +21,31 @@ PCA was trained with hardly more vectors than it has axes; a wrong sign among 4,
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One transform: its inverse, whether that brings back every bit, and what to tell."""
+class Inverse:
+    """The inverse of one transform, whether it brings back every bit, and what to tell."""
 
     name: str
     recipe: Recipe
-    inverse: Callable[[Rows], Rows]
+    apply: Callable[[Rows], Rows]
     exact: bool
     remark: str | None = None
 
 
-class Undo:
-    """The inverses of a chain of transforms, in the order of the chain."""
-
-    def __init__(self, steps: list[_Step]) -> None:
-        self._steps = steps
-        self.names = [step.name for step in steps]
-        self.recipes = [step.recipe for step in steps]
-        self.exact = all(step.exact for step in steps)
-        self.remarks = tuple(step.remark for step in steps if step.remark)
-
-    def apply(self, rows: Rows) -> Rows:
-        """From the space of the inner index to that of the outer one."""
-        for step in reversed(self._steps):
-            rows = step.inverse(rows)
-        return np.ascontiguousarray(rows, np.float32)
-
-
-def undo_transforms(index: Any) -> Undo:
-    """The inverses of the transforms of an IndexPreTransform."""
+def invert(transform: Any) -> Inverse:
+    """Return the inverse of a transform in an IndexPreTransform."""
     faiss = library()
 
-    chain = [faiss.downcast_VectorTransform(index.chain.at(place)) for place in range(index.chain.size())]
-    return Undo([_step(transform) for transform in chain])
-
-
-def _step(transform: Any) -> _Step:
-    faiss = library()
-
+    transform = faiss.downcast_VectorTransform(transform)
     name = type(transform).__name__
     if isinstance(transform, faiss.RemapDimensionsTransform):
         return _remap(transform, name)
     if isinstance(transform, faiss.NormalizationTransform):
         remark = "L2norm keeps the direction of a vector and drops its length; the vectors read back are of length 1"
-        return _Step(name, {"kind": "L2norm"}, _unchanged, exact=False, remark=remark)
+        return Inverse(name, {"kind": "L2norm"}, lambda rows: rows, exact=False, remark=remark)
     if isinstance(transform, faiss.CenteringTransform):
         mean = faiss.vector_to_array(transform.mean).astype(np.float64)
         remark = "the mean was added again, up to the rounding of float32"
-        return _Step(name, {"kind": "Centering"}, lambda rows: _float32(rows + mean), exact=False, remark=remark)
+        return Inverse(name, {"kind": "Centering"}, lambda rows: _float32(rows + mean), exact=False, remark=remark)
     if isinstance(transform, faiss.LinearTransform):
         return _linear(transform, name)
     raise RefusedError(
@@ -76,15 +53,11 @@ def _step(transform: Any) -> _Step:
     )
 
 
-def _unchanged(rows: Rows) -> Rows:
-    return rows
-
-
 def _float32(rows: NDArray[Any]) -> Rows:
     return rows.astype(np.float32)
 
 
-def _remap(transform: Any, name: str) -> _Step:
+def _remap(transform: Any, name: str) -> Inverse:
     faiss = library()
 
     places = faiss.vector_to_array(transform.map).astype(np.int64)
@@ -101,10 +74,10 @@ def _remap(transform: Any, name: str) -> _Step:
         return back
 
     remark = None if complete else f"{name} drops dimensions; they are read back as zeros"
-    return _Step(name, {"kind": "Pad", "d_out": int(transform.d_out)}, inverse, exact=complete, remark=remark)
+    return Inverse(name, {"kind": "Pad", "d_out": int(transform.d_out)}, inverse, exact=complete, remark=remark)
 
 
-def _linear(transform: Any, name: str) -> _Step:
+def _linear(transform: Any, name: str) -> Inverse:
     """Y = A x + b: undone with the pseudo-inverse, which also undoes whitening."""
     faiss = library()
 
@@ -116,7 +89,7 @@ def _linear(transform: Any, name: str) -> _Step:
     matrix = matrix.reshape(shape)
     _check_rows(matrix, transform, name)
     recipe, back = _linear_recipe(transform, name), np.linalg.pinv(matrix)
-    return _Step(
+    return Inverse(
         name, recipe, lambda rows: _float32((rows - offset) @ back.T), exact=False, remark=_linear_remark(matrix, name)
     )
 
