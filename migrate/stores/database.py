@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
 from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
-from migrate.locations import Address
+from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import BATCH_SIZE, RecordStore, Snapshot, Store
 from migrate.stores.create import flat_writer
@@ -545,8 +545,9 @@ class DatabaseKind:
         whole = self._check(location, address, self.driver.write_options if is_server else ())
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
-        output = DatabaseServer if is_server else DatabaseFolder
-        return output(self.driver, f"{whole[: whole.rindex('#')]}#{address.name}", address)
+        read = {name: value for name, value in address.options.items() if name in self.driver.options}
+        opens = f"{whole[: whole.rindex('#')]}#{address.name}{options_text(read)}"  # without those of writing alone
+        return (DatabaseServer if is_server else DatabaseFolder)(self.driver, opens, address)
 
     def exchange_left(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a location, where nothing may answer after a kill."""
