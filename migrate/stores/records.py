@@ -1,35 +1,24 @@
-"""Stores of records that are found by id, as databases keep them; and writers whose rows wait until all are there.
-
-A kind of database is an `IndexedStore`, which says how ids, vectors and documents are read, and a `WaitingWriter`,
-which says how they are written.
-"""
+"""Helpers of kinds whose records are found by id: writers that wait for all rows, columns, metrics, options."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import cache_folder, canonical_json
-from migrate.stores.base import BATCH_SIZE, NO_TEXTS, Metric, RecordStore, Snapshot, Store
-from migrate.stores.id_index import IdIndex, id_changes, kept_index
+from migrate.stores.base import NO_TEXTS, Metric, RecordStore, Store
 from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
 from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter
-
-if TYPE_CHECKING:
-    from migrate.stores.serving import Hits, Serving
 
 _DOCUMENTS_AT_ONCE: Final = 1_000
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
@@ -45,152 +34,6 @@ _COSINE: Final = (
     "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which ranks "
     "them differently"
 )
-
-
-class IndexedStore(RecordStore):
-    """A store whose records are found by id alone.
-
-    Rows are positions in the sorted list of ids, which is read when the store is first opened at a version and kept in
-    the user's cache folder. What is abstract here is all that a kind has to say; `_open_index` is called once it can.
-    """
-
-    _index: IdIndex
-    _opened_at: Any
-    _texts: tuple[str, str] | None = None
-
-    def _open_index(self, location: str, version: Any = None) -> IdIndex:
-        """Read the ids, or find them in the cache; `version` is what is read, where it may be older than the newest."""
-        version = self._version() if version is None else version
-        self._index = kept_index(cache_folder() / "ids", location, version, self._read_ids)
-        self._opened_at = version
-        return self._index
-
-    def rows_as_read(self) -> NDArray[np.int64] | None:
-        """The row of each record that has a vector, in the order in which `_read_ids` gives them; None after changes.
-
-        For stores that give records in the same order each time, until they are written to.
-        """
-        if not self.is_as_opened():
-            return None
-        return np.argsort(self._index.order(0, self._index.count))
-
-    def is_as_opened(self) -> bool:
-        """Whether no record came, went or changed since it was opened."""
-        return canonical_json(self._version()) == canonical_json(self._opened_at)
-
-    @abstractmethod
-    def _version(self) -> Any:
-        """Asked of the database each time: what changes whenever a record comes, goes or changes, as JSON holds it."""
-
-    @abstractmethod
-    def _read_ids(self) -> Iterable[str]:
-        """The ids of all records that have a vector, in any order, as a stream."""
-
-    @abstractmethod
-    def _read_vectors(self, ids: Sequence[str]) -> Batch:
-        """The vectors of some ids, which are all different, in any order; of those that are gone, none."""
-
-    @abstractmethod
-    def _read_documents(self, ids: Sequence[str]) -> Iterable[Document]:
-        """The documents of some ids, which are all different, in any order; of those that are gone, none."""
-
-    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors of rows `start` to `stop` with their ids."""
-        stop = self.info.count if stop is None else min(stop, self.info.count)
-        for first in range(start, stop, batch_size):
-            yield self._batch(self.ids(range(first, min(first + batch_size, stop))))
-
-    def get(self, rows: NDArray[np.int64]) -> Batch:
-        """The vectors and ids of some rows."""
-        return self._batch(self.ids(np.asarray(rows, np.int64)))
-
-    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """The documents of some rows, or of all."""
-        if not self.info.has_texts:
-            raise StoreError(f"{self.info.location}: the store holds no texts; {self.info.way_to_texts}")
-        return self._documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
-
-    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The documents of some ids as they are now; of those that are gone, none."""
-        return {document.id: document for document in self._read_documents(list(dict.fromkeys(ids)))}
-
-    def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """The vectors of some ids, as they are now, in their order; raises `StoreError` where one is gone."""
-        return self._batch(ids)
-
-    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """The ids of some rows; nothing is asked of the database."""
-        return self._index.ids(rows)
-
-    def _documents(self, rows: range | NDArray[np.int64]) -> Iterator[Document]:
-        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
-            ids = self.ids(rows[first : first + _DOCUMENTS_AT_ONCE])
-            known = {document.id: document for document in self._read_documents(list(dict.fromkeys(ids)))}
-            self._refuse_gone(ids, known)
-            yield from (known[doc_id] for doc_id in ids)
-
-    def _batch(self, ids: Sequence[str]) -> Batch:
-        if not ids:
-            return Batch([], np.empty((0, self.info.dim), np.float32))
-        read = self._read_vectors(list(dict.fromkeys(ids)))
-        if list(read.ids) == list(ids):
-            return Batch(ids, np.ascontiguousarray(read.vectors, np.float32))
-        places = {doc_id: place for place, doc_id in enumerate(read.ids)}
-        self._refuse_gone(ids, places)
-        return Batch(ids, np.ascontiguousarray(read.vectors[[places[doc_id] for doc_id in ids]], np.float32))
-
-    def _refuse_gone(self, ids: Iterable[str], known: Collection[str]) -> None:
-        gone = next((doc_id for doc_id in ids if doc_id not in known), None)
-        if gone is not None:
-            raise StoreError(
-                f"{self.info.location}: expected document {gone!r}, found it gone; run again on a store at rest"
-            )
-
-    def check_unchanged(self, before: Snapshot) -> None:
-        """Make sure that the store is still what it was; what came and went is told."""
-        if self.is_as_opened() and self.snapshot() == before:
-            return
-        now = self._as_now()
-        with TemporaryDirectory() as folder:
-            index = IdIndex.build(Path(folder, "now.ids"), now._read_ids(), source=self.info.location)
-            what = id_changes(self._index, index).sentence
-        raise StoreError(
-            f"{self.info.location}: the store changed while it was read ({what}); nothing was written, run again"
-        )
-
-    def _as_now(self) -> IndexedStore:
-        """The store with what was written to it since it was opened: itself, but for one that reads a copy."""
-        return self
-
-    def _texts_sha256(self) -> str:
-        """Read once a version: texts may be most of a database."""
-        version = canonical_json(self._version())
-        if self._texts is None or self._texts[0] != version:
-            self._texts = version, super()._texts_sha256()
-        return self._texts[1]
-
-    def _versions(self) -> tuple[Any, ...]:
-        return (self._index.sha256, self._opened_at)  # the ids are of then, and a copy is whole
-
-
-class SearchableRecordStore(IndexedStore):
-    """One whose database searches and replaces single vectors by itself: it is `Searchable` and `Updatable`."""
-
-    @abstractmethod
-    def _serve(self) -> Serving:
-        """What searches the store and replaces vectors in it, by the kind's own client; asked for once, when needed."""
-
-    @cached_property
-    def _serving(self) -> Serving:
-        return self._serve()
-
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` is as what `_serve` gives takes it."""
-        return self._serving.search(queries, k, where)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`; a folder of Chroma or Qdrant is then in use by this process alone."""
-        return self._serving.put_vectors(ids, vectors)
 
 
 class WaitingWriter(StoreWriter):

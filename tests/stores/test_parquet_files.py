@@ -374,7 +374,7 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({}, "?colour=red", "found colour"),
         ({}, "embedding", r"a column of vectors is named #\?vector=embedding"),
         ({"id": [1.5, 2.5, 3.5]}, "", "texts or integers in column id, found double"),
-        ({"id": ["a", "b", "a"]}, "", "expected a different id for each document, found 'a' twice"),
+        ({"id": ["a", "b", "a"]}, "", "duplicate id 'a' in column id"),
         ({"id": ["a", None, "c"]}, "", "expected an id in each row of column id, found none in row 1"),
         ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "found none in row 1"),
         ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "a vector of 2 numbers in each row of column vector"),
@@ -398,7 +398,7 @@ def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
         open_store(location)
     location = small(tmp_path / "b")
     small(tmp_path / "b", "y.parquet")
-    with pytest.raises(StoreError, match="found 'a' twice"):
+    with pytest.raises(StoreError, match="duplicate id 'a'"):
         open_store(location)
     (tmp_path / "c" / "year=2024").mkdir(parents=True)
     small(tmp_path / "c" / "year=2024")

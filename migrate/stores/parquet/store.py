@@ -6,8 +6,9 @@ them, with types, nulls, order and the schema's metadata, file by file.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import cache_folder
+from migrate.files import cache_folder, canonical_json
 from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import (
     BATCH_SIZE,
@@ -28,7 +29,6 @@ from migrate.stores.base import (
 from migrate.stores.binary_reader import malformed
 from migrate.stores.documents.arrow import rows_in_order
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.id_index import kept_index
 from migrate.stores.parquet.columns import choose_columns, own_options, to_document
 from migrate.stores.parquet.files import (
     LocalFiles,
@@ -231,12 +231,30 @@ class ParquetStore(Store):
         return len(first[0])
 
     def _check_ids(self) -> None:
-        """Make sure that no two rows have one id; read when the files are first opened as they are."""
-        if self.columns.id is None:
+        """Refuse an id that two rows share; ids are read for it when the files are first opened as they are."""
+        column = self.columns.id
+        if column is None:
             return
         place = str(local_path(self.files.location).absolute()) if self.folder else self.files.location
-        source = f"parquet:{place}?id={self.columns.id}"
-        kept_index(cache_folder() / "ids", source, self._versions(), self._stream_ids)
+        digest = hashlib.sha256(canonical_json([place, column, self._versions()]).encode()).hexdigest()
+        checked = cache_folder() / "ids" / f"{digest}.checked"
+        if checked.exists():
+            return
+        # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
+        hashes = np.sort(np.fromiter(map(hash, self._stream_ids()), np.int64, self.count))
+        suspects = {*hashes[1:][hashes[1:] == hashes[:-1]].tolist()}
+        seen: set[str] = set()
+        for doc_id in self._stream_ids() if suspects else ():
+            if hash(doc_id) in suspects and doc_id in seen:
+                raise StoreError(
+                    f"{self.files.location}: duplicate id {doc_id!r} in column {column}; remove one of the rows, or "
+                    "say #?id=COLUMN for another column"
+                )
+            if hash(doc_id) in suspects:
+                seen.add(doc_id)
+        with suppress(OSError):  # without a cache they are read again the next time
+            checked.parent.mkdir(parents=True, exist_ok=True)
+            checked.touch()
 
     def _stream_ids(self) -> Iterator[str]:
         for first, batch in self._parts(range(len(self._groups)), [str(self.columns.id)], BATCH_SIZE):
