@@ -207,6 +207,18 @@ def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
     assert not (tmp_path / "flat").exists()
 
 
+def test_a_copy_keeps_the_name_of_its_table_and_how_it_is_opened(awkward, tmp_path):
+    source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
+    fitted = migrate.fit(source, "tfidf:4", sample=40)
+    with pytest.raises(UsageError, match="a copy of a database has its tables; call this one vectors"):
+        migrate.translate(source, fitted, f"sqlite-vec:{tmp_path}/new#words")
+    assert not (tmp_path / "new").exists()
+    done = migrate.translate(source, fitted, f"sqlite-vec:{tmp_path}/new#vectors")
+    copy = open_store(done.path)
+    assert copy.opened_as == source.opened_as == "my shop.db#vectors?text=odd+docs.content"
+    assert list(copy.documents()) == list(source.documents())
+
+
 def test_a_client_that_is_not_installed_is_named(awkward, monkeypatch):
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[sqlite-vec\]'"):
