@@ -290,8 +290,8 @@ class MilvusDriver(Driver):
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
-        settings = {"anns_field": self.vector, "search_params": {"metric_type": self.index["metric_type"]}}
-        settings |= {"filter": self._filter(where), "limit": k, "consistency_level": "Strong"}
+        settings: dict[str, Any] = {"anns_field": self.vector, "filter": self._filter(where), "limit": k}
+        settings |= {"search_params": {"metric_type": self.index["metric_type"]}, "consistency_level": "Strong"}
         try:
             with self._turn:
                 found = self.client.search(self.name, data=queries.tolist(), **settings)
@@ -623,11 +623,11 @@ def _let_go(end: Any, copy: Path | None) -> None:
 
 def _facts_of(folder: Path) -> list[Any]:
     """Names, sizes and times of the files of a collection, but for its indexes, which are made of these."""
-    found = []
+    found: list[list[Any]] = []
     for path in _files_in(folder):
         with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
             status = path.stat()
-            found.append([str(path.relative_to(folder)), status.st_size, status.st_mtime_ns])
+            found += [[str(path.relative_to(folder)), status.st_size, status.st_mtime_ns]]
     return sorted(facts for facts in found if not facts[0].endswith(".idx"))
 
 
