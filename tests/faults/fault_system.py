@@ -16,6 +16,7 @@ from refusing_disk import RefusingDisk
 
 from migrate.files import VARIABLE
 from migrate.work.outputs import POINTS
+from migrate.work.shards import Rows
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
@@ -175,8 +176,8 @@ def changes_meanwhile(how: str) -> Spoiler:
     finish = _FlatWriter.finish
 
     def spoil(place: Place) -> None:
-        def changing(writer: _FlatWriter) -> None:
-            finish(writer)
+        def changing(writer: _FlatWriter, rows: Rows) -> None:
+            finish(writer, rows)
             path = place.index if how != "docs" else place.docs
             stat = path.stat()
             if how == "time":

@@ -190,14 +190,14 @@ def places(*numbers):
     ],
 )
 def test_a_child_that_talks_nonsense_is_not_believed(output, message, vectors, tmp_path, monkeypatch):
-    save(train("Flat", vectors), tmp_path)
+    save(train("SQ8", vectors), tmp_path)
     put_in_place_of(monkeypatch, JOB, "answer", bytes=output.hex())
     with pytest.raises(StoreError, match=message):
         open_store(tmp_path)
 
 
 def test_another_server_is_started_where_one_was_killed(vectors, tmp_path):
-    save(train("Flat", vectors), tmp_path)
+    save(train("SQ8", vectors), tmp_path)
     open_store(tmp_path)
     first = child._server.process
     os.kill(first, signal.SIGKILL)

@@ -7,6 +7,7 @@ from faiss_tools import COUNT, DIM, build, read, save
 
 from migrate.errors import OutputError, StoreError, UnsupportedStoreError
 from migrate.stores import open_store
+from migrate.stores.faiss import reader
 
 OWN_LABELS = np.random.default_rng(1).permutation(COUNT) * 5 - 40
 SUPPORTED = [
@@ -203,3 +204,26 @@ def test_a_file_of_a_sharded_ivf_index_is_read_whole_and_called_a_shard(vectors,
         assert np.array_equal(rows, vectors[[int(doc_id) for doc_id in ids]])
         assert len(set(ids)) == COUNT
         assert any("4 of 16 centroids" in note for note in store.info.notes)
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("count", [0, COUNT])
+def test_a_flat_index_is_known_without_another_process_as_faiss_knows_it(count, metric, vectors, tmp_path, monkeypatch):
+    path = save(build("Flat", vectors[:count], metric=metric), tmp_path)
+    found, labels, places = reader.FaissFile(path)._look()
+    monkeypatch.setattr(reader, "run_job", None)
+    file = reader.FaissFile(path)
+    facts = {"chain": file.chain, "dim": file.dim, "count": file.count, "exact": file.exact, "recipe": file.recipe}
+    assert facts == {name: found[name] for name in facts}
+    assert (file.metric, labels, file.labels) == (metric, None, None)
+    if count:  # of an empty one FAISS names no place
+        assert places.tolist() == [[file._offsets[0], count]]
+
+
+@pytest.mark.parametrize("spoil", [b"", b"\0", b"\0" * DIM * 4])
+def test_a_flat_index_of_another_size_than_it_says_is_left_to_faiss(spoil, vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content + spoil if spoil else content[:-1])
+    with pytest.raises(StoreError, match=r"FAISS|the index ends at byte"):
+        reader.FaissFile(path)

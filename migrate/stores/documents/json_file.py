@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -33,14 +34,20 @@ def read_whole(path: Path) -> bytes:
         return file.read()
 
 
+def decode_json(content: bytes) -> Any:
+    """Return the value of some JSON; raises UnicodeError, ValueError or RecursionError where it is none."""
+    value = json.loads(content.decode())
+    # "\\ud800" is JSON but no text: nothing could print, hash or embed it
+    if _HALF_CHARACTER.search(content):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") -> dict[str, Any]:
     """A JSON object from its bytes, or from a text inside another file."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     try:
-        value = json.loads(raw.decode("utf-8-sig"))
-        # "\\ud800" is JSON but no text: nothing could print, hash or embed it
-        if _HALF_CHARACTER.search(raw):
-            json.dumps(value, ensure_ascii=False).encode()
+        value = decode_json(raw.removeprefix(codecs.BOM_UTF8))
     except UnicodeError as error:
         raise malformed(path, what, f"text that is not UTF-8 ({error})", AGAIN) from error
     except (ValueError, RecursionError) as error:

@@ -9,7 +9,6 @@ texts are read when they are needed.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from migrate.errors import StoreError
 from migrate.files import copy_file, is_endless, output_errors
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
 from migrate.stores.documents.base import DocumentSource, Labels, Rows, check_count, label_values, match_rows
+from migrate.stores.documents.json_file import decode_json
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -125,10 +125,7 @@ class _Integers:
 
 def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
-        fields = json.loads(line.decode())
-        # "\\ud800" is JSON but no text: nothing could print, hash or embed it
-        if b"\\u" in line:
-            json.dumps(fields, ensure_ascii=False).encode()
+        fields = decode_json(line)
     except UnicodeError as error:
         raise bad_line(path, number, "UTF-8", str(error)) from error
     except (ValueError, RecursionError) as error:

@@ -99,7 +99,7 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _OwnForm(Form):
-    """Records of at most `count` documents; how they stand in the file is the subclasses' matter."""
+    """Records of at most `count` documents: a JSON value a line, where a subclass says nothing else."""
 
     count: int
     fields: Fields = Fields()
@@ -116,7 +116,7 @@ class _OwnForm(Form):
 
     def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
         """Offset and bytes of each record."""
-        raise NotImplementedError
+        return ((offset, line) for _, offset, line in lines_of(file, path))
 
     def record(self, content: bytes) -> Any:
         """The record of some bytes, by the names of its fields.
@@ -148,13 +148,6 @@ class _OwnForm(Form):
 
 def _place(path: Path, number: int) -> Callable[[str, object], StoreError]:
     return lambda expected, found: malformed(path, f"{expected} in record {number}", found, _CORRECT)
-
-
-class _Lines(_OwnForm):
-    """A JSON value a line."""
-
-    def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
-        return ((offset, line) for _, offset, line in lines_of(file, path))
 
 
 class _Json(_OwnForm):
@@ -273,7 +266,7 @@ def _form_of(path: Path, count: int) -> _OwnForm:
     if path.suffix == ".json":
         return _Json(count)
     if path.suffix == ".jsonl":
-        return _Lines(count)
+        return _OwnForm(count)
     with read_errors(path), path.open("rb") as file:
         first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
         delimiter = "\t" if path.suffix == ".tsv" else max((",", ";", "\t"), key=first.count)

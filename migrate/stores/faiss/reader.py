@@ -31,11 +31,7 @@ from migrate.stores.sniff import HEAD_BYTES, describe_content
 from migrate.vectors import Vectors
 
 JOBS: Final = "migrate.stores.faiss.jobs"
-BUILD_QUIET_S: Final = 7 * 86_400.0
-"""A process that builds an index is silent until it is done; graphs of many million rows take days."""
-
 _READ_SPARE_BYTES: Final = 1 << 30
-_BUILD_SPARE_BYTES: Final = 4 << 30
 _FLOAT_BYTES: Final = 4
 _LABEL_BYTES: Final = 8
 _TYPES: Final[dict[str, type]] = {
@@ -52,11 +48,6 @@ _TYPES: Final[dict[str, type]] = {
 _APPROXIMATE: Final = (
     "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
 )
-
-
-def build_memory(row_bytes: int, count: int) -> int:
-    """Return how much memory it may take to build an index: rows, and the links of a graph."""
-    return _BUILD_SPARE_BYTES + 8 * row_bytes + 4096 * count
 
 
 def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,17 @@ from migrate.files import output_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, Labels, places_of
 from migrate.stores.faiss import fourcc
-from migrate.stores.faiss.reader import BUILD_QUIET_S, JOBS, FaissFile, build_memory
+from migrate.stores.faiss.reader import JOBS, FaissFile
 from migrate.stores.faiss.recipe import factory
 from migrate.stores.faiss.rescale import rescale
 from migrate.stores.frames import DONE, LABELS
 from migrate.work.shards import Rows
 from migrate.work.writer import FlatFileWriter, StoreWriter
+
+_QUIET_S: Final = 7 * 86_400.0
+"""A process that builds an index is silent until it is done; graphs of many million rows take days."""
+
+_SPARE_BYTES: Final = 4 << 30
 
 
 def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource) -> StoreWriter:
@@ -83,12 +88,13 @@ class _BuiltWriter(StoreWriter):
             "dim": rows.dim,
             "metric": fourcc.METRIC_NUMBERS[self._old.metric],
             "recipe": json.dumps(self._recipe),
-            "memory_bytes": build_memory(size, rows.count),
+            # rows, and the links of a graph
+            "memory_bytes": _SPARE_BYTES + 8 * size + 4096 * rows.count,
         }
         with output_errors(self._path):
             if old is not None:
                 labels.write_bytes(np.ascontiguousarray(old, "<i8").tobytes())
-        for tag, content in run_job(self._path, job, file_bytes=size, quiet_s=BUILD_QUIET_S):
+        for tag, content in run_job(self._path, job, file_bytes=size, quiet_s=_QUIET_S):
             if tag == LABELS:
                 new += content
             elif tag == DONE:
