@@ -28,9 +28,6 @@ _CHUNK = 1 << 20
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
 
-_OS_ERROR = re.compile(r"(?:\(os error |\[Errno )(\d+)[\])]")
-"""The number of what the system says, as Rust and Python write it."""
-
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 """How Linux writes blanks in the paths of mounts."""
 
@@ -119,7 +116,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except Exception as error:
         message = str(error)
         code = (error.errno or 0) if isinstance(error, OSError) else 0
-        if code not in _DISK and (number := re.search(r"\(os error (\d+)\)", message)):  # as Rust ends a message
+        if code not in _DISK and (number := re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)):  # Rust's, Python's
             code = int(number[1])
         elif code not in _DISK:
             code = next((code for code, words in _DISK.items() if words and words in message), 0)
