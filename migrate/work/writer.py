@@ -233,7 +233,8 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter, k
             if VECTORS in block.arrays:
                 yield block.vectors
 
-    stream, writer = vectors(), None
+    stream: Iterator[Vectors] = vectors()
+    writer: StoreWriter | None = None
     first = next(stream, None)
     if first is not None:
         writer = open_writer(first.shape[1])
