@@ -51,9 +51,9 @@ from migrate.stores import open_store
 from migrate.translate import translate_store
 from migrate.vectors import Document
 from migrate.work.outputs import Configuration, StoreJob, Work, write_store
-from migrate.work.runner import LocalRunner, MakeBlocks, OpenWriter, RowTask, Runner
+from migrate.work.runner import LocalRunner, MakeBlocks, RowTask, Runner
 from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import NoParts, StoreWriter
+from migrate.work.writer import NoParts, OpenWriter, StoreWriter
 
 _VICTIMS = ("worker", "scheduler", "coordinator")
 

@@ -1,8 +1,4 @@
-"""Files that are either complete or absent: atomic writes, hashes, locks, and checks of output paths.
-
-A `FileStamp` tells whether a file has changed, during a run or between a run and its continuation. File formats are
-the business of other modules.
-"""
+"""Files that are either complete or absent: atomic writes, hashes, locks, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -27,9 +23,6 @@ from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreErro
 _CHUNK = 1 << 20
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
-
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
-"""How Linux writes blanks in the paths of mounts."""
 
 SWITCH_MARK = ".lead-migrate-switch"
 """In a folder that changed places by a switch: a token, the old location, and the journal."""
@@ -239,7 +232,7 @@ def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
 
 def beside(path: Path, ending: str) -> Path:
     """Return a hidden path beside an output, for what is there while it is made."""
-    return path.with_name(f".{path.name}.{ending}")
+    return path.parent / f".{path.name}.{ending}"
 
 
 def _remove(path: Path) -> None:
@@ -288,7 +281,8 @@ def mounts_in(path: Path) -> list[Path]:
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
         return [place] if os.path.ismount(place) else []
-    points = {_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
+    escaped = re.compile(rb"\\([0-7]{3})")  # blanks, for example
+    points = {escaped.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
     return sorted(point for point in map(Path, map(os.fsdecode, points)) if point == place or place in point.parents)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ _VERSION = 3
 _OLDER = 2
 """Has the hash of each output's manifest alone: its outputs serve another audit, its verdict is not said again."""
 
-_OWN_HASH = "sha256"
 _SHAPE = {
     "configuration": {"source": Mapping[str, Any], "options": Mapping[str, Any]},
     "audit": Mapping[str, Any],
@@ -62,10 +61,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run takes over from a finished one in its folder: facts of each output by its name.
-
-    `changed` names what else the new run is audited with.
-    """
+    """The outputs of a finished run that another audit takes over; `changed` names its other inputs."""
 
     outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     changed: Sequence[str] = ()
@@ -83,7 +79,7 @@ def note_finished(
     """Leave `RECORD` in the folder of a run: what it was made from, what it said, and the hashes of what it wrote.
 
     `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts
-    that JSON can hold. Of a folder of a database, which may rewrite its files, there is what the store in it holds.
+    that JSON can hold. A database may rewrite its files: of its folder there is what the store in it holds.
     """
     facts: dict[str, Any] = {
         "version": _VERSION,
@@ -99,18 +95,14 @@ def note_finished(
         "suite": asdict(audit_suite(report)),
     }
     with atomic_file(folder / RECORD, force=force) as aside:
-        write_json(aside, {**facts, _OWN_HASH: _hash_of(facts)})
+        write_json(aside, {**facts, "sha256": _hash_of(facts)})
 
 
 def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Finished | None:
-    """What a finished run said; None where there is none, an older tool left it, or its audit was another.
+    """Return what a finished run said; None where there is none, an older tool left it, or its audit was another.
 
-    Raises
-    ------
-    UsageError
-        There is one, of another store or with other options.
-    InputError
-        Its record is damaged, or what it wrote is not as it left it.
+    Raises a UsageError where it is of another store or has other options, an InputError where its record is damaged or
+    an output is not as it left it.
     """
     facts = _read(folder, made_from)
     if facts is None or facts["version"] != _VERSION or look_at(folder) is not None:
@@ -120,20 +112,12 @@ def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Fi
     for name, output in facts["outputs"].items():
         _refuse_changed(folder, name, output)
     with _damaged(folder):
-        return Finished(
-            facts["outcome"],
-            facts["summary"],
-            facts["details"],
-            typed(Suite, facts["suite"]),
-            as_table(read_json(report)),
-        )
+        suite, document = typed(Suite, facts["suite"]), as_table(read_json(report))
+    return Finished(facts["outcome"], facts["summary"], facts["details"], suite, document)
 
 
 def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) -> Kept:
-    """What of a finished run serves another audit; nothing where one of the `needed` outputs is gone.
-
-    Raises as `find_finished`.
-    """
+    """Return what of a finished run serves another audit; nothing without the `needed`. Raises as `find_finished`."""
     facts = _read(folder, made_from)
     if facts is None:
         return Kept()
@@ -152,7 +136,7 @@ def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) 
 
 
 def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
-    """The record of a finished run of the same store and options, whatever became of its outputs."""
+    """Return the record of a finished run of the same store and options, whatever became of its outputs."""
     path = folder / RECORD
     if not path.is_file():
         return None
@@ -161,16 +145,19 @@ def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
         if facts["version"] not in (_OLDER, _VERSION):
             return None
         expect(facts, _SHAPE)
-        if facts["version"] == _VERSION and facts.pop(_OWN_HASH, None) != _hash_of(facts):
+        if facts["version"] == _VERSION and facts.pop("sha256", None) != _hash_of(facts):
             raise MalformedError("one that does not match its own SHA-256")
+        is_older = facts["version"] == _OLDER
+        hashes = {"sha256": str} if is_older else {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
         for name, output in facts["outputs"].items():
-            _check_output(name, output, facts["version"])
+            if name in ("", ".", "..") or "/" in name:
+                raise MalformedError(f"an output {name!r}")
+            expect(output, {"facts": Mapping[str, Any], **hashes})
     earlier, now = facts["configuration"], made_from.work.as_json()
     earlier["options"].pop("journal", None)  # of earlier versions
-    others = [
-        *_changed(earlier["options"], now["options"]),
-        *(["the store"] * (earlier["source"] != now["source"])),
-    ]
+    others = _changed(
+        {**earlier["options"], "the store": earlier["source"]}, {**now["options"], "the store": now["source"]}
+    )
     if others:
         raise UsageError(
             f"{folder}: expected a run of the same inputs and options, found a finished one with other values of "
@@ -190,17 +177,6 @@ def _damaged(folder: Path) -> Iterator[None]:
             f"{folder / RECORD}: expected the record of a finished run, found something else ({error}); its verdict is "
             "not said again: make the run anew with `force=True`"
         ) from error
-
-
-def _check_output(name: str, output: Mapping[str, Any], version: int) -> None:
-    """Make sure that the record of an output can be used."""
-    if name in ("", ".", "..") or "/" in name:
-        raise MalformedError(f"an output {name!r}")
-    expect(output, {"facts": Mapping[str, Any]})
-    if version == _VERSION:
-        expect(output, {"files": Mapping[str, str], "content": Mapping[str, Any] | None})
-    else:
-        expect(output, {"sha256": str})
 
 
 def _hash_of(facts: Mapping[str, Any]) -> str:
@@ -225,15 +201,7 @@ def _content_of_database(path: Path) -> dict[str, Any] | None:
 
 
 def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
-    """Make sure that each file of an output is the one that the run left, and that there is no other.
-
-    Raises
-    ------
-    InputError
-        One is not.
-    OutputError
-        One cannot be read.
-    """
+    """Make sure that each file of an output is the one that the run left, and that there is no other."""
     path = folder / name
     with _damaged(folder):
         if "sha256" in output:  # of an older tool
@@ -243,8 +211,12 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
         else:
             expected, found = output["files"], _hashes(path) if path.exists() else {}
     different = sorted(file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file))
-    if not different or _holds_the_same(path, output, different):
+    if not different:
         return
+    if output.get("content") is not None and not set(BESIDE) & set(different):  # a database may rewrite its own files
+        with suppress(LeadMigrateError):
+            if is_content(output["content"], content_of(open_store(path))):
+                return
     file = different[0]
     wanted = "the file" if file in expected else "nothing but the files"
     what = "none" if file not in found else "another" if file in expected else "one more"
@@ -253,16 +225,6 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
         f"{path / file}: expected {wanted} that the finished run left, found {what}{others}; its verdict is not said "
         "again: put back what it left, run audit on what is there, or make the run anew with `force=True`"
     )
-
-
-def _holds_the_same(path: Path, output: Mapping[str, Any], different: Sequence[str]) -> bool:
-    """Whether a database has rewritten its own files, and its store holds what it did."""
-    if output.get("content") is None or any(file in BESIDE for file in different):
-        return False
-    try:
-        return is_content(output["content"], content_of(open_store(path)))
-    except LeadMigrateError:
-        return False
 
 
 def _changed(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -38,9 +38,9 @@ from migrate.stores.registry import output_of, path_in
 from migrate.stores.sources import Checksums, check_all_vectors, vector_checksums
 from migrate.vectors import Batch, Document, Progress, no_progress
 from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, write_store
-from migrate.work.runner import LOCAL, MakeBlocks, OpenWriter, RowTask, Runner
+from migrate.work.runner import LOCAL, MakeBlocks, RowTask, Runner
 from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import NoParts, StoreWriter
+from migrate.work.writer import NoParts, OpenWriter, StoreWriter
 
 COMMAND = "translate"
 _BATCH_BYTES = 16 << 20

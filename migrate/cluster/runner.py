@@ -12,19 +12,18 @@ import queue
 import time
 import uuid
 import warnings
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import chain, count, islice
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
-from migrate.work.remote import Folder, SharedFiles, in_full
-from migrate.work.runner import LocalRunner, Pool, Runner, ShardTask, ShardWork, Task
+from migrate.work.remote import Folder, SharedFiles
+from migrate.work.runner import LocalRunner, Runner, ShardTask, ShardWork, Task
 from migrate.work.shards import Block, Shard, unpack
 
 _log = logging.getLogger(__name__)
@@ -76,16 +75,10 @@ def runner_of(name: str | None, *, workers: int | None = None, shards: str | Non
 class DaskRunner:
     """Does shards on a Dask cluster.
 
-    Parameters
-    ----------
-    address
-        Of the scheduler, `tcp://host:8786`; or its file; or `local:N`, N worker processes of this machine, which end
-        with the run.
-    shards
-        Where workers leave finished shards, as fsspec knows it (`s3://bucket/folder`): what is there outlives all of
-        them. Without one, shards come back over the network.
-    patience_s
-        Seconds to wait for a worker where there is none.
+    `address` is that of the scheduler, `tcp://host:8786`, or its file, or `local:N` for N processes here that end
+    with the run. `shards` is where workers leave finished shards, as fsspec knows it (`s3://bucket/folder`): that
+    outlives all of them; without one, shards come back over the network. After `patience_s` without a worker the
+    run breaks off.
     """
 
     address: str
@@ -94,7 +87,9 @@ class DaskRunner:
 
     def __post_init__(self) -> None:
         if self.shards is not None:  # workers are in folders of their own
-            object.__setattr__(self, "shards", in_full(self.shards))
+            path = self.shards.removeprefix("file://")
+            full = path if "://" in path or "::" in path else str(Path(path).absolute())
+            object.__setattr__(self, "shards", full)
 
     @property
     def is_local(self) -> bool:
@@ -102,33 +97,15 @@ class DaskRunner:
         return self.address.startswith(_LOCAL)
 
     def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
-        """Make every shard; where only this process can make them, they are made here.
-
-        Raises
-        ------
-        RemoteError
-            The scheduler does not answer, or there is no worker.
-        OutputError
-            Workers that began a shard were killed again and again; or `shards` cannot be used.
-        UsageError
-            Dask is not installed, or a worker has another version of this package, or sees another place as `shards`.
-        """
+        """Make every shard; where only this process can make them, they are made here."""
         rows = work.task()
         if rows is None:
             yield from work.here(shards)
-        elif self.is_local and self.shards is None:
-            with self.cluster() as cluster:
-                for shard, name in cluster.spread(ShardTask(rows, work.path), shards):
-                    work.shards.add(shard, name)
-                    yield shard
-        elif self.shards is None:
-            with self.cluster() as cluster:
-                for shard, content in cluster.spread(ShardTask(rows, None), shards):
-                    work.take(shard, content)
-                    yield shard
-        else:
-            task = ShardTask(rows, None)
-            yield from self._by_files(work, task, SharedFiles(self.shards, task.digest), shards)
+            return
+        task = ShardTask(rows, work.path if self.is_local and self.shards is None else None)
+        with self.pool(lambda _: task, ahead=_AHEAD, most=None) as pool:
+            yield from work.spread(pool, shards)
+            pool.release(pool.found.values())  # of shards that were in their places before
 
     @property
     def embeds(self) -> bool:
@@ -136,8 +113,11 @@ class DaskRunner:
         return True
 
     @contextmanager
-    def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> Iterator[Pool]:
-        """The workers' threads, as many as there are now; raises as `run`."""
+    def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> Iterator[ClusterPool]:
+        """Have the workers open a task, as many threads as there are now, and those of later where there is no `most`.
+
+        What an earlier run has left in shared files is taken first.
+        """
         with self.cluster() as cluster:
             if self.shards is not None:
                 cluster.check_place(self.shards)
@@ -145,47 +125,9 @@ class DaskRunner:
             users = users if most is None else min(users, most)
             remote = task(users)
             files = None if self.shards is None else SharedFiles(self.shards, remote.digest)
-            with cluster.offer(remote if files is None else FileTask(remote, files)) as name:
-                calls = _Calls(cluster, name, ahead * users)
-                yield calls if files is None else _FileCalls(calls, remote, files, files.find())
-
-    def _by_files(
-        self, work: ShardWork, task: ShardTask, files: SharedFiles, shards: Iterable[Shard]
-    ) -> Generator[Shard, None, None]:
-        """Take shards out of shared files, those of an earlier run too; one whose file is not sound is made again.
-
-        What becomes of a file here is of no account for what comes out: a shard that has none is made again.
-        """
-        there, ready = files.find(), deque[tuple[Shard, str]]()
-
-        def lacking() -> Iterator[Shard]:
-            for shard in shards:
-                if (name := there.pop(shard.name, None)) is None:
-                    yield shard
-                else:
-                    ready.append((shard, name))
-
-        left: Iterable[Shard] = lacking()
-        with self.cluster() as cluster:
-            cluster.check_place(files.location)
-            for _ in range(_ROUNDS):
-                again: list[Shard] = []
-                for found in chain(cluster.spread(FileTask(task, files), left), [None]):
-                    ready.extend([] if found is None else [found])
-                    while ready:
-                        shard, name = ready.popleft()
-                        content = files.read(name)
-                        if content is None:
-                            again.append(shard)
-                        else:
-                            work.take(shard, content)
-                            yield shard
-                        files.remove([name])
-                if not again:
-                    files.remove(there.values())  # of shards that were in their places before
-                    return
-                left = again
-        raise files.unreadable()
+            found = {} if files is None else files.find()
+            with cluster.offer(remote, files) as name:
+                yield ClusterPool(cluster, name, remote, ahead, None if most is None else users, files, found)
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
@@ -228,13 +170,7 @@ class DaskRunner:
 
 
 async def _shake_hands(address: str, timeout_s: float) -> None:
-    """Make sure that one of Dask's processes answers; its own client waits for any that takes a connection, forever.
-
-    Raises
-    ------
-    OSError
-        None does.
-    """
+    """Make sure that one of Dask's processes answers; its own client waits for any that takes a connection, forever."""
     from distributed import Security
     from distributed.comm import connect
 
@@ -267,13 +203,7 @@ def _tell_versions(caught: Sequence[warnings.WarningMessage]) -> None:
 
 
 def _scheduler_at(address: str) -> str:
-    """An address, or the one that a scheduler has written to its file.
-
-    Raises
-    ------
-    UsageError
-        The file is not one of a scheduler.
-    """
+    """Return an address, or the one that a scheduler has written to its file."""
     if "://" in address:
         return address
     try:
@@ -306,44 +236,41 @@ def _silence() -> Iterator[None]:
             logger.setLevel(level)
 
 
-@dataclass(frozen=True)
-class FileTask(Task):
-    """A task whose shard files are put where all machines see them: what comes back of each is the name."""
-
-    task: Task
-    files: SharedFiles
-
-    @property
-    def digest(self) -> str:  # type: ignore[override]
-        """That of the task."""
-        return self.task.digest
-
-    def open(self) -> Callable[..., str]:
-        """Open the task."""
-        make = self.task.open()
-
-        def put(*arguments: Any) -> str:
-            return self.files.write(self.task.name_of(*arguments), make(*arguments))
-
-        return put
-
-
 @dataclass(slots=True)
-class _Calls:
-    """Calls of a task that the workers know by its name."""
+class ClusterPool:
+    """Workers that know a task by its name and leave what they make in `files`; `found` are those of an earlier run."""
 
     cluster: Cluster
     name: str
-    places: int
+    task: Task
+    ahead: int
+    users: int | None
+    files: SharedFiles | None
+    found: dict[str, str]
     _numbers: Iterator[int] = field(default_factory=count)
     _stopped: bool = False
 
-    def call(self, *arguments: Any) -> Block:
+    @property
+    def places(self) -> int:
         """As of any pool."""
-        return unpack(self.result(*arguments))
+        return self.ahead * (self.users or max(self.cluster.threads(), 1))
 
-    def result(self, *arguments: Any) -> Any:
-        """What a worker's function returns."""
+    def call(self, *arguments: Any) -> Block:
+        """As of any pool; a shared file is made again if it proves damaged, and stays until it is released."""
+        if self.files is None:
+            return unpack(self._result(arguments))
+        name, is_new = self.found.pop(self.task.name_of(*arguments), None), False
+        for _ in range(_ROUNDS):
+            if name is None:
+                name, is_new = str(self._result(arguments)), True
+            if (content := self.files.read(name)) is not None:
+                return replace(unpack(content), file=name, is_new=is_new)
+            self.files.remove([name])
+            name = None
+        place = self.files.location
+        raise OutputError(f"--shards {place}: what is written there is not what is read; use another place")
+
+    def _result(self, arguments: tuple[Any, ...]) -> Any:
         finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
         future = self.cluster.submit(self.name, next(self._numbers), arguments, finished)
         while True:
@@ -354,50 +281,14 @@ class _Calls:
                 raise RemoteError(f"the run was broken off; {_GO_ON}")
             self.cluster.threads()
 
-    def release(self, names: Iterable[str]) -> None:
-        """Nothing is kept in files."""
+    def release(self, files: Iterable[str]) -> None:
+        """Remove files."""
+        if self.files is not None:
+            self.files.remove(files)
 
     def stop(self) -> None:
         """Let those that wait raise an error."""
         self._stopped = True
-
-
-@dataclass(slots=True)
-class _FileCalls:
-    """Calls whose workers leave shared files; what an earlier run has left there (`found`) is taken first."""
-
-    calls: _Calls
-    task: Task
-    files: SharedFiles
-    found: dict[str, str]
-
-    @property
-    def places(self) -> int:
-        """As of the calls."""
-        return self.calls.places
-
-    def call(self, *arguments: Any) -> Block:
-        """As of any pool; the file stays until it is released."""
-        name = self.found.pop(self.task.name_of(*arguments), None)
-        if name is not None and (content := self.files.read(name)) is not None:
-            return self._block(name, content, is_new=False)
-        for _ in range(_ROUNDS):
-            name = str(self.calls.result(*arguments))
-            if (content := self.files.read(name)) is not None:
-                return self._block(name, content, is_new=True)
-        raise self.files.unreadable()
-
-    def _block(self, name: str, content: bytes, *, is_new: bool) -> Block:
-        block = unpack(content)
-        return Block(block.arrays, {**block.facts, "file": name, "is_new": is_new})
-
-    def release(self, names: Iterable[str]) -> None:
-        """Remove files."""
-        self.files.remove(names)
-
-    def stop(self) -> None:
-        """As of the calls."""
-        self.calls.stop()
 
 
 @dataclass(slots=True)
@@ -407,18 +298,12 @@ class Cluster:
     client: Any
     address: str
     patience_s: float
-    _alone_since: float | None = field(default=None)
+    _alone_since: float | None = None
+    _count: int = 0
+    _counted_at: float = 0.0
 
     def check_workers(self) -> None:
-        """Make sure that there are workers, all of them with this version of the package.
-
-        Raises
-        ------
-        RemoteError
-            There are none.
-        UsageError
-            Some have another version, or none.
-        """
+        """Make sure that there are workers, all of them with this version of the package."""
         from migrate import __version__
         from migrate.cluster import worker
 
@@ -435,15 +320,7 @@ class Cluster:
         self.client.direct_to_workers = self.client.sync(_answer, list(found))
 
     def check_place(self, shards: str) -> None:
-        """Make sure, before anything is paid for, that files can be put at a place, and that all workers see them.
-
-        Raises
-        ------
-        OutputError
-            Nothing can be put there.
-        UsageError
-            Nothing is known of such places, or a worker sees another place.
-        """
+        """Make sure, before anything is paid for, that files can be put at a place, and that all workers see them."""
         from migrate.cluster import worker
 
         place, name = Folder(shards, f"--shards {shards}"), f".{uuid.uuid4().hex}"
@@ -462,21 +339,17 @@ class Cluster:
                 )
 
     def threads(self) -> int:
-        """How many threads the workers have now.
-
-        Raises
-        ------
-        RemoteError
-            The scheduler is gone; or there have been no workers for too long.
-        """
+        """Return how many threads the workers have now, or had a moment ago; a RemoteError where none come any more."""
         if self.client.status != "running":
             raise self._lost()
+        if self._count and time.monotonic() - self._counted_at < _LOOK_S:
+            return self._count
         try:
-            count = int(sum(self.client.nthreads().values()))
+            self._count = count = int(sum(self.client.nthreads().values()))
         except Exception as error:
             raise self._lost() from error
         if count:
-            self._alone_since = None
+            self._alone_since, self._counted_at = None, time.monotonic()
             return count
         self._alone_since = self._alone_since or time.monotonic()
         if time.monotonic() - self._alone_since > self.patience_s:
@@ -489,42 +362,18 @@ class Cluster:
         return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
 
     @contextmanager
-    def offer(self, task: Task) -> Iterator[str]:
-        """Tell the workers of a task, and return its name."""
+    def offer(self, task: Task, files: SharedFiles | None) -> Iterator[str]:
+        """Tell the workers of a task, and of where they leave what they make, and return its name."""
         from migrate.cluster.worker import TaskOffer
 
         name = f"lead-migrate-{uuid.uuid4().hex}"
         try:
-            self.client.register_plugin(TaskOffer(name, task), name=name)
+            self.client.register_plugin(TaskOffer(name, task, files), name=name)
             yield name
         finally:
             if self.client.status == "running":  # a scheduler that is gone would be waited for
                 with suppress(Exception):
                     self.client.unregister_worker_plugin(name)
-
-    def spread(self, task: Task, shards: Iterable[Shard]) -> Generator[tuple[Shard, Any], None, None]:
-        """Do every shard, and give what comes of it as soon as it is there.
-
-        No more are handed out than keep the workers busy, so that memory does not grow with the number of shards.
-        """
-        waiting, flying = iter(shards), dict[Any, Shard]()
-        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        with self.offer(task) as name:
-            try:
-                ahead, looked = _AHEAD * self.threads(), time.monotonic()
-                while True:
-                    for shard in islice(waiting, max(max(ahead, 1) - len(flying), 0)):
-                        flying[self.submit(name, shard.start, (shard,), finished)] = shard
-                    if not flying:
-                        return
-                    with suppress(queue.Empty):
-                        future = finished.get(timeout=_LOOK_S)
-                        yield flying.pop(future), self.outcome(future)
-                    if time.monotonic() - looked > _LOOK_S:
-                        ahead, looked = _AHEAD * self.threads(), time.monotonic()
-            finally:
-                with suppress(Exception):
-                    self.client.cancel(list(flying), force=True)
 
     def submit(self, name: str, number: int, arguments: tuple[Any, ...], finished: queue.SimpleQueue[Any]) -> Any:
         """Hand out a call; its future, to be held until then, is in `finished` when it is done."""
@@ -548,13 +397,7 @@ class Cluster:
                 self.threads()
 
     def outcome(self, future: Any) -> Any:
-        """What came of a shard.
-
-        Raises
-        ------
-        LeadMigrateError
-            What the worker met; or it was lost with the cluster.
-        """
+        """Return what came of a shard, or raise what the worker met; it may be lost with the cluster."""
         from distributed import KilledWorker
 
         try:

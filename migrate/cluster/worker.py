@@ -11,7 +11,7 @@ from distributed import WorkerPlugin, get_worker
 
 from migrate import __version__
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
-from migrate.work.remote import Folder
+from migrate.work.remote import Folder, SharedFiles
 from migrate.work.runner import Task
 
 
@@ -21,10 +21,10 @@ class TaskOffer(WorkerPlugin):  # type: ignore[misc]
     It travels beside the shards and not with them: no key of Dask's, which its pages and logs show, holds a secret.
     """
 
-    def __init__(self, name: str, task: Task) -> None:
+    def __init__(self, name: str, task: Task, files: SharedFiles | None) -> None:
         self.name = name
         self.version = __version__
-        self.task = task
+        self.task, self.files = task, files
 
 
 _here = threading.local()
@@ -47,15 +47,7 @@ def sees(place: Folder, name: str) -> bool:
 
 
 def do(name: str, *arguments: Any) -> Any:
-    """Do a shard of the task of that name, which is opened once.
-
-    Raises
-    ------
-    UsageError
-        The worker has another version of this package.
-    RemoteError
-        It cannot open what the task needs.
-    """
+    """Do a shard of the task of that name, which is opened once."""
     opened: dict[str, Callable[..., Any]] = _here.__dict__
     if name not in opened:
         opened.clear()
@@ -74,9 +66,11 @@ def _open(name: str) -> Callable[..., Any]:
     if offer.version != __version__:
         raise UsageError(other_versions({worker.address: __version__}))
     try:
-        return offer.task.open()
+        make = offer.task.open()
     except (LeadMigrateError, ImportError, OSError) as error:  # of its surroundings, and not of rows that are done
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
+    task, files = offer.task, offer.files
+    return make if files is None else lambda *arguments: files.write(task.name_of(*arguments), make(*arguments))
 
 
 def other_versions(found: dict[str, str]) -> str:

@@ -146,10 +146,10 @@ class RemoteEmbedder(WrappedEmbedder):
             return self.embedder.embed(texts, role, progress=progress)
         block = self._pool.call([Document(text.id, text.text) for text in texts], role)
         with self._lock:
-            self._usage_tokens += block.facts["usage_tokens"] if block.facts.get("is_new", True) else 0
+            self._usage_tokens += block.facts["usage_tokens"] if block.is_new else 0
             self._identity = ModelIdentity(**block.facts["model"])
-        if "file" in block.facts:
-            self._files().append(block.facts["file"])
+        if block.file is not None:
+            self._files().append(block.file)
         progress("embed", len(texts), len(texts))
         return block.vectors
 

@@ -17,14 +17,9 @@ from migrate.stores.base import Store
 def read_row_values(
     path: Path, dtype: str, count: int, *, advice: str, sha256: str | None = None
 ) -> NDArray[Any] | None:
-    """The numbers of a file, (count,), or None where there is none; `advice` is what to do where it is damaged.
+    """Return the numbers of a file, (count,), or None where there is none; `advice` is what to do where it is damaged.
 
-    `sha256` is what the manifest has noted of it, None where it has nothing.
-
-    Raises
-    ------
-    StoreError
-        The file is damaged, or of another store.
+    `sha256` is the one that the manifest has, None where it has none.
     """
     if not path.exists():
         return None

@@ -44,9 +44,9 @@ from migrate.files import (
     write_bytes,
 )
 from migrate.vectors import Progress, no_progress
-from migrate.work.runner import LOCAL, OpenWriter, RowTask, Runner, ShardWork
+from migrate.work.runner import LOCAL, RowTask, Runner, ShardWork
 from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder, write_values
-from migrate.work.writer import ShardMaker, StoreWriter
+from migrate.work.writer import OpenWriter, StoreWriter
 
 POINTS: Final = ("begun", "synced", "written", "recorded", "filled", "complete", "aside", "published")
 """Where a run can be ended by `migrate.files.reach`, in order; `aside` only where an older output is replaced."""
@@ -504,8 +504,7 @@ def _fill(work: Work, output: Publishing, state: State, job: StoreJob, runner: R
         _check_shards(work, job, output)
         job.begin(work)
         begun = True
-        maker = ShardMaker(job.blocks, work.writer, work.shards)
-        shards = ShardWork(maker, job.task, work.path, work.shards, job.waits, job.spreads)
+        shards = ShardWork(job.blocks, work.writer, job.task, work.path, work.shards, job.waits, job.spreads)
         lacking, rows = work.lacking(job.shards(work)), work.rows
         progress(job.stage, rows, job.total)
         with closing(runner.run(shards, lacking)) as results:

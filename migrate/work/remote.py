@@ -13,7 +13,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,17 +32,8 @@ class Folder:
     named: str
 
     def names(self) -> list[str]:
-        """The names of the files, sorted; none where there is no folder.
-
-        Raises
-        ------
-        UsageError
-            Nothing is known of such places, as for all that is done here.
-        OutputError
-            The place cannot be read, or not be written to.
-        """
-        with self._errors():
-            system, folder = self._open()
+        """Return the names of the files, sorted; none where there is no folder."""
+        with self._open() as (system, folder):
             system.invalidate_cache()
             if not system.exists(folder):
                 return []
@@ -50,20 +41,18 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whatever is there."""
-        with self._errors():
-            system, folder = self._open()
-            if not _is_local(system):
+        with self._open() as (system, folder):
+            if "file" not in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
                 system.pipe_file(f"{folder}/{name}", content)  # whole, or not at all
                 return
             system.makedirs(folder, exist_ok=True)
-            aside = f"{folder}/.{uuid.uuid4().hex}"
-            system.pipe_file(aside, content)
-            system.mv(aside, f"{folder}/{name}")
+            unfinished = f"{folder}/.{uuid.uuid4().hex}"
+            system.pipe_file(unfinished, content)
+            system.mv(unfinished, f"{folder}/{name}")
 
     def add(self, name: str, content: bytes) -> bool:
         """Write a file where there is none; False where another content has its name."""
-        with self._errors():
-            system, folder = self._open()
+        with self._open() as (system, folder):
             try:
                 system.pipe_file(f"{folder}/{name}", content, mode="create")
             except FileExistsError:
@@ -71,34 +60,27 @@ class Folder:
             return True
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
-        with self._errors():
-            system, folder = self._open()
-            try:
-                return bytes(system.cat_file(f"{folder}/{name}"))
-            except FileNotFoundError:
-                return None
+        """Return the content of a file; None where there is none."""
+        with self._open() as (system, folder), suppress(FileNotFoundError):
+            return bytes(system.cat_file(f"{folder}/{name}"))
+        return None
 
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone is no error."""
-        with self._errors():
-            system, folder = self._open()
-            try:
-                system.rm_file(f"{folder}/{name}")
-            except FileNotFoundError:
-                return
-
-    def _open(self) -> tuple[Any, str]:
-        import fsspec
-
-        system, path = fsspec.core.url_to_fs(self.location)
-        return system, str(path).rstrip("/")
+        with self._open() as (system, folder), suppress(FileNotFoundError):
+            system.rm_file(f"{folder}/{name}")
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Translate what fsspec raises, which is anything: each kind of place has a library of its own."""
+    def _open(self) -> Iterator[tuple[Any, str]]:
+        """Find the place, and translate what fsspec raises, which is anything: each kind has a library of its own.
+
+        An OutputError says that the place cannot be used, a UsageError that nothing is known of such places.
+        """
         try:
-            yield
+            import fsspec
+
+            system, path = fsspec.core.url_to_fs(self.location)
+            yield system, str(path).rstrip("/")
         except (ImportError, ValueError) as error:
             raise UsageError(f"{self.named}: {scrub(str(error))}; pip install 'lead-migrate[s3]' or [gs]") from error
         except Exception as error:
@@ -117,18 +99,18 @@ class SharedFiles:
         return Folder(f"{self.location.rstrip('/')}/{self.digest[:32]}", f"--shards {self.location}")
 
     def find(self) -> dict[str, str]:
-        """The files that are there, by what they hold; raises as `Folder.names`."""
+        """Return the files that are there, by what they hold."""
         matches = filter(None, map(_NAME.fullmatch, self._folder.names()))
         return {match[1]: match[0] for match in matches}
 
     def write(self, name: str, content: bytes) -> str:
-        """Put a file there and return its name; the same one for the same content. Raises as `Folder.write`."""
+        """Put a file there and return its name; the same one for the same content."""
         name = f"{name}-{hashlib.sha256(content).hexdigest()}"
         self._folder.write(name, content)
         return name
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where it is gone or is not what its name says."""
+        """Return the content of a file; None where it is gone or is not what its name says."""
         content = self._folder.read(name)
         return content if content is not None and hashlib.sha256(content).hexdigest() == name[-64:] else None
 
@@ -137,33 +119,12 @@ class SharedFiles:
         for name in names:
             self._folder.remove(name)
 
-    def unreadable(self) -> OutputError:
-        """The error of a place that does not keep what it is given."""
-        return OutputError(f"--shards {self.location}: what is written there is not what is read; use another place")
-
-
-def in_full(location: str) -> str:
-    """A location that leads to the same place from any working directory."""
-    path = location.removeprefix("file://")
-    return path if "://" in path or "::" in path else str(Path(path).absolute())
-
-
-def _is_local(system: Any) -> bool:
-    return "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
-
 
 def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:
     """Copy the files of a folder to a URL, the file `last` after all others: who finds it there finds the others.
 
     Without `force` no file is put where another one is, so that of two who write to one place one fails; what a run
     that broke off has left is gone on from where it is the same. With it, `last` is removed first.
-
-    Raises
-    ------
-    UsageError
-        Another output is there.
-    OutputError
-        The place cannot be written to.
     """
     target = Folder(url, url)
     names = sorted(path.name for path in folder.iterdir() if path.name != last)

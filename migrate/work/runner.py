@@ -1,7 +1,7 @@
 """Who makes shards: this process, or several on this machine.
 
 A shard is a pure function of its rows and of locations: the same bytes in any process, in any order, and again if need
-be. That is all a runner relies on, so another (a cluster's) needs only `Runner.run`.
+be. That is all a runner relies on, so another (a cluster's) needs only a `Pool`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from migrate.errors import OutputError
 from migrate.threads import available_cores
 from migrate.work.shards import Block, Shard, ShardFolder, pack, unpack
-from migrate.work.writer import ShardMaker, StoreWriter
+from migrate.work.writer import OpenWriter, make_shard
 
-_ENDED = "a worker process ended before its work was done, perhaps for lack of memory; the same command continues"
+_MOST_CALLS: Final = 1024
+_LOOK_S: Final = 1.0
 
 
 class Task(ABC):
@@ -33,20 +35,16 @@ class Task(ABC):
     digest: str
 
     @abstractmethod
-    def open(self) -> Callable[..., Any]:
-        """Open what is needed, once in each thread, and return the function that makes a shard file.
-
-        It returns the content; or the name, where the file is in its folder.
-        """
+    def open(self) -> Callable[..., bytes]:
+        """Open what is needed, once in each thread, and return the function that makes the content of a shard file."""
 
     def name_of(self, *arguments: Any) -> str:
-        """A name for what that function makes of these: hexadecimal digits and hyphens."""
+        """Return a name for what that function makes of these: hexadecimal digits and hyphens."""
         shard: Shard = arguments[0]
         return shard.name
 
 
 MakeBlocks = Callable[[Shard], Iterator[Block]]
-OpenWriter = Callable[[int], StoreWriter]
 
 
 class RowTask(ABC):
@@ -65,7 +63,10 @@ class RowTask(ABC):
 
 @dataclass(frozen=True)
 class ShardTask(Task):
-    """Making shard files in another process: in the folder `work`; None on another machine, which returns them."""
+    """Making shard files in another process; it writes them into the folder `work`, and returns their names alone.
+
+    Without that folder, on another machine, it returns their content.
+    """
 
     rows: RowTask
     work: Path | None
@@ -75,54 +76,54 @@ class ShardTask(Task):
         """That of the rows."""
         return self.rows.digest
 
-    def open(self) -> Callable[[Shard], bytes | str]:
+    def open(self) -> Callable[[Shard], bytes]:
         """Open what the rows are made from."""
-        work = self.work
-        blocks, writer = self.rows.open(None if work is None else work / "content")
-        shards = _Sink() if work is None else ShardFolder(work / "shards")
-        maker = ShardMaker(blocks, writer, shards)
+        blocks, writer = self.rows.open(None if self.work is None else self.work / "content")
+        shards = None if self.work is None else ShardFolder(self.work / "shards")
 
-        def make(shard: Shard) -> bytes | str:
-            maker(shard)()
-            return shards.content if isinstance(shards, _Sink) else shards.name(shard)
+        def keep(shard: Shard, arrays: Any, facts: Any) -> bytes:
+            if shards is None:
+                return b"".join(pack(arrays, facts))
+            return b"".join(pack({}, {"shard_file": shards.write(shard, arrays, facts)}))
+
+        def make(shard: Shard) -> bytes:
+            content: bytes = make_shard(shard, blocks(shard), writer, keep)()
+            return content
 
         return make
 
 
-class _Sink(ShardFolder):
-    """Keeps the bytes of one file."""
+class Pool(Protocol):
+    """Workers that have opened one task."""
 
-    def __init__(self) -> None:
-        super().__init__(Path(os.devnull))
-        self.content = b""
+    @property
+    def places(self) -> int:
+        """The number of calls that are worth having under way."""
+        ...
 
-    def write(self, shard: Shard, arrays: Any, facts: Any) -> str:
-        """Keep them."""
-        self.content = b"".join(pack(arrays, facts))
-        return ""
+    def call(self, *arguments: Any) -> Block:
+        """Return what a worker's function makes, which is waited for; raises what the worker met."""
+        ...
+
+    def release(self, files: Iterable[str]) -> None:
+        """Remove shared files whose content is safe now."""
+        ...
+
+    def stop(self) -> None:
+        """Let calls that wait raise an error: they are not wanted any more."""
+        ...
 
 
 @dataclass(frozen=True)
 class ShardWork:
-    """What a runner is to do.
+    """The shards that a runner is to make, of `blocks` for a `writer`, in this process or by a `task` in another.
 
-    Attributes
-    ----------
-    maker
-        Makes shards in this process.
-    task
-        Says how to make their rows in another; None where only this one can.
-    path
-        The work folder.
-    shards
-        The shards that are finished.
-    waits
-        Whether a shard must be durable before the next is begun, as what it cost is lost otherwise.
-    spreads
-        Whether it is slow enough for starting processes to be worth it; what NumPy does with all cores is not.
+    `task` returns None where only this process can make them. A shard that `waits` is durable before the next is begun,
+    as what it cost is lost otherwise. Work that `spreads` is slow enough for starting processes to be worth it.
     """
 
-    maker: ShardMaker
+    blocks: MakeBlocks
+    writer: OpenWriter
     task: Callable[[], RowTask | None]
     path: Path
     shards: ShardFolder
@@ -131,14 +132,14 @@ class ShardWork:
 
     def here(self, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
         """Make shards in this process, in order; one is made durable while the next is made."""
-        with ThreadPoolExecutor(1) as pool:
-            sealed: tuple[Shard, Future[None]] | None = None
+        with ThreadPoolExecutor(1) as thread:
+            sealed: tuple[Shard, Future[Any]] | None = None
             for shard in shards:
-                seal = self.maker(shard)
+                seal = make_shard(shard, self.blocks(shard), self.writer, self.shards.write)
                 if sealed is not None:
                     sealed[1].result()
                     yield sealed[0]
-                sealed = shard, pool.submit(seal)
+                sealed = shard, thread.submit(seal)
                 if self.waits:
                     sealed[1].result()
                     yield shard
@@ -147,39 +148,28 @@ class ShardWork:
                 sealed[1].result()
                 yield sealed[0]
 
-    def take(self, shard: Shard, content: bytes) -> None:
-        """Take in a shard file that another machine has made."""
-        self.maker.make(shard, iter([unpack(content)]))()
-
-
-class Pool(Protocol):
-    """Workers that have opened one task."""
-
-    @property
-    def places(self) -> int:
-        """How many calls are worth having under way."""
-        ...
-
-    def call(self, *arguments: Any) -> Block:
-        """What a worker's function makes; waits for it. For several threads at once.
-
-        Where it came by a file, `file` among its facts is the name, to be released, and `is_new` whether this run has
-        made it.
-
-        Raises
-        ------
-        LeadMigrateError
-            What the worker met; or there is none any more.
-        """
-        ...
-
-    def release(self, names: Iterable[str]) -> None:
-        """Remove the files of what is safe now."""
-        ...
-
-    def stop(self) -> None:
-        """Let calls that wait raise an error; what comes of them is not wanted any more."""
-        ...
+    def spread(self, pool: Pool, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+        """Have the workers of a pool make shards, in any order; each comes as soon as it is durable here."""
+        waiting, flying = iter(shards), dict[Future[Block], Shard]()
+        with ThreadPoolExecutor(_MOST_CALLS) as threads:
+            try:
+                while True:
+                    # no more than keep the workers busy, so that memory does not grow with the number of shards
+                    for shard in islice(waiting, max(pool.places - len(flying), 0 if flying else 1)):
+                        flying[threads.submit(pool.call, shard)] = shard
+                    if not flying:
+                        return
+                    for future in wait(flying, _LOOK_S, FIRST_COMPLETED).done:
+                        shard, block = flying.pop(future), future.result()
+                        if (name := block.facts.get("shard_file")) is not None:
+                            self.shards.add(shard, name)
+                        else:
+                            make_shard(shard, [block], self.writer, self.shards.write)()
+                        yield shard
+                        if block.file is not None:
+                            pool.release([block.file])
+            finally:
+                pool.stop()
 
 
 class Runner(Protocol):
@@ -187,12 +177,12 @@ class Runner(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether its workers are processes of this machine, which have its files and its devices."""
+        """True if its workers are processes of this machine, which have its files and its devices."""
         ...
 
     @property
     def embeds(self) -> bool:
-        """Whether it has workers for a model."""
+        """True if it has workers for a model."""
         ...
 
     def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
@@ -200,7 +190,7 @@ class Runner(Protocol):
         ...
 
     def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> AbstractContextManager[Pool]:
-        """Workers that open `task(n)`, n being how many do it at once, `most` at most; `ahead` calls for each."""
+        """Start workers that open `task(n)`, n being how many do it at once, `most` at most; `ahead` calls for each."""
         ...
 
 
@@ -208,10 +198,7 @@ class Runner(Protocol):
 class LocalRunner:
     """Does shards on this machine: in one process, or in several where there are enough of them and they are slow.
 
-    Parameters
-    ----------
-    processes
-        How many at most; None for one a core.
+    `processes` is how many at most; None for one a core.
     """
 
     processes: int | None = None
@@ -221,14 +208,13 @@ class LocalRunner:
         """They are."""
         return True
 
-    def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
-        """Make every shard; in order where one process makes them all.
+    @property
+    def embeds(self) -> bool:
+        """True if the user asks for several processes: one uses all cores as it is, or the one device."""
+        return self.processes is not None and self.processes > 1
 
-        Raises
-        ------
-        OutputError
-            A process ended before its shard was done.
-        """
+    def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+        """Make every shard; in order where one process makes them all."""
         waiting = iter(shards)
         most = self.processes or available_cores()
         task = work.task() if work.spreads else None
@@ -237,45 +223,24 @@ class LocalRunner:
         if task is None or processes < 2:
             yield from work.here(chain(few, waiting))
             return
-        with _processes(ShardTask(task, work.path), processes, ahead=1) as pool:
-            waiting, flying = chain(few, waiting), dict[Future[Any], Shard]()
-            while True:
-                for shard in islice(waiting, processes - len(flying)):
-                    flying[pool.submit(shard)] = shard
-                if not flying:
-                    return
-                done, _ = wait(flying, return_when=FIRST_COMPLETED)
-                for future in done:
-                    shard = flying.pop(future)
-                    work.shards.add(shard, pool.result(future))
-                    yield shard
-
-    @property
-    def embeds(self) -> bool:
-        """Where the user asks for several processes: one uses all cores as it is, or the one device."""
-        return self.processes is not None and self.processes > 1
+        with LocalRunner(processes).pool(lambda _: ShardTask(task, work.path), ahead=1, most=None) as pool:
+            yield from work.spread(pool, chain(few, waiting))
 
     @contextmanager
     def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> Iterator[Pool]:
         """Start processes that have opened a task; they end with the context."""
-        wanted = self.processes or available_cores()
-        count = wanted if most is None else min(wanted, most)
-        with _processes(task(count), count, ahead) as pool:
-            yield pool
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        processes = self.processes or available_cores()
+        count = processes if most is None else min(processes, most)
+        executor = ProcessPoolExecutor(count, initializer=_offer, initargs=(task(count), os.getpid()))
+        try:
+            yield _LocalPool(executor, ahead * count)
+        finally:
+            executor.shutdown(wait=True, kill_workers=True)
 
 
 LOCAL = LocalRunner()
-
-
-@contextmanager
-def _processes(task: Task, count: int, ahead: int) -> Iterator[_LocalPool]:
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    executor = ProcessPoolExecutor(count, initializer=_offer, initargs=(task, os.getpid()))
-    try:
-        yield _LocalPool(executor, ahead * count)
-    finally:
-        executor.shutdown(wait=True, kill_workers=True)
 
 
 @dataclass(slots=True)
@@ -287,20 +252,17 @@ class _LocalPool:
 
     def call(self, *arguments: Any) -> Block:
         """As of any pool."""
-        return unpack(self.result(self.submit(*arguments)))
+        from joblib.externals.loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
-    def submit(self, *arguments: Any) -> Future[Any]:
-        """Hand out a call."""
-        with _told():
-            future: Future[Any] = self.executor.submit(_call, arguments)
-        return future
+        try:
+            return unpack(self.executor.submit(_call, arguments).result())
+        except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
+            raise OutputError(
+                "a worker process ended before its work was done, perhaps for lack of memory; "
+                "the same command continues"
+            ) from error
 
-    def result(self, future: Future[Any]) -> Any:
-        """What came of it."""
-        with _told():
-            return future.result()
-
-    def release(self, names: Iterable[str]) -> None:
+    def release(self, files: Iterable[str]) -> None:
         """Nothing is kept in files."""
 
     def stop(self) -> None:
@@ -308,19 +270,7 @@ class _LocalPool:
         self.executor.shutdown(wait=False, kill_workers=True)
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Say in one line that a process ended."""
-    from joblib.externals.loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
-
-    try:
-        yield
-    except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
-        raise OutputError(_ENDED) from error
-
-
 _offered: list[tuple[Task, int]] = []
-_functions: list[Callable[..., Any]] = []
 
 
 def _offer(task: Task, parent: int) -> None:
@@ -328,10 +278,12 @@ def _offer(task: Task, parent: int) -> None:
     _offered.append((task, parent))
 
 
-def _call(arguments: tuple[Any, ...]) -> Any:
-    task, parent = _offered[-1]
-    if os.getppid() != parent:
+@cache
+def _opened() -> Callable[..., bytes]:
+    return _offered[-1][0].open()
+
+
+def _call(arguments: tuple[Any, ...]) -> bytes:
+    if os.getppid() != _offered[-1][1]:
         os._exit(1)
-    if not _functions:
-        _functions.append(task.open())
-    return _functions[-1](*arguments)
+    return _opened()(*arguments)

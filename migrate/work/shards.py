@@ -9,12 +9,14 @@ so that whatever has such a name is finished. Any process may make any shard, an
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +30,6 @@ from migrate.vectors import Vectors
 VECTORS: Final = "vectors"
 _NAME: Final = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{64})")
 _TYPES: Final = {"F32": "<f4", "U64": "<u8"}
-_BATCH_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,6 +60,10 @@ class Block:
 
     arrays: Mapping[str, NDArray[Any]]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
+    """The shared file that it came by."""
+    is_new: bool = True
+    """False if an earlier run has made it."""
 
     @property
     def vectors(self) -> Vectors:
@@ -146,14 +151,15 @@ class ShardFolder:
             digest.update(piece)
         name = f"{shard.name}-{digest.hexdigest()}"
         unfinished = self.path / f".{name}.{os.getpid()}"
-        with unfinished.open("wb", buffering=0) as file:
-            for piece in pieces:
-                while piece:
-                    piece = piece[file.write(piece) :]
-            os.fsync(file.fileno())
-        reach("written")
-        os.rename(unfinished, self.path / name)
-        sync_path(self.path)
+        with output_errors(self.path):
+            with unfinished.open("wb", buffering=0) as file:
+                for piece in pieces:
+                    while piece:
+                        piece = piece[file.write(piece) :]
+                os.fsync(file.fileno())
+            reach("written")
+            os.rename(unfinished, self.path / name)
+            sync_path(self.path)
         self.add(shard, name)
         return name
 
@@ -176,33 +182,23 @@ class ShardFolder:
         return facts
 
     def names(self, shard: Shard) -> list[str]:
-        """The names of its arrays."""
+        """Return the names of its arrays."""
         return sorted(self._header(shard)[1].keys() - {"__metadata__"})
 
     def array(self, shard: Shard, name: str) -> NDArray[Any]:
         """One array of a shard."""
-        path, offset, entry = self._entry(shard, name)
-        begin, end = entry["data_offsets"]
+        path, (content, header) = self.path / self._names[shard], self._header(shard)
+        shape, dtype = header[name]["shape"], _TYPES[header[name]["dtype"]]
         with output_errors(path):
-            return np.fromfile(
-                path,
-                _TYPES[entry["dtype"]],
-                offset=offset,
-                count=-1 if begin == end else (end - begin) // np.dtype(_TYPES[entry["dtype"]]).itemsize,
-            ).reshape(entry["shape"])
+            offset = content + header[name]["data_offsets"][0]
+            return np.fromfile(path, dtype, offset=offset, count=math.prod(shape)).reshape(shape)
 
     def all_values(self, name: str) -> NDArray[Any]:
         """An array of all shards, in order."""
         return np.concatenate([self.array(shard, name) for shard in self])
 
     def all_rows(self, dim: int, count: int | None = None) -> Rows:
-        """The vectors of all shards.
-
-        Raises
-        ------
-        StoreError
-            A row is missing.
-        """
+        """Return the vectors of all shards; raises a StoreError where a row is missing."""
         stop = 0
         for shard in self:
             if shard.start != stop:
@@ -211,16 +207,12 @@ class ShardFolder:
         count = stop if count is None else count
         if stop != count or self.rows != count:
             raise StoreError(f"{self.path}: {count} vectors were announced, and {self.rows} written; write every row")
-        return Rows(dim, [self._segment(shard) for shard in self], self)
-
-    def _segment(self, shard: Shard) -> Segment:
-        path, header = self.path / self._names[shard], self._header(shard)
-        begin = header[1].get(VECTORS, {"data_offsets": [None]})["data_offsets"][0]
-        return str(path), -1 if begin is None else header[0] + begin, shard.start, shard.stop
-
-    def _entry(self, shard: Shard, name: str) -> tuple[Path, int, dict[str, Any]]:
-        begin, header = self._header(shard)
-        return self.path / self._names[shard], begin + header[name]["data_offsets"][0], header[name]
+        segments: list[Segment] = []
+        for shard in self:
+            begin, header = self._header(shard)
+            offset = begin + header[VECTORS]["data_offsets"][0] if VECTORS in header else -1
+            segments.append((str(self.path / self._names[shard]), offset, shard.start, shard.stop))
+        return Rows(dim, segments, self)
 
     def _header(self, shard: Shard) -> tuple[int, dict[str, Any]]:
         path = self.path / self._names[shard]
@@ -235,17 +227,7 @@ Segment = tuple[str, int, int, int]
 
 
 class Rows:
-    """All vectors of a store, read where their shards lie; as much of an array of (count, dim) as is needed.
-
-    Parameters
-    ----------
-    dim
-        Their dimension.
-    segments
-        The files, in the order of their rows.
-    shards
-        The folder that they are of, which has the facts of each.
-    """
+    """All vectors of a store, read where their shards lie; as much of an array of (count, dim) as is needed."""
 
     def __init__(self, dim: int, segments: Sequence[Segment], shards: ShardFolder) -> None:
         self.dim, self.shards = dim, shards
@@ -281,7 +263,7 @@ class Rows:
 
     def batches(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
         """All rows in order, some at a time, each part with its first row."""
-        at_once = rows or max(_BATCH_BYTES // (4 * self.dim), 1)
+        at_once = rows or max((16 << 20) // (4 * self.dim), 1)
         with _OpenFile() as file:
             for first in range(0, self.count, at_once):
                 yield first, self._read(file, first, min(first + at_once, self.count))
@@ -338,16 +320,13 @@ class _OpenFile:
 
 
 def write_values(path: Path, parts: Iterable[NDArray[Any]], count: int) -> str:
-    """Write numbers, one a row, as a `.npy` of shape (count,), durably; the SHA-256 of the file."""
-    digest, parts = hashlib.sha256(), iter(parts)
+    """Write numbers, one a row, as a `.npy` of shape (count,), durably; return the SHA-256 of the file."""
+    digest, parts, header = hashlib.sha256(), iter(parts), io.BytesIO()
     first = next(parts, np.empty(0, np.float32))
+    facts = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(header, facts)
     with path.open("wb") as file:
-        header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        file.flush()
-        digest.update(path.read_bytes())
-        for part in (first, *parts) if len(first) else ():
-            content = part.tobytes()
+        for content in chain([header.getvalue()], (part.tobytes() for part in chain([first], parts))):
             digest.update(content)
             file.write(content)
         file.flush()

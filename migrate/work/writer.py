@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, VectorError
-from migrate.files import output_errors, reach, sha256_file
+from migrate.files import output_errors, reach, sha256_file, sync_path
 from migrate.vectors import Vectors
 from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
 
@@ -32,17 +32,9 @@ class StoreWriter(ABC):
     their shards. Every process that makes shards has a writer of its own, and making one changes nothing that another
     has written. One process calls `begin` first and `finish` last.
 
-    Attributes
-    ----------
-    dim
-        Dimension of the vectors.
-    remarks
-        What could not be kept as it was, and why.
-    is_shared
-        Whether parts go to where every machine can write, and none stays here.
-    recall
-        Once finished, the recall@10 of an index that may keep less than the vectors it was given, against exact search
-        over these; None for other indexes, which can be asked later.
+    `remarks` say what could not be kept as it was, and why. A writer that `is_shared` puts parts to where every machine
+    can write. `recall` is that of a finished index that may keep less than the vectors it was given, against exact
+    search over these.
     """
 
     dim: int
@@ -100,19 +92,7 @@ class NoParts(StoreWriter):
 
 
 class FlatFileWriter(StoreWriter):
-    """A file of float32 rows between a head and a tail, whose every row has its place.
-
-    Parameters
-    ----------
-    path
-        The file; made, unless it is there.
-    head
-        The bytes before the rows.
-    dim
-        Dimension of a row.
-    count
-        How many rows there will be; None where only the end will tell.
-    """
+    """A file of float32 rows, `count` if that is known, between a head and a tail; every row has its offset."""
 
     def __init__(self, path: Path, head: bytes, dim: int, count: int | None) -> None:
         self.path, self.dim, self.count = path, dim, count
@@ -134,7 +114,10 @@ class FlatFileWriter(StoreWriter):
 
     def put(self, shard: Shard, batches: Iterable[Vectors]) -> Facts:
         """Write rows to their places; a batch is written and hashed while the next one is made."""
-        self._check(shard)
+        if self.count is not None and shard.stop > self.count:
+            raise StoreError(
+                f"{self.path}: there is room for {self.count} vectors, and row {shard.stop - 1} was written"
+            )
         start, begin = shard.start, self._offset(shard.start)
         in_order = self._end == begin
         digest = self._sha256.copy() if in_order else hashlib.sha256()
@@ -170,19 +153,10 @@ class FlatFileWriter(StoreWriter):
         self._stop = max(self._stop, start)
         return {"begin": begin, "end": self._offset(start), "sha256": digest.hexdigest()}
 
-    def _check(self, shard: Shard) -> None:
-        if self.count is not None and shard.stop > self.count:
-            raise StoreError(
-                f"{self.path}: there is room for {self.count} vectors, and row {shard.stop - 1} was written"
-            )
-
     def sync(self) -> None:
         """Wait for the disk."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        with output_errors(self.path):
+            sync_path(self.path)
 
     def is_sound(self, shard: Shard, facts: Facts) -> bool:
         """Whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
@@ -236,88 +210,59 @@ def _write(descriptor: int, content: memoryview, offset: int) -> None:
         content, offset = content[written:], offset + written
 
 
-Seal = Callable[[], None]
-"""Makes a shard durable, once its rows are made."""
+OpenWriter = Callable[[int], StoreWriter]
+"""Returns the writer of vectors of a dimension."""
+
+Keep = Callable[[Shard, Mapping[str, Sequence[NDArray[Any]]], Mapping[str, Any]], Any]
+"""Keeps the arrays, each in parts, and the facts of a shard; see `ShardFolder.write`."""
 
 
-class ShardMaker:
-    """Makes shards and puts their files into a folder.
+def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter, keep: Keep) -> Callable[[], Any]:
+    """Make the rows of a shard; what is returned makes them durable, may run in another thread, and returns the file.
 
-    Parameters
-    ----------
-    blocks
-        The rows of a shard, some at a time.
-    writer
-        The writer of vectors of a dimension.
-    shards
-        Where the files go.
+    Of vectors that another machine has put already there are no blocks.
     """
+    arrays, facts = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
 
-    def __init__(
-        self,
-        blocks: Callable[[Shard], Iterator[Block]],
-        writer: Callable[[int], StoreWriter],
-        shards: ShardFolder,
-    ) -> None:
-        self._blocks, self._writer, self._shards = blocks, writer, shards
+    def vectors() -> Iterator[Vectors]:
+        for block in blocks:
+            facts.update(block.facts)
+            for name, values in block.arrays.items():
+                if name != VECTORS:
+                    arrays[name].append(values)
+            if VECTORS in block.arrays:
+                yield block.vectors
 
-    def __call__(self, shard: Shard) -> Seal:
-        """Make the rows of a shard; what is returned makes them durable and may be called by another thread."""
-        return self.make(shard, self._blocks(shard))
-
-    def make(self, shard: Shard, blocks: Iterator[Block]) -> Seal:
-        """As a call, from rows that are there: vectors that another machine has put already are not among them."""
-        arrays, facts, blocks = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any](), iter(blocks)
-
-        def vectors(blocks: Iterator[Block]) -> Iterator[Vectors]:
-            for block in blocks:
-                facts.update(block.facts)
-                for name, values in block.arrays.items():
-                    if name != VECTORS:
-                        arrays[name].append(values)
-                if VECTORS in block.arrays:
-                    yield block.vectors
-
-        stream = vectors(blocks)
-        first = next(stream, None)
-        if first is None:
-            return lambda: self._seal(shard, arrays, facts)
-        writer = self._writer(first.shape[1])
+    stream: Iterator[Vectors] = vectors()
+    writer: StoreWriter | None = None
+    first = next(stream, None)
+    if first is not None:
+        writer = open_writer(first.shape[1])
         stream = chain([first], stream)
-        put = writer.put(shard, stream)
-        if put is None:
+        facts["put"] = writer.put(shard, stream)
+        if facts["put"] is None:
             arrays[VECTORS] = list(stream)
-        facts |= {"dim": first.shape[1], "put": put}
-        return lambda: self._seal(shard, arrays, facts, writer)
+        facts["dim"] = first.shape[1]
 
-    def _seal(
-        self,
-        shard: Shard,
-        arrays: Mapping[str, Sequence[NDArray[Any]]],
-        facts: Mapping[str, Any],
-        writer: StoreWriter | None = None,
-    ) -> None:
-        with output_errors(self._shards.path):
-            if writer is not None and facts["put"] is not None:
-                writer.sync()
-            reach("synced")
-            self._shards.write(shard, arrays, facts)
+    def seal() -> Any:
+        if writer is not None and facts["put"] is not None:
+            writer.sync()
+        reach("synced")
+        return keep(shard, arrays, facts)
+
+    return seal
 
 
 def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vectors) -> None:
     """Make the shard of some vectors that are there."""
     block = Block({VECTORS: np.ascontiguousarray(vectors, np.float32)})
-    maker = ShardMaker(lambda _: iter([block]), lambda _: writer, shards)
-    maker(Shard(start, start + len(vectors)))()
+    make_shard(Shard(start, start + len(vectors)), [block], lambda _: writer, shards.write)()
 
 
 def write_rows(
     writer: StoreWriter, parts: Iterable[tuple[int, Vectors]], count: int, scratch: Path | None = None
 ) -> None:
-    """Write a store of `count` rows at once, from parts in any order, each with its first row.
-
-    What waits to be written waits in the folder `scratch`; by default, where temporary files are.
-    """
+    """Write a store of `count` rows at once, from parts in any order, each with its first row, by way of `scratch`."""
     with TemporaryDirectory(dir=scratch, prefix=".rows-") as folder:
         shards = ShardFolder(Path(folder))
         writer.begin()

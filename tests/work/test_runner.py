@@ -8,7 +8,7 @@ import pytest
 from migrate.errors import OutputError, VectorError
 from migrate.work.runner import LocalRunner, RowTask, ShardWork
 from migrate.work.shards import Block, ShardFolder, shards_of
-from migrate.work.writer import NoParts, ShardMaker
+from migrate.work.writer import NoParts
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ def work(tmp_path):
 
     def work(task=None, *, spreads=True, waits=False, **options):
         task = task or Task(**options)
-        maker = ShardMaker(*task.open(Path()), shards)
-        return ShardWork(maker, lambda: task, tmp_path, shards, waits, spreads)
+        return ShardWork(*task.open(Path()), lambda: task, tmp_path, shards, waits, spreads)
 
     return work
 

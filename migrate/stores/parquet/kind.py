@@ -27,6 +27,7 @@ from migrate.stores.parquet.files import (
     is_remote,
     local_path,
 )
+from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
 from migrate.stores.parquet.store import NAME, ParquetStore
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
@@ -67,8 +68,6 @@ class ParquetKind:
 
     def output(self, location: str) -> Output:
         """A folder that is not there yet, or a prefix of object storage with nothing under it."""
-        from migrate.stores.parquet.output import ObjectOutput, ParquetOutput
-
         address, whole = Address.parse(location), f"{self.name}:{location}"
         _check(whole, address, ())
         if address.place.rstrip("/").endswith(SUFFIX):
@@ -119,6 +118,10 @@ class LocalParquetStore(ParquetStore, FileStore):
         """The folder that the files are in."""
         return self.files.folder
 
+    def destination(self, location: Path, dim: int) -> ParquetWriter:
+        """Return a writer of files of the same names, with the same columns; the vectors are float32."""
+        return ParquetWriter(self, location, dim)
+
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: two folders trade places, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
@@ -155,6 +158,10 @@ class RemoteParquetStore(ParquetStore):
     def folder(self) -> Path | None:
         """The copy of what lies beside the files; None of a single file."""
         return self._beside
+
+    def destination(self, location: Path, dim: int) -> ParquetWriter:
+        """Return a writer of files of the same names, with the same columns; the vectors are float32."""
+        return ParquetWriter(self, location, dim)
 
     @property
     def takes_manifest(self) -> bool:

@@ -24,7 +24,6 @@ from migrate.stores.base import (
     BATCH_SIZE,
     Store,
     StoreInfo,
-    StoreWriter,
 )
 from migrate.stores.binary_reader import malformed
 from migrate.stores.documents.arrow import rows_in_order
@@ -158,12 +157,6 @@ class ParquetStore(Store):
             parts = self._slices((column,), rows.start, rows.stop, BATCH_SIZE)
             return [str(value) for _, batch in parts for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
-
-    def destination(self, location: Path, dim: int) -> StoreWriter:
-        """A writer of files of the same names, with the same columns; the vectors are float32."""
-        from migrate.stores.parquet.output import ParquetWriter
-
-        return ParquetWriter(self, location, dim)
 
     def whole(self, shard: ParquetFile, rows: int) -> Iterator[Any]:
         """All columns of a file, some rows at a time."""
