@@ -109,7 +109,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     except Exception as error:
         message = str(error)
         code = (error.errno or 0) if isinstance(error, OSError) else 0
-        if code not in _DISK and (number := re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)):  # Rust's, Python's
+        number = re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)  # as Rust and Python write it
+        if code not in _DISK and number:
             code = int(number[1])
         elif code not in _DISK:
             code = next((code for code, words in _DISK.items() if words and words in message), 0)
