@@ -1,4 +1,4 @@
-"""How the package is built, in figures: size of modules and folders, parameters, names, functions with one caller.
+"""Print the size, the concepts and the circles of a package, read off its syntax trees.
 
     python docs/house.py [[TITLE:]FOLDER ...]
 
@@ -60,6 +60,50 @@ class Package:
         """Every function and method, nested ones included."""
         return [node for node in self.nodes if isinstance(node, Function)]
 
+    @cached_property
+    def classes(self) -> Counter[str]:
+        """The names of all classes, and how many classes have each."""
+        return Counter(node.name for node in self.nodes if isinstance(node, ast.ClassDef))
+
+    def statements(self) -> int:
+        """Count statements; imports and texts that stand alone, such as docstrings, are left out."""
+        return sum(
+            isinstance(node, ast.stmt) and not isinstance(node, (ast.Import, ast.ImportFrom)) and not is_text(node)
+            for node in self.nodes
+        )
+
+    def constants(self) -> int:
+        """Count the constants of modules: names in capitals that are assigned at the top level."""
+        targets = [
+            target
+            for tree in self.trees.values()
+            for node in tree.body
+            if isinstance(node, (ast.Assign, ast.AnnAssign))
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        ]
+        return sum(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
+
+    def uses(self) -> dict[str, set[str]]:
+        """The modules of the package that each module imports, at any time: inside functions too."""
+        names = {self._dotted(path): path for path in self.trees}
+        return {
+            name: {module for imported in imported_names(self.trees[path]) if (module := resolve(imported, names))}
+            - {name}
+            for name, path in names.items()
+        }
+
+    def circles(self) -> list[list[str]]:
+        """Return the groups of modules that import each other in a circle, functions' own imports included."""
+        return circles_in(self.uses())
+
+    def inner_imports(self) -> int:
+        """Count imports of the package's own modules inside functions."""
+        inside = {id(node): node for function in self.functions for node in ast.walk(function)}
+        return sum(
+            isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == self.folder.name
+            for node in inside.values()
+        )
+
     def largest_folder(self) -> str:
         """The folder with the most modules of its own, and how many these are."""
         name, count = Counter(path.parent for path in self.trees).most_common(1)[0]
@@ -101,9 +145,41 @@ def count_parameters(function: Function) -> int:
     return len([name for name in named if name not in ("self", "cls")]) + sum(map(bool, (given.vararg, given.kwarg)))
 
 
+def is_text(node: ast.AST) -> bool:
+    """Tell whether a statement is a text that stands alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def circles_in(uses: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of more than one node, each sorted, of a graph of names."""
+    reached = {name: reachable(name, uses) for name in uses}
+    components = {tuple(sorted(other for other in reached[name] if name in reached[other])) for name in uses}
+    return sorted(list(component) for component in components if len(component) > 1)
+
+
+def reachable(name: str, uses: dict[str, set[str]]) -> set[str]:
+    """Return every node that a path leads to from `name`, `name` among them where one leads back."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        new = uses.get(waiting.pop(), set()) - found
+        found |= new
+        waiting.extend(new)
+    return found
+
+
 def imported_names(tree: ast.Module) -> Iterator[str]:
-    """What a module imports, as dotted names; of `from a import b` it is `a.b`."""
+    """Yield the dotted names that a module imports when it runs; of `from a import b` it is `a.b`."""
+    for_types = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and ast.unparse(branch.test).endswith("TYPE_CHECKING")
+        for statement in branch.body
+        for node in ast.walk(statement)
+    }
     for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -147,6 +223,7 @@ def figures(package: Package) -> dict[str, str]:
     return {
         "modules": str(len(lines)),
         "lines": f"{sum(lines):,}",
+        "statements": f"{package.statements():,}",
         "largest folder, in modules": package.largest_folder(),
         "lines a module, median": f"{median(lines):.0f}",
         "lines a module, p90": f"{p90(lines):.0f}",
@@ -154,6 +231,11 @@ def figures(package: Package) -> dict[str, str]:
         "parameters a function, largest": str(max(parameters)),
         "modules with a single importer": str(package.single_importer_modules()),
         "vague names per 1,000 names": f"{1000 * package.vague_share():.1f}",
+        "classes": f"{package.classes.total():,}",
+        "class names with several meanings": str(sum(count > 1 for count in package.classes.values())),
+        "module constants per 1,000 lines": f"{1000 * package.constants() / sum(lines):.1f}",
+        "imports of the package inside functions": str(package.inner_imports()),
+        "circles of imports": str(len(package.circles())),
         "one-caller functions per 1,000 lines": f"{1000 * package.one_caller_functions() / sum(lines):.1f}",
     }
 

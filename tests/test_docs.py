@@ -108,12 +108,24 @@ def test_the_house_is_counted_right(tmp_path):
     )
     (package / "room" / "user.py").write_text("from package.room import used\n\nresult = used.helper(1, 2, c=3)\n")
     (package / "alone.py").write_text("import package.room.user\n\n\ndef main(): ...\n")
+    (package / "first.py").write_text(
+        "if TYPE_CHECKING:\n    import package.alone\n\nLIMIT = 2\n\n\nclass Part:\n    from package import second\n"
+    )
+    (package / "second.py").write_text(
+        'class Part:\n    """Text."""\n\n\ndef late():\n    from package.first import Part\n\n    return Part\n'
+    )
     figures = house.figures(house.Package.read(package))
-    assert figures["modules"] == "5"
-    assert figures["lines"] == "11"
-    assert figures["largest folder, in modules"] == "3 (package/room/)"
+    assert figures["modules"] == "7"
+    assert figures["lines"] == "27"
+    assert figures["statements"] == "12"
+    assert figures["classes"] == "2"
+    assert figures["class names with several meanings"] == "1"
+    assert figures["module constants per 1,000 lines"] == f"{1000 * 1 / 27:.1f}"
+    assert figures["imports of the package inside functions"] == "1"
+    assert figures["circles of imports"] == "1"  # by an import inside a function; one for types alone is none
+    assert figures["largest folder, in modules"] == "4 (package/)"
     assert figures["lines a module, median"] == "3"
     assert figures["parameters a function, largest"] == "4"
-    assert figures["modules with a single importer"] == "1"  # user.py; used.py has two, alone.py none
-    assert figures["vague names per 1,000 names"] == f"{1000 * 3 / 8:.1f}"  # one, rest, found
-    assert figures["one-caller functions per 1,000 lines"] == f"{1000 / 11:.1f}"
+    assert figures["modules with a single importer"] == "3"  # user, first and second; used has two, alone none
+    assert figures["vague names per 1,000 names"] == f"{1000 * 3 / 12:.1f}"  # one, rest, found
+    assert figures["one-caller functions per 1,000 lines"] == f"{1000 / 27:.1f}"

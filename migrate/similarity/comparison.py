@@ -15,6 +15,7 @@ from migrate.errors import UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
 from migrate.similarity.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
+from migrate.similarity.measures import CONTRASTED, MEASURES, figures_of
 from migrate.similarity.spaces import ChanceCka, Similarity, Space, chance_cka, compare_described, describe_space
 from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.stores.base import Store
@@ -154,8 +155,6 @@ class StoresComparison:
         UsageError
             It is not installed.
         """
-        from migrate.similarity.measures import figures_of  # which reads comparisons
-
         names = [store.name for store in self.stores]
         matrices = {figures.name: figures.matrix for figures in figures_of(self)}
         return data_frame(
@@ -224,8 +223,6 @@ def compare_stores(
 
 
 def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
-    from migrate.similarity.measures import CONTRASTED, MEASURES  # which reads comparisons
-
     matrices = {
         measure: np.array(measure.matrix(comparison), dtype=float) for measure in MEASURES if measure.key in CONTRASTED
     }

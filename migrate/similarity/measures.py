@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from migrate.similarity.comparison import StoresComparison
 from migrate.similarity.spaces import ChanceCka, Similarity
 from migrate.similarity.stitching import Stitching
+
+if TYPE_CHECKING:
+    from migrate.similarity.comparison import StoresComparison
 
 Alike = Literal["more", "less"]
 
