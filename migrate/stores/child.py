@@ -6,6 +6,7 @@ forks a process with limits of its own for each job, which takes milliseconds.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import json
 import os
@@ -109,6 +110,7 @@ def _forget_server() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_server)
+atexit.register(end_server)
 
 
 def run_job(
