@@ -373,7 +373,8 @@ class DatabaseStore(RecordStore):
                     f"{store.info.location}: its folder holds {', '.join(names)}, and whole folders are switched, with "
                     f"the {old_driver.collection} {old_driver.name} alone; {by_hand}"
                 )
-        if {*new.driver.files()} != {*old_driver.files()}:
+        # other databases name their files by themselves; programs open one that is a file by its name
+        if old_driver.copies_place and {*new.driver.files()} != {*old_driver.files()}:
             raise UsageError(f"{where}: its files have other names, and whole folders are switched; {by_hand}")
         with old_driver.errors():
             old_driver.refuse_folders(new.driver)
