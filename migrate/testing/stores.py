@@ -28,7 +28,7 @@ from migrate.stores.registry import output_of
 from migrate.stores.serving import Hits, Updatable, is_cosine
 from migrate.vectors import Document, Vectors, unit_rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter, put_rows
+from migrate.work.writer import StoreWriter, put_rows, write_rows
 
 COUNT = 60
 DIM = 8
@@ -436,6 +436,12 @@ class _Output:
         writer = self.place.writer(store, self._content, vectors.shape[1])
         writer.begin()
         put_rows(writer, self._shards, start, vectors)
+
+    def write(self, store: Store, vectors: Vectors) -> StoreWriter:
+        """Write all rows at once."""
+        writer = self.place.writer(store, self._content, vectors.shape[1])
+        write_rows(writer, [(0, vectors)], len(vectors))
+        return writer
 
     def finish(self, store: Store, dim: int) -> StoreWriter:
         """Complete the store by another writer."""

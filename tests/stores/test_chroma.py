@@ -197,8 +197,7 @@ def written(store, location, folder, vectors):
             return location
 
     output = _Output(At(), folder)
-    writer = output.place.writer(store, output._content, vectors.shape[1])
-    write_rows(writer, [(0, vectors)], len(vectors))
+    writer = output.write(store, vectors)
     return output.publish(), writer
 
 

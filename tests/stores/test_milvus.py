@@ -19,7 +19,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.testing.stores import StoreTests, _Output, example_vectors
-from migrate.vectors import Batch, Document
+from migrate.vectors import Document
 
 pymilvus = pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
@@ -162,9 +162,7 @@ def written(store, location, folder, vectors):
             return location
 
     output = _Output(At(), folder)
-    writer = output.writer(store, vectors.shape[1])
-    writer.write(0, Batch(read_all(store.scan()).ids, vectors))
-    writer.finish()
+    writer = output.write(store, vectors)
     return output.publish(), writer
 
 

@@ -170,8 +170,7 @@ def written(store, location, folder, vectors):
             return location
 
     output = _Output(At(), folder)
-    writer = output.writer(store, vectors.shape[1])
-    write_rows(writer, [(0, vectors)], len(vectors))
+    writer = output.write(store, vectors)
     return output.publish(), writer
 
 
@@ -302,8 +301,7 @@ def written_of(store, location, folder):
             return location
 
     output, whole = _Output(At(), folder), read_all(store.scan())
-    writer = output.writer(store, 4)
-    write_rows(writer, [(0, np.ascontiguousarray(whole.vectors[:, :4]))], store.info.count)
+    writer = output.write(store, np.ascontiguousarray(whole.vectors[:, :4]))
     return output.publish(), writer
 
 
