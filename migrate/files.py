@@ -260,6 +260,10 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             f"forget of {old} first, or choose another output"
         )
     if not force and (path.is_symlink() or path.exists()):
+        if os.path.lexists(beside(path, "lock")):  # a run was killed after it had given the output its name
+            with suppress(LeadMigrateError, OSError), output_lock(path):
+                _remove(beside(path, "unfinished"))
+                _remove(beside(path, "replaced"))
         raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
 
 

@@ -60,7 +60,8 @@ def changed(value, path, new):
 def mutations(facts, count):
     """Some of all values in all places, always the same."""
     every = [(path, value) for path in places(facts) for value in VALUES]
-    return [changed(facts, *every[at]) for at in random.Random(0).sample(range(len(every)), min(count, len(every)))]
+    chosen = [changed(facts, *every[at]) for at in random.Random(0).sample(range(len(every)), min(count, len(every)))]
+    return [other for other in chosen if other != facts]
 
 
 @pytest.fixture

@@ -249,7 +249,7 @@ def test_fits_that_are_killed_leave_nothing_behind_for_good(force, source_folder
     if not force:
         whole = contents(output)
         shutil.rmtree(output)
-    early = ["rename:2"] if force else ["output_lock:1", "fsync:3"]
+    early = ["exchange_paths:1"] if force else ["output_lock:1", "fsync:3"]
     for moment in [*early, "rename:1", "sync_path:2"]:
         child = start_command(
             [*fit, "--quiet", *force],
