@@ -102,7 +102,7 @@ def location(source_folder, tmp_path):
 
 
 def execute(location, statement, values):
-    connection = apsw.Connection(str(open_store(location).file))
+    connection = apsw.Connection(str(open_store(location).driver.file))
     connection.enable_load_extension(True)
     connection.load_extension(sqlite_vec.loadable_path())
     connection.execute(statement, values)
