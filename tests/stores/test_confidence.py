@@ -5,16 +5,15 @@ import numpy as np
 import pytest
 
 from migrate.errors import StoreError
-from migrate.stores.confidence import CONFIDENCE_NAME, ConfidenceFile, read_confidence
+from migrate.stores.confidence import CONFIDENCE_NAME, read_confidence
+from migrate.work.shards import write_values
 
 VALUES = np.linspace(-1, 1, 300).astype(np.float32)
 
 
 def write(folder, values=VALUES, step=64):
-    with ConfidenceFile(folder, len(values)) as file:
-        for row in range(0, len(values), step):
-            file.put(row, values[row : row + step])
-        file.sync()
+    parts = (values[row : row + step] for row in range(0, len(values), step))
+    write_values(folder / CONFIDENCE_NAME, parts, len(values))
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])
@@ -31,27 +30,6 @@ def test_the_bytes_are_those_of_numpy_itself(tmp_path):
     judge = io.BytesIO()
     np.save(judge, VALUES)
     assert (tmp_path / CONFIDENCE_NAME).read_bytes() == judge.getvalue()
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, ">f4"])
-def test_other_numbers_become_float32(tmp_path, dtype):
-    write(tmp_path, VALUES.astype(dtype))
-    np.testing.assert_array_equal(read_confidence(tmp_path, len(VALUES)), VALUES)
-
-
-def test_a_later_writer_goes_on_where_an_earlier_one_broke_off(tmp_path):
-    write(tmp_path)
-    whole = (tmp_path / CONFIDENCE_NAME).read_bytes()
-    with ConfidenceFile(tmp_path / ".", len(VALUES)) as file:
-        file.put(128, VALUES[128:])
-    assert (tmp_path / CONFIDENCE_NAME).read_bytes() == whole
-    (tmp_path / CONFIDENCE_NAME).unlink()
-    with ConfidenceFile(tmp_path, len(VALUES)) as file:
-        file.put(0, VALUES[:128])
-        file.put(128, np.full(64, 9, dtype=np.float32))  # what it had not recorded yet
-    with ConfidenceFile(tmp_path, len(VALUES)) as file:
-        file.put(128, VALUES[128:])
-    assert (tmp_path / CONFIDENCE_NAME).read_bytes() == whole
 
 
 @pytest.mark.parametrize("left", [b"", b"x" * 10_000], ids=["shorter", "longer"])
