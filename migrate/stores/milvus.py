@@ -600,7 +600,8 @@ def _serve(folder: Path) -> tuple[Any, Any]:
     """Return a client of milvus-lite on a folder, and what ends both. All is in this process."""
     module = import_client("milvus_lite.adapter.grpc.server", "milvus")
     server, database, port = module.start_server_in_thread(str(folder))
-    client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True)
+    # ten seconds, the default, may pass on a busy machine before the server has started
+    client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True, timeout=60)
 
     def end() -> None:
         client.close()

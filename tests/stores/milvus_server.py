@@ -25,7 +25,7 @@ def client_of(place):
         with serving(place) as url, client_of(url) as client:
             yield client
         return
-    client = MilvusClient(uri=place, dedicated=True)
+    client = MilvusClient(uri=place, dedicated=True, timeout=60)
     try:
         yield client
     finally:
