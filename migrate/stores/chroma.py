@@ -68,21 +68,12 @@ class ChromaDriver(Driver):
     options = tuple(_TENANT)
     write_options = tuple(_TENANT)
     swaps = True
+    copies_folders = True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Return whether Chroma's database is in a folder."""
         return (path / _DATABASE).is_file()
-
-    @property
-    def is_copy(self) -> bool:
-        """True for folders."""
-        return not self.is_server
-
-    @property
-    def notices_vectors(self) -> bool:
-        """True for folders: a server counts no changes."""
-        return not self.is_server
 
     @property
     def server(self) -> str:

@@ -93,6 +93,8 @@ class Driver(ABC):
     """Beginnings of the places of a database that has servers alone."""
     swaps: ClassVar[bool] = False
     """True if two names of a server can trade what they lead to, see `swap`."""
+    copies_folders: ClassVar[bool] = False
+    """True if folders are read from a copy, as their client would write to them, and servers count no changes."""
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
     documents_at_once: ClassVar[int] = 1_000
@@ -121,12 +123,12 @@ class Driver(ABC):
     @property
     def is_copy(self) -> bool:
         """True if a copy is read and searched that was made when it was opened."""
-        return False
+        return self.copies_folders and not self.is_server
 
     @property
     def notices_vectors(self) -> bool:
         """True if the version changes when a vector does."""
-        return True
+        return not (self.copies_folders and self.is_server)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:  # noqa: ARG003 - of databases that lie in no path, none is

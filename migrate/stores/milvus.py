@@ -76,21 +76,12 @@ class MilvusDriver(Driver):
     )
     options = ("text", "vector")
     swaps = True
+    copies_folders = True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Return whether milvus-lite has written there."""
         return path.is_dir() and next(path.glob("collections/*/schema.json"), None) is not None
-
-    @property
-    def is_copy(self) -> bool:
-        """True for folders."""
-        return not self.is_server
-
-    @property
-    def notices_vectors(self) -> bool:
-        """True for folders: a server counts no changes."""
-        return not self.is_server
 
     @cached_property
     def client(self) -> Any:

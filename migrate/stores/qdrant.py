@@ -74,21 +74,12 @@ class QdrantDriver(Driver):
     )
     options = ("id", "text", "vector")
     swaps = True
+    copies_folders = True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Return whether the local mode has written there."""
         return (path / "meta.json").is_file() and (path / "collection").is_dir()
-
-    @property
-    def is_copy(self) -> bool:
-        """True for folders."""
-        return not self.is_server
-
-    @property
-    def notices_vectors(self) -> bool:
-        """True for folders: a server counts no changes."""
-        return not self.is_server
 
     @cached_property
     def client(self) -> Any:
