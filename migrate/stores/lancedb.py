@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import output_errors
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
@@ -57,7 +55,7 @@ class LanceDriver(Driver):
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Return whether a table is in a folder."""
-        return path.is_dir() and bool(_tables_in(path))
+        return bool(_tables_in(path))
 
     def names(self) -> list[str]:
         """Return the tables of the folder."""
@@ -69,10 +67,9 @@ class LanceDriver(Driver):
 
     def identity(self, name: str) -> Any:
         """Return the number of the table's folder: tables are dropped, and folders trade places."""
-        try:
+        with suppress(OSError):
             return (self.folder / f"{name}.lance").stat().st_ino
-        except OSError:
-            return None
+        return None
 
     # Reading.
 
@@ -81,25 +78,30 @@ class LanceDriver(Driver):
         if not (names := self.names()):
             raise StoreError(f"{self.location}: expected a folder with tables of LanceDB, found none; check the path")
         self.name = self.choose_name(names)
-        self.asked_version = self._asked_version()
+        options = dict(self.address.options)
+        version = options.pop("version", None)
+        if version is not None and not version.isdecimal():
+            raise UsageError(f"{self.location}: the version {version!r} is no number; say ?version=3, or leave it out")
+        self.asked_version = None if version is None else int(version)
         self.table = self._open_table()
         self.table.checkout(self.asked_version or self.table.version)
         self.schema = self.table.schema
+        self.columns = _columns(self.schema)
         self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
-        self.own: dict[str, Any] = {}
+        self.asked: dict[str, Any] = options
         with suppress(MalformedError):  # another program has written something else there
-            self.own = as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}")))
-        self.asked = {**self.own, **{k: v for k, v in self.address.options.items() if k != "version"}}
+            self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
         self.vector = self._choose_vector(self.asked.get("vector"))
         self.dim: int = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
+        self.has_text_ids = self.id_column in self.columns["text"]
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
 
     def describe(self) -> StoreInfo:
         """Describe the version."""
-        texts = [field.name for field in self.schema if _is_text(field.type) and field.name != self.id_column]
+        texts = [name for name in self.columns["text"] if name != self.id_column]
         self.text, why = choose_text(self.location, texts, self.asked.get("text"))
         self.distance, notes = self._distance(self.asked.get("distance"))
         first = next(self._batches([self.vector], self.has_vector, limit=64), None)
@@ -114,10 +116,10 @@ class LanceDriver(Driver):
         details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector}
         details |= {"element": element, "distance": self.distance}
         details |= {key: value for key, value in (("text", self.text), ("id", self.id_column)) if value}
-        count = self.table.count_rows() - self.without_vector
-        index, has_texts = "none" if self.index is None else str(self.index[0].index_type), self.text is not None
-        info = StoreInfo(self.location, self.kind, index, count, self.dim, metric, exact=True, has_texts=has_texts)
-        return replace(info, notes=notes, details=details)
+        kind = "none" if self.index is None else str(self.index[0].index_type)
+        count, has_texts = self.table.count_rows() - self.without_vector, self.text is not None
+        return StoreInfo(self.location, self.kind, kind, count, self.dim, metric, exact=True, has_texts=has_texts,
+                         notes=notes, details=details)  # fmt: skip
 
     @property
     def key(self) -> str:
@@ -126,15 +128,11 @@ class LanceDriver(Driver):
 
     def version(self) -> Any:
         """Return the newest version with its moment; of a version that was asked for, that one."""
-        return self._version_of(self._open_table() if self.asked_version is None else self.table)
+        return _version_of(self._open_table() if self.asked_version is None else self.table)
 
     def read_version(self) -> Any:
         """Return the version that was opened."""
-        return self._version_of(self.table)
-
-    def _version_of(self, table: Any) -> Any:
-        moments = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
-        return [table.version, moments.get(table.version)]
+        return _version_of(self.table)
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
@@ -186,57 +184,54 @@ class LanceDriver(Driver):
         self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
     ) -> Iterator[tuple[list[str], Any]]:
         """Columns of some rows with their ids: those at positions, or in the newest version if it may be read."""
-        if at is None and (self.id_column is None or self.asked_version is not None):
-            at = self._positions(ids)
-            ids, at = [doc_id for doc_id, place in zip(ids, at, strict=True) if place >= 0], at[at >= 0]
-        if at is None:
-            yield from self._in_newest(ids, columns)
+        if at is None and self.id_column is not None:
+            yield from self._found_by_ids(self._possible(ids), list(dict.fromkeys([*columns, self.id_column])))
             return
+        if at is None:
+            ids = [doc_id for doc_id in ids if doc_id in self._positions]
+            at = np.array([self._positions[doc_id] for doc_id in ids], np.int64)
         for first in range(0, len(ids), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            offsets, places = np.unique(self._offsets(at[part]), return_inverse=True)
+            offsets, places = np.unique(self._rows_with_vector[at[part]], return_inverse=True)
             table = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
-            if len(table) == len(offsets) and len(offsets):
-                yield list(ids[part]), table.take(places).combine_chunks().to_batches()[0]
-
-    def _offsets(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows of the table come before those at positions among the rows with a vector."""
-        return self._rows_with_vector[at] if self.without_vector else at
+            yield list(ids[part]), table.take(places).combine_chunks().to_batches()[0]
 
     @cached_property
     def _rows_with_vector(self) -> NDArray[np.int64]:
+        """The numbers of the rows with a vector."""
+        if not self.without_vector:
+            return np.arange(self.table.count_rows())
         valid = [batch.column(0).is_valid().to_numpy(zero_copy_only=False) for batch in self._batches([self.vector])]
         return np.flatnonzero(np.concatenate(valid))
 
-    def _positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Positions of ids in the version that is read, -1 for those that it lacks."""
-        known = {
-            doc_id: place for place, doc_id in enumerate(i for page in self.pages(vectors=False) for i in page.ids)
-        }
-        return np.array([known.get(doc_id, -1) for doc_id in ids], np.int64)
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        """The positions of ids that are the numbers of rows."""
+        return {str(row): place for place, row in enumerate(self._rows_with_vector.tolist())}
 
-    def _in_newest(self, ids: Sequence[str], columns: list[str]) -> Iterator[tuple[list[str], Any]]:
-        possible = self._possible(ids)
-        is_text, column = _is_text(self.schema.field(self.id_column).type), _quoted(str(self.id_column))
-        self._newest.checkout_latest()
-        for first in range(0, len(possible), _AT_ONCE):
-            part = possible[first : first + _AT_ONCE]
-            values = ", ".join("'" + doc_id.replace("'", "''") + "'" if is_text else doc_id for doc_id in part)
+    def _found_by_ids(self, ids: Sequence[str], columns: list[str]) -> Iterator[tuple[list[str], Any]]:
+        if self._newest is not self.table:
+            self._newest.checkout_latest()
+        column = _quoted(str(self.id_column))
+        for first in range(0, len(ids), _AT_ONCE):
+            part = ids[first : first + _AT_ONCE]
+            values = ", ".join(
+                "'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in part
+            )
             search = self._newest.search().where(f"{column} IN ({values}) AND {self.has_vector}")
-            table = search.select(list(dict.fromkeys([*columns, str(self.id_column)]))).limit(_AT_ONCE).to_arrow()
+            table = search.select(columns).limit(_AT_ONCE).to_arrow()
             for batch in table.combine_chunks().to_batches():
                 yield self._ids_of(batch, range(0)), batch
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
         """Those ids that the column can hold."""
-        is_text = _is_text(self.schema.field(self.id_column).type)
-        return [doc_id for doc_id in ids if is_text or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
+        return [doc_id for doc_id in ids if self.has_text_ids or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
 
     def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
         text = fields.pop(self.text, None) if self.text else None
         if self.id_column and isinstance(fields.get(self.id_column), str):
             del fields[self.id_column]
-        if self.own.get("made"):  # metadata is JSON in a column
+        if self.asked.get("made"):  # metadata is JSON in a column
             try:
                 fields = dict(json.loads(fields["metadata"]))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -246,28 +241,19 @@ class LanceDriver(Driver):
         return Document(doc_id, text or "", fields)
 
     def _open_table(self, **options: Any) -> Any:
-        return _client().connect(str(self.folder), **options).open_table(self.name)
-
-    def _asked_version(self) -> int | None:
-        asked = self.address.options.get("version")
-        try:
-            return None if asked is None else int(asked)
-        except ValueError as error:
-            raise UsageError(f"{self.location}: the version {asked!r} is no number") from error
+        return _connect(self.folder, **options).open_table(self.name)
 
     def _choose_vector(self, asked: str | None) -> str:
-        vectors = [field.name for field in self.schema if _is_vector(field.type)]
-        if asked in vectors:
-            return str(asked)
-        if asked is None and len(vectors) == 1:
-            return str(vectors[0])
+        vectors = self.columns["vector"]
+        if asked in vectors or (asked is None and len(vectors) == 1):
+            return asked or vectors[0]
         raise StoreError(
             f"{self.location}: expected a column of vectors (fixed_size_list of floats), found "
             f"{', '.join(vectors) or 'none'}; say #TABLE?vector=COLUMN"
         )
 
     def _choose_id(self, asked: str | None) -> str | None:
-        columns = [field.name for field in self.schema if _is_text(field.type) or _is_whole(field.type)]
+        columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]
         if asked is None:
             return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
         if asked not in columns:
@@ -277,15 +263,14 @@ class LanceDriver(Driver):
 
     def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
         """How vectors are compared: l2, ip or cosine."""
-        if asked is None and self.index is None:
+        word = asked if asked or self.index is None else str(self.index[1].distance_type).lower()
+        if word is None:
             note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
             return "l2", (note,)
-        word = str(self.index[1].distance_type).lower() if asked is None and self.index is not None else str(asked)
         distance = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}.get(word)
-        if distance is None and asked is not None:
-            raise UsageError(f"{self.location}: expected distance l2, cosine or dot, found {asked!r}")
         if distance is None:
-            raise StoreError(f"{self.location}: vectors are compared by {word}, which is not supported")
+            error = StoreError if asked is None else UsageError
+            raise error(f"{self.location}: vectors are not compared by {word!r} here; say ?distance=l2, cosine or dot")
         return distance, ()
 
     # Serving.
@@ -310,27 +295,15 @@ class LanceDriver(Driver):
             if self.index is not None and _is_lossy(self.index[0]):
                 search = search.refine_factor(1)  # the scores are then those of whole vectors
             search = search if where is None else search.where(where, prefilter=True)
-            columns = ["_distance", *([self.id_column] if self.id_column else [])]
-            rows = search.with_row_id(self.id_column is None).select(columns).limit(k).to_arrow()
+            ids = self.id_column or "_rowoffset"
+            rows = search.select(["_distance", ids]).limit(k).to_arrow()
         except Exception as error:
             if where is None:
                 raise
             said = self.explain(error, " ".join(str(error).split())[:300])
             raise UsageError(f"{said}; is the filter right?") from error
-        if self.id_column is None:
-            order, row_ids = self._row_ids
-            ids = order[np.searchsorted(row_ids, rows["_rowid"].to_numpy(), sorter=order)].tolist()
-        else:
-            ids = rows[self.id_column].to_pylist()
         distances = rows["_distance"].to_numpy().astype(np.float64)
-        return as_hits(list(map(str, ids)), distances if self.distance == "l2" else 1 - distances)
-
-    @cached_property
-    def _row_ids(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """LanceDB's own id of each row, and the order of these."""
-        batches = self.table.search().with_row_id(True).select([self.vector]).to_batches()
-        ids = np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in batches])
-        return np.argsort(ids), ids
+        return as_hits([*map(str, rows[ids].to_pylist())], distances if self.distance == "l2" else 1 - distances)
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one version. LanceDB moves the rows to the end of the table.
@@ -346,11 +319,13 @@ class LanceDriver(Driver):
         ids = self._possible(new)
         if not ids:
             return 0
-        vectors, kind = np.stack([new[doc_id] for doc_id in ids]), self.schema.field(self.vector).type
-        self._refuse_overflow(ids, vectors, kind)
-        key = self.schema.field(self.id_column).type
-        keys = pa.array(ids if _is_text(key) else map(int, ids), key)
-        rows = pa.table({self.id_column: keys, self.vector: _as_column(pa, vectors, kind, np.ones(len(ids), np.bool_))})
+        key, kind = self.schema.field(self.id_column).type, self.schema.field(self.vector).type
+        vectors = _as_column(np.stack([new[doc_id] for doc_id in ids]), kind)
+        for doc_id, is_held in zip(ids, np.isfinite(_as_matrix(vectors, self.dim)).all(axis=1), strict=True):
+            if not is_held:
+                numbers = f"{kind.value_type} does not hold numbers as large as those for document {doc_id!r}"
+                raise StoreError(f"{self.location}: {numbers}; nothing was written")
+        rows = pa.table({self.id_column: pa.array(ids).cast(key), self.vector: vectors})
         self._newest.checkout_latest()
         merge = self._newest.merge_insert(self.id_column)
         merge = merge.when_matched_update_all(where=f"target.{self.has_vector}")
@@ -364,15 +339,6 @@ class LanceDriver(Driver):
 
     _scattered = 0
 
-    def _refuse_overflow(self, ids: Sequence[str], vectors: Vectors, kind: Any) -> None:
-        with np.errstate(over="ignore"):
-            beyond = ~np.isfinite(vectors.astype(kind.value_type.to_pandas_dtype())).all(axis=1)
-        if beyond.any():
-            raise StoreError(
-                f"{self.location}: {kind.value_type} does not hold numbers as large as those for document "
-                f"{ids[int(beyond.argmax())]!r}; nothing was written"
-            )
-
     # Writing.
 
     def write(
@@ -383,42 +349,37 @@ class LanceDriver(Driver):
 
         old = like if isinstance(like, LanceDriver) else None
         remarks: list[str] = []
-        schema = _schema_of_documents(pa, dim, source.metric) if old is None else old._schema(pa, dim, remarks)
-        convert = self._rows_of_documents if old is None else old._rows
+        schema = _schema_of_documents(dim, source.metric) if old is None else old._schema(dim, remarks)
         written, failures = 0, []
 
         def batches() -> Iterator[Any]:
             nonlocal written
             try:
                 for page in pages:
-                    batch = convert(pa, page, schema)
+                    batch = _rows_of_documents(page, schema) if old is None else old._rows(page, schema)
                     written += batch.num_rows
                     yield batch
             except LeadMigrateError as error:  # of which LanceDB passes on the words alone
                 failures.append(error)
                 raise
 
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
         try:
-            with output_errors(self.folder):
-                reader = pa.RecordBatchReader.from_batches(schema, batches())
-                database = _client().connect(str(self.folder))
-                table = database.create_table(name, reader, mode="overwrite", on_bad_vectors="null")
-                if old is not None:
-                    for index, facts in old.indices:
-                        is_of_vectors = index.columns[0] == old.vector
-                        remarks += _index_again(table, index, facts, dim if is_of_vectors else None)
-                count = table.count_rows()
-        except Exception:
-            for failure in failures:
-                raise failure from None
-            raise
-        if count != written:
+            table = _connect(self.folder).create_table(name, reader, mode="overwrite", on_bad_vectors="null")
+        except Exception as error:
+            raise (failures[0] if failures else error) from None
+        for index, facts in () if old is None else old.indices:
+            is_of_vectors = old is not None and index.columns[0] == old.vector
+            remarks += _index_again(table, index, facts, dim if is_of_vectors else None)
+        if (count := table.count_rows()) != written:
             raise StoreError(f"{self.location}: {written} rows were written, but the table holds {count}; run again")
         sync_tree(self.folder)
         return remarks
 
-    def _schema(self, pa: Any, dim: int, remarks: list[str]) -> Any:
+    def _schema(self, dim: int, remarks: list[str]) -> Any:
         """Return the table's schema with vectors of another dimension."""
+        import pyarrow as pa
+
         old, at = self.schema.field(self.vector), self.schema.get_field_index(self.vector)
         if pa.types.is_float16(old.type.value_type):
             remarks.append(f"the vectors are rounded to half precision, as column {self.vector} has it")
@@ -434,47 +395,69 @@ class LanceDriver(Driver):
             metadata[_OWN] = json.dumps(self.asked, sort_keys=True).encode()
         return schema.with_metadata(metadata or None)
 
-    def _rows(self, pa: Any, page: Page, schema: Any) -> Any:
+    def _rows(self, page: Page, schema: Any) -> Any:
         """The rows of a page with its new vectors; those without one stay without."""
-        at, batch = schema.get_field_index(self.vector), page.raw
-        for place, field in enumerate(schema):  # the client would make vectors with NaN in them null
-            if place != at and _is_vector(field.type) and np.isnan(_as_matrix(batch.column(place), 1)).any():
+        import pyarrow as pa
+
+        columns = dict(zip(schema.names, page.raw.columns, strict=True))
+        for name in self.columns["vector"]:  # the client would make vectors with NaN in them null
+            if name != self.vector and np.isnan(_as_matrix(columns[name], 1)).any():
                 raise StoreError(
-                    f"{self.location}: there are vectors of column {field.name} with NaN, which a new table would not "
+                    f"{self.location}: there are vectors of column {name} with NaN, which a new table would not "
                     "keep; replace them by null, or drop the column"
                 )
-        there = batch.column(at).is_valid().to_numpy(zero_copy_only=False)
+        there = columns[self.vector].is_valid().to_numpy(zero_copy_only=False)
         vectors = np.zeros((len(there), page.vectors.shape[1]), np.float32)
         vectors[there] = page.vectors
-        columns = list(batch.columns)
-        columns[at] = _as_column(pa, vectors, schema.field(at).type, there)
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _rows_of_documents(self, pa: Any, page: Page, schema: Any) -> Any:
-        columns = [
-            pa.array([document.id for document in page.documents], pa.string()),
-            pa.array([document.text for document in page.documents], pa.string()),
-            pa.array([metadata_as_json(document) for document in page.documents], pa.string()),
-            _as_column(pa, page.vectors, schema.field("vector").type, np.ones(len(page.vectors), np.bool_)),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        columns[self.vector] = _as_column(vectors, schema.field(self.vector).type, pa.array(~there))
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
-def _client() -> Any:
+def _connect(folder: Path, **options: Any) -> Any:
     for name in ("LANCE_LOG", "LANCEDB_LOG"):  # a warning that a new table is new would stand between our lines
         os.environ.setdefault(name, "error")
-    return import_client("lancedb", "lancedb")
+    return import_client("lancedb", "lancedb").connect(str(folder), **options)
 
 
 def _tables_in(path: Path) -> list[str]:
     return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
 
 
-def _schema_of_documents(pa: Any, dim: int, metric: str) -> Any:
+def _version_of(table: Any) -> Any:
+    moments = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
+    return [table.version, moments.get(table.version)]
+
+
+def _columns(schema: Any) -> dict[str, list[str]]:
+    """Return the names of the columns of vectors, texts and whole numbers."""
+    from pyarrow import types
+
+    found: dict[str, list[str]] = {"vector": [], "text": [], "whole": []}
+    for field in schema:
+        if types.is_fixed_size_list(field.type) and types.is_floating(field.type.value_type):
+            found["vector"].append(field.name)
+        elif types.is_string(field.type) or types.is_large_string(field.type):
+            found["text"].append(field.name)
+        elif types.is_integer(field.type):
+            found["whole"].append(field.name)
+    return found
+
+
+def _schema_of_documents(dim: int, metric: str) -> Any:
+    import pyarrow as pa
+
     names = [(name, pa.string()) for name in ("id", "text", "metadata")]
     options = {"id": "id", "text": "text", "vector": "vector", "distance": metric, "made": True}
     metadata = {_OWN: json.dumps(options, sort_keys=True).encode()}
     return pa.schema([*names, ("vector", pa.list_(pa.float32(), dim))], metadata=metadata)
+
+
+def _rows_of_documents(page: Page, schema: Any) -> Any:
+    import pyarrow as pa
+
+    rows = [(document.id, document.text, metadata_as_json(document)) for document in page.documents]
+    vectors = _as_column(page.vectors, schema.field("vector").type)
+    return pa.RecordBatch.from_arrays([*map(pa.array, zip(*rows, strict=True)), vectors], schema=schema)
 
 
 def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[str]:
@@ -495,15 +478,7 @@ def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[st
 def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
     """What an index was made with, as far as LanceDB tells it, and as it fits vectors of the new dimension."""
     names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
-    found: dict[str, Any] = {}
-    waiting = [dict(index.index_details or {})]
-    while waiting:  # settings at any depth
-        for key, value in waiting.pop(0).items():
-            if isinstance(value, Mapping):
-                waiting.append(dict(value))
-            else:
-                name = key.rpartition(".")[2]
-                found[names.get(name, name)] = value
+    found = {names.get(name, name): value for name, value in _settings_in(index.index_details or {})}
     parameters = inspect.signature(kind).parameters
     settings = {key: value for key, value in found.items() if key in parameters and value is not None}
     if facts.distance_type is not None and "distance_type" in parameters:
@@ -513,27 +488,18 @@ def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int |
     return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in settings.items()}
 
 
+def _settings_in(details: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and values at any depth."""
+    for name, value in details.items():
+        if isinstance(value, Mapping):
+            yield from _settings_in(value)
+        else:
+            yield name.rpartition(".")[2], value
+
+
 def _is_lossy(index: Any) -> bool:
     """True if an index searches codes in the place of vectors."""
     return any(part in str(index.index_type) for part in ("Pq", "Sq", "Rq"))
-
-
-def _is_vector(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_whole(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind))
 
 
 def _quoted(column: str) -> str:
@@ -546,8 +512,10 @@ def _as_matrix(column: Any, dim: int) -> Vectors:
     return np.ascontiguousarray(values, np.float32).reshape(-1, dim)
 
 
-def _as_column(pa: Any, vectors: Vectors, kind: Any, there: NDArray[np.bool_]) -> Any:
-    """Vectors, (n, dim), as an Arrow column; null where one is not `there`, (n,)."""
-    values = pa.array(vectors.astype(kind.value_type.to_pandas_dtype()).reshape(-1), kind.value_type)
-    mask = None if there.all() else pa.array(~there)
-    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
+def _as_column(vectors: Vectors, kind: Any, is_null: Any = None) -> Any:
+    """Vectors, (n, dim), as an Arrow column."""
+    import pyarrow as pa
+
+    with np.errstate(over="ignore"):
+        values = pa.array(vectors.astype(kind.value_type.to_pandas_dtype()).reshape(-1), kind.value_type)
+    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=is_null)
