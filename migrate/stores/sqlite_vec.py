@@ -11,8 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import closing
 from functools import cached_property, partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -53,8 +52,8 @@ _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+k
 class SqliteVecDriver(Driver):
     """A table `vec0` of a database, which is a file, or the only one with such tables in a folder.
 
-    `vector_columns` has type and dimension of each column of vectors, `distances` how each is compared, `columns` the
-    type of each other one but that of the ids.
+    `vector_columns` has type, dimension and distance of each column of vectors, `columns` the type of each other one
+    but that of the ids.
     """
 
     kind = "sqlite-vec"
@@ -124,8 +123,6 @@ class SqliteVecDriver(Driver):
         self.column = self._choose_vector(self.address.options.get("column"))
         self.dim = self.vector_columns[self.column][1]
         self.other_columns = [*self.columns, *(name for name in self.vector_columns if name != self.column)]
-        self._from = _quoted(self.name)
-        self._joined = f"json_each(?) j CROSS JOIN {self._from} v WHERE v.{_quoted(self.id_column)} = j.value"
         self._readers: Pool[Connection] = Pool(partial(_connect, self.file))
         self._opened = self.identity(self.name)
 
@@ -139,16 +136,15 @@ class SqliteVecDriver(Driver):
 
     def _parse(self) -> None:
         self.id_column, self.has_numbers = "rowid", True
-        self.vector_columns: dict[str, tuple[str, int]] = {}
-        self.distances: dict[str, str] = {}
+        self.vector_columns: dict[str, tuple[str, int, str]] = {}
         self.columns: dict[str, str] = {}
         self.auxiliary: set[str] = set()
         inside = _TABLE.fullmatch(self.definition)
         for part in (inside[1] if inside else "").split(","):
             if vector := _VECTOR.match(part.strip()):
-                self.vector_columns[vector[1]] = vector[2].lower(), int(vector[3])
                 distance = _DISTANCE.search(vector[4])
-                self.distances[vector[1]] = distance[1].lower() if distance else "l2"
+                facts = vector[2].lower(), int(vector[3]), distance[1].lower() if distance else "l2"
+                self.vector_columns[vector[1]] = facts
             elif "=" not in part and (column := _COLUMN.match(part.strip())):
                 mark, name, kind, key = column.groups()
                 if (key or "").lower() == "primary":
@@ -158,31 +154,30 @@ class SqliteVecDriver(Driver):
                     self.auxiliary |= {name} if mark else set()
 
     def _choose_vector(self, asked: str | None) -> str:
-        floats = [name for name, (kind, _) in self.vector_columns.items() if _ELEMENTS[kind] == "<f4"]
+        floats = [name for name, (kind, *_) in self.vector_columns.items() if _ELEMENTS[kind] == "<f4"]
         if asked in floats or (asked is None and len(floats) == 1):
             return asked or floats[0]
-        have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim) in self.vector_columns.items())
+        have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim, _) in self.vector_columns.items())
         error = StoreError if floats else UnsupportedStoreError
         raise error(f"{self.location}: expected one column of floats, found {have}; name one with ?column=NAME")
 
     def describe(self) -> StoreInfo:
         """Describe the table; all its rows have a vector."""
-        self.distance = self.address.options.get("distance") or self.distances[self.column]
+        self.distance = self.address.options.get("distance") or self.vector_columns[self.column][2]
         if self.distance not in ("l2", "ip", "cosine"):
             what = f"vectors are compared by {self.distance}, which is not supported"
             raise UnsupportedStoreError(f"{self.location}: {what}; say ?distance=l2 to take that")
         self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
-        sample = self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT 32")  # noqa: S608
-        vectors = self._as_matrix(vector for (vector,) in sample)
+        sample = self._ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT 32")  # noqa: S608
+        vectors = self._decoded(self.column, [vector for (vector,) in sample])
         metric, notes = read_metric(self.distance, vectors)  # type: ignore[arg-type]
-        ((count,),) = self._ask(f"SELECT count(*) FROM {self._from}")  # noqa: S608
+        ((count,),) = self._ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
         others = ", ".join(name for name in self.vector_columns if name != self.column)
         details: dict[str, str | int] = {"database": self.file.name, "table": self.name, "column": self.column}
         details |= {"distance": self.distance, **({"other_vectors": others} if others else {})}
-        index, has_texts = f"vec0 float[{self.dim}]", self.text is not None
-        info = StoreInfo(self.location, self.kind, index, count, self.dim, metric, exact=True, has_texts=has_texts)
-        first = f"the ids are those of column {self.id_column}"
-        self.info = replace(info, notes=(first, why, *notes), details=details)
+        self.info = StoreInfo(self.location, self.kind, f"vec0 float[{self.dim}]", count, self.dim, metric, True,
+                              self.text is not None, details=details,
+                              notes=(f"the ids are those of column {self.id_column}", why, *notes))  # fmt: skip
         return self.info
 
     def _choose_text(self, asked: str | None) -> tuple[str | None, str | None, str]:
@@ -191,35 +186,29 @@ class SqliteVecDriver(Driver):
         if columns and "." not in (asked or ""):
             chosen, why = choose_text(self.location, columns, asked)
             return chosen, None, why
-        beside = {f"{table}.{text}": (text, table) for table, text in self._texts_beside()}
-        have = ", ".join(beside)
-        if asked in beside:
-            return *beside[asked], f"the texts are those of {asked}, as the location says"
-        if asked is not None:
-            raise StoreError(f"{self.location}: no column of texts is called {asked}; there are {have or 'none'}")
+        beside = {
+            f"{table}.{name}": (name, table)
+            for table, name, kind, is_key in self._columns_beside()
+            if not is_key and re.match(r"(?i)$|text|varchar|char|clob", kind)
+        }
         usual = [name for name, (text, _) in beside.items() if text in TEXT_NAMES]
-        if len(usual) == 1:
-            return *beside[usual[0]], f"the texts are those of {usual[0]}, by its name; say ?text=TABLE.COLUMN"
-        return None, None, f"{NO_TEXTS}it could be {have or 'no column'}; say ?text=TABLE.COLUMN for one"
+        if asked is None and len(usual) != 1:
+            have = ", ".join(beside) or "no column"
+            return None, None, f"{NO_TEXTS}it could be {have}; say ?text=TABLE.COLUMN for one"
+        chosen, why = choose_text(self.location, list(beside), asked or usual[0])
+        if asked is None:
+            why = f"the texts are those of {chosen}, by its name; say ?text=TABLE.COLUMN"
+        return *beside[str(chosen)], why
 
-    def _texts_beside(self) -> Iterator[tuple[str, str]]:
-        """Ordinary tables, each with a column that may hold texts."""
-        for table in self._tables_beside():
-            key = self._key_of(table)
-            for _, name, kind, *_ in self._ask(f"PRAGMA table_info({_quoted(table)})"):
-                if name != key and re.match(r"(?i)$|text|varchar|char|clob", kind):
-                    yield table, name
-
-    def _tables_beside(self) -> list[str]:
-        """Ordinary tables but those in which the extension keeps its own."""
-        listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%' ORDER BY name"
-        own = ("sqlite_", *(f"{name}_" for name in self.names()))
-        return [name for (name,) in self._ask(listed) if not name.startswith(own)]
-
-    def _key_of(self, table: str) -> str:
-        """The column of an ordinary table that the ids are found in."""
-        keys = [column[1] for column in self._ask(f"PRAGMA table_info({_quoted(table)})") if column[5]]
-        return str(keys[0]) if len(keys) == 1 else "rowid"
+    def _columns_beside(self) -> list[tuple[str, str, str, bool]]:
+        """Table, name and type of each column of ordinary tables, and whether it alone is the table's key."""
+        own = ("sqlite_", *(f"{name}_" for name in self.names()))  # in the latter the extension keeps its own
+        rows = self._ask(
+            "SELECT t.name, c.name, c.type, c.pk AND sum(c.pk) OVER (PARTITION BY t.name) = 1 FROM sqlite_master t "
+            "JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.sql NOT LIKE 'create virtual%' "
+            "ORDER BY t.name, c.cid"
+        )
+        return [(*row[:3], bool(row[3])) for row in rows if not row[0].startswith(own)]
 
     @property
     def key(self) -> str:
@@ -254,82 +243,68 @@ class SqliteVecDriver(Driver):
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
         columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
         with self._readers.connection() as connection:
-            rows = connection.execute(f"SELECT {_listed(columns)} FROM {self._from}")  # noqa: S608
+            rows = connection.execute(f"SELECT {_listed(columns)} FROM {_quoted(self.name)}")  # noqa: S608
             while part := list(islice(rows, 4_096)):
-                found = self._as_matrix(row[-1] for row in part) if vectors else np.empty((0, self.dim), np.float32)
+                found = self._decoded(self.column, [row[-1] for row in part] if vectors else [])
                 raw = [row[: len(self.other_columns) + 1] for row in part] if records else None
                 yield Page([str(row[0]) for row in part], found, raw)
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
         beside = {} if self.text_table is None else self._beside(self.text_table, ids)
-        for key, *values in self._find(ids, self.other_columns):
-            facts = {name: self._plain(name, value) for name, value in zip(self.other_columns, values, strict=True)}
-            facts.update(beside.get(str(key), {}))
+        for doc_id, facts in self._find(self.name, self.id_column, self.other_columns, ids):
+            for name in facts.keys() & self.vector_columns.keys():
+                facts[name] = self._decoded(name, [facts[name]])[0].tolist()
+            facts |= beside.get(doc_id, {})
             text = facts.pop(self.text, None) if self.text is not None else None
             if not isinstance(text, str | None):
                 raise StoreError(
-                    f"{self.location}: {self.text} of {str(key)!r} is no text, but {type(text).__name__}; name another "
+                    f"{self.location}: {self.text} of {doc_id!r} is no text, but {type(text).__name__}; name another "
                     "column with ?text=, or correct it"
                 )
-            yield Document(str(key), text or "", _with_metadata(facts))
-
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
-        """Return vectors as float32."""
-        rows = self._find(ids, [self.column])
-        return Batch([str(row[0]) for row in rows], self._as_matrix(row[1] for row in rows))
-
-    def _find(self, ids: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """The key and some columns of rows."""
-        keys = self._keys(ids)
-        # joined, so that each is looked up, where IN would scan the table; and not by its key, another look-up
-        names = ", ".join(["j.key", *(f"v.{_quoted(name)}" for name in columns)])
-        question = f"SELECT {names} FROM {self._joined}"  # noqa: S608
-        return [(keys[place], *values) for place, *values in self._ask(question, json.dumps(keys, ensure_ascii=False))]
+            yield Document(doc_id, text or "", _with_metadata(facts))
 
     def _beside(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The columns of a table beside, by id."""
-        key = self._key_of(table)
-        names = [str(column[1]) for column in self._ask(f"PRAGMA table_info({_quoted(table)})")]
-        question = (
-            f"SELECT CAST(b.{_quoted(key)} AS TEXT), {', '.join(f'b.{_quoted(name)}' for name in names)} "  # noqa: S608
-            f"FROM json_each(?) j CROSS JOIN {_quoted(table)} b WHERE b.{_quoted(key)} = j.value"
-        )
-        rows = self._ask(question, json.dumps(self._keys(ids), ensure_ascii=False))
-        return {
-            str(row[0]): {name: value for name, value in zip(names, row[1:], strict=True) if name != key}
-            for row in rows
-        }
+        columns = {name: is_key for of, name, _, is_key in self._columns_beside() if of == table}
+        key = next((name for name, is_key in columns.items() if is_key), "rowid")
+        return dict(self._find(table, key, [name for name in columns if name != key], ids))
 
-    def _keys(self, ids: Iterable[str]) -> list[str] | list[int]:
-        """The keys that the table may have of ids."""
-        if not self.has_numbers:
-            return list(ids)
-        return [int(doc_id) for doc_id in ids if re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+        """Return vectors as float32."""
+        found = dict(self._find(self.name, self.id_column, [self.column], ids))
+        return Batch(list(found), self._decoded(self.column, [facts[self.column] for facts in found.values()]))
+
+    def _find(
+        self, table: str, key: str, columns: Sequence[str], ids: Iterable[str]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Columns of rows by id."""
+        for doc_id, *values in self._ask(_look_up(table, key, columns), self._keys(ids)):
+            yield str(doc_id), dict(zip(columns, values, strict=True))
+
+    def _keys(self, ids: Iterable[str]) -> str:
+        """The keys that the table may have of ids, as JSON."""
+        if self.has_numbers:
+            return json.dumps([int(doc_id) for doc_id in ids if re.fullmatch(r"-?[0-9]{1,18}", doc_id)])
+        return json.dumps(list(ids), ensure_ascii=False)
 
     def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._readers.connection() as connection:
             return list(connection.execute(question, values))
 
-    def _plain(self, name: str, value: Any) -> Any:
-        """A value as metadata have it: a vector as a list."""
-        if name not in self.vector_columns:
-            return value
-        kind = np.dtype(_ELEMENTS[self.vector_columns[name][0]])
-        if not isinstance(value, bytes) or len(value) % kind.itemsize:
-            raise StoreError(f"{self.location}: {name} holds other values than vectors; the database is damaged")
-        return np.frombuffer(value, kind).tolist()
-
-    def _as_matrix(self, values: Iterable[Any]) -> Vectors:
-        contents = list(values)
-        odd = [one for one in contents if not isinstance(one, bytes) or len(one) != self.dim * 4]
-        if odd:
-            found = f"one of {len(odd[0]):,}" if isinstance(odd[0], bytes) else type(odd[0]).__name__
-            raise StoreError(
-                f"{self.location}: expected vectors of {self.dim * 4:,} bytes, found {found}; the database is damaged, "
-                "copy it again"
-            )
-        return np.frombuffer(b"".join(contents), "<f4").astype(np.float32).reshape(-1, self.dim)
+    def _decoded(self, column: str, contents: Sequence[Any]) -> NDArray[Any]:
+        """The vectors of a column, one a row."""
+        kind, dim, _ = self.vector_columns[column]
+        size = (dim + 7) // 8 if kind == "bit" else dim
+        length = size * np.dtype(_ELEMENTS[kind]).itemsize
+        for content in contents:
+            if not isinstance(content, bytes) or len(content) != length:
+                found = f"one of {len(content):,}" if isinstance(content, bytes) else type(content).__name__
+                raise StoreError(
+                    f"{self.location}: expected vectors of {length:,} bytes in {column}, found {found}; the database "
+                    "is damaged, copy it again"
+                )
+        return np.frombuffer(b"".join(contents), _ELEMENTS[kind]).reshape(-1, size).copy()
 
     # Serving.
 
@@ -342,8 +317,8 @@ class SqliteVecDriver(Driver):
         conditions, values, is_own = self._conditions(where)
         if self.distance not in _FUNCTIONS:
             raise UsageError(f"{self.location}: sqlite-vec cannot search by {self.distance}; leave out ?distance=")
-        key, column, table = f"v.{_quoted(self.id_column)}", f"v.{_quoted(self.column)}", f"{self._from} v"
-        if is_own and k <= 4_096 and self.distance == self.distances[self.column]:
+        key, column, table = f"v.{_quoted(self.id_column)}", f"v.{_quoted(self.column)}", f"{_quoted(self.name)} v"
+        if is_own and k <= 4_096 and self.distance == self.vector_columns[self.column][2]:
             question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
         else:
             distance = f"{_FUNCTIONS[self.distance]}({column}, ?1)"
@@ -377,14 +352,13 @@ class SqliteVecDriver(Driver):
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
-        keys = json.dumps(self._keys(new), ensure_ascii=False)
-        listed = f"SELECT v.{_quoted(self.id_column)} FROM {self._joined}"  # noqa: S608
-        update = f"UPDATE {self._from} SET {_quoted(self.column)} = ? WHERE {_quoted(self.id_column)} = ?"  # noqa: S608
+        update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(self.id_column)} = ?"  # noqa: S608
         with closing(_connect(self.file, write=True)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if self._identity_in(connection, self.name) != self._opened:
                 raise other_there(self.info)
-            there = [key for (key,) in connection.execute(listed, (keys,))]
+            found = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
+            there = [key for (key,) in found]
             connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in there))
             connection.execute("COMMIT")
         return len(there)
@@ -414,15 +388,21 @@ class SqliteVecDriver(Driver):
             columns = [old.id_column, *old.other_columns, old.column]
             pattern = re.compile(rf"(\b{re.escape(old.column)}\s+(?:float|f32)\s*\[\s*)\d+", re.IGNORECASE)
             definition = pattern.sub(rf"\g<1>{dim}", old.definition, count=1)
-            kinds = {column: _ELEMENTS[kind] for column, (kind, _) in old.vector_columns.items()}
-            values = [{"i1": "vec_int8(?)", "u1": "vec_bit(?)"}.get(kinds.get(column, ""), "?") for column in columns]
+            elements = {column: _ELEMENTS[kind] for column, (kind, *_) in old.vector_columns.items()}
+            values = [
+                {"i1": "vec_int8(?)", "u1": "vec_bit(?)"}.get(elements.get(column, ""), "?") for column in columns
+            ]
         insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(values)})"  # noqa: S608
         written = 0
         with closing(_connect(path, write=True)) as new:
             if old is not None:
                 with old._readers.connection() as reader, new.backup("main", reader, "main") as backup:
                     backup.step()
-            with _without_journal(new):
+            # nothing is undone, as all is made anew if this fails; but of WAL the database itself takes note
+            if new.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
+                new.execute("PRAGMA journal_mode = OFF").fetchall()
+            new.execute("PRAGMA synchronous = OFF")
+            with new:
                 new.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
                 new.execute(definition)
                 for page in pages:
@@ -460,20 +440,9 @@ class SqliteVecDriver(Driver):
         for table, sql in self._ask("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name"):
             if table not in names and not table.startswith(tuple(f"{name}_" for name in names)):
                 yield table, sql
-        for table in self._tables_beside():
+        for table in dict.fromkeys(column[0] for column in self._columns_beside()):
             with self._readers.connection() as connection:
                 yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
-
-
-@contextmanager
-def _without_journal(connection: Connection) -> Iterator[None]:
-    """One transaction of a database that nobody has yet: if it fails all is made anew, so that nothing is undone."""
-    ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
-    if mode != "wal":  # of which the database itself takes note, as the program has chosen that uses it
-        connection.execute("PRAGMA journal_mode = OFF").fetchall()
-    connection.execute("PRAGMA synchronous = OFF")
-    with connection:
-        yield
 
 
 def _with_metadata(facts: dict[str, Any]) -> dict[str, Any]:
@@ -492,6 +461,13 @@ def _quoted(name: str) -> str:
 
 def _listed(columns: Iterable[str]) -> str:
     return ", ".join(map(_quoted, columns))
+
+
+def _look_up(table: str, key: str, columns: Iterable[str]) -> str:
+    """Return a question for keys, a list in JSON, and columns of their rows."""
+    listed = "".join(f", t.{_quoted(name)}" for name in columns)
+    # joined, so that each is looked up, where IN would scan the table; and not by its key, another look-up
+    return f"SELECT j.value{listed} FROM json_each(?) j CROSS JOIN {_quoted(table)} t WHERE t.{_quoted(key)} = j.value"  # noqa: S608
 
 
 def _connect(path: Path, *, write: bool = False) -> Connection:
@@ -529,7 +505,7 @@ def _tables(path: Path) -> dict[str, str]:
     return {name: definition for name, definition in _ask(path, listed) if _TABLE.fullmatch(definition)}
 
 
-def _ask(path: Path, question: str, *, write: bool = False) -> list[Any]:
+def _ask(path: Path, question: str) -> list[Any]:
     """The answer of a database, by apsw if that is in use; first, SQLite undoes what a killed writer left half written.
 
     A process that closes a file loses all its locks on it: if apsw has some, nothing else may open the database, or a
@@ -539,12 +515,9 @@ def _ask(path: Path, question: str, *, write: bool = False) -> list[Any]:
         with read_only(path) as reader:
             return reader.execute(question).fetchall()
     apsw = import_client("apsw", "sqlite-vec")
-    flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
-    with closing(apsw.Connection(str(path), flags=flags)) as connection:
-        connection.set_busy_timeout(_WAIT_MS)
-        try:
+    try:
+        with closing(_connect(path)) as connection:
             return list(connection.execute(question))
-        except apsw.ReadOnlyError:
-            if write:
-                raise
-    return _ask(path, question, write=True)  # a reader may not undo that
+    except apsw.ReadOnlyError:  # a reader may not undo that
+        with closing(_connect(path, write=True)) as connection:
+            return list(connection.execute(question))
