@@ -11,18 +11,18 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import atomic_folder, cache_folder, write_bytes
+from migrate.files import atomic_folder, cache_folder, canonical_json, write_bytes
 from migrate.locations import Address, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores import pgvector_table as tables
@@ -44,22 +44,11 @@ FILES: Final = "lead_migrate_files"
 _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
 _SWITCH: Final = "switch.json"
-_SWITCH_SHAPE: Final = {"tables": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
+_SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
 _PATIENCE: Final = "10s"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
 _INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",), "none": ()}
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
-_ID_PATTERNS: Final = {
-    **dict.fromkeys(("smallint", "integer", "bigint"), r"-?[0-9]{1,18}"),
-    "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-}
-_SAME_ORDER: Final = (
-    "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
-    "SET enable_indexonlyscan = off; SET enable_bitmapscan = off"
-)
-"""Rows then come as they lie in the table, whoever else reads it."""
-
-_Answer = TypeVar("_Answer")
 
 
 class PgvectorDriver(Driver):
@@ -83,7 +72,9 @@ class PgvectorDriver(Driver):
     def __init__(self, location: str, address: Address) -> None:
         super().__init__(location, address)
         url = address.place
-        self._pool: Pool[Connection[Any]] = Pool(lambda: connect(url))
+        self._pool: Pool[Connection[Any]] = Pool(
+            lambda: connect(url), lambda connection: connection.execute("SELECT 1")
+        )
         self._held: Connection[Any] | None = None
 
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
@@ -127,6 +118,11 @@ class PgvectorDriver(Driver):
             cursor = connection.execute(question, values or None)
             return cursor.fetchall() if cursor.description else []
 
+    def _ask_binary(self, question: Composed) -> list[Any]:
+        """All rows of an answer, in which vectors are as `_decode` takes them."""
+        with self._connected() as connection, connection.cursor(binary=True) as cursor:
+            return cursor.execute(question).fetchall()
+
     def names(self) -> list[str]:
         """Return all columns of vectors, as a location names them."""
         with self._connected() as connection:
@@ -139,7 +135,8 @@ class PgvectorDriver(Driver):
         with self._connected() as connection:
             self.table = table = tables.find_table(connection, self.location, self.address.name)
         self.name = join_names([*table.path, table.column])
-        self._manifest = None if (folder := self.beside()) is None else find_manifest(folder, "store")
+        self._folder = self._read_beside()
+        self._manifest = None if self._folder is None else find_manifest(self._folder, "store")
         noted = "" if self._manifest is None else self._manifest.store.index or ""
         self.asked = {**Address.parse(f"#{noted}").options, **self.address.options}
         self._refuse_distance(self.asked)
@@ -194,8 +191,7 @@ class PgvectorDriver(Driver):
     def describe(self) -> StoreInfo:
         """Return what there is; a manifest of a table with other vectors is left out."""
         table, model = self.table, self._manifest.model if self._manifest is not None else None
-        with self._connected() as connection, connection.cursor(binary=True) as cursor:
-            sample = [row[0] for row in cursor.execute(self._select("{column}", "LIMIT 32"))]
+        sample = [row[0] for row in self._ask_binary(self._select("{column}", "LIMIT 32"))]
         metric, odd = read_metric(self.distance, self._decode(sample))  # type: ignore[arg-type]
         notes = [f"the ids are those of column {self.key_column}", self._why, *odd]
         if model is not None and model.dim != self.dim:
@@ -243,7 +239,10 @@ class PgvectorDriver(Driver):
             closing(connect(self.address.place)) as connection,  # others are asked meanwhile
             connection.cursor() as cursor,
         ):
-            cursor.execute(_SAME_ORDER)
+            cursor.execute(  # rows then come as they lie in the table, whoever else reads it
+                "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
+                "SET enable_indexonlyscan = off; SET enable_bitmapscan = off"
+            )
             with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
                 copy.set_types(["text", "bytea"] if vectors else ["text"])
                 rows = copy.rows()
@@ -272,8 +271,7 @@ class PgvectorDriver(Driver):
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Read vectors by their ids."""
         question = self._select("{key}::text, {column}", "AND {key} = ANY({ids})", ids=self._array(ids))
-        with self._connected() as connection, connection.cursor(binary=True) as cursor:
-            rows = cursor.execute(question).fetchall()
+        rows = self._ask_binary(question)
         return Batch([row[0] for row in rows], self._decode([row[1] for row in rows]))
 
     def _array(self, ids: Iterable[str]) -> Composed:
@@ -284,8 +282,10 @@ class PgvectorDriver(Driver):
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
         """Those ids that the type of the key can be."""
-        pattern = _ID_PATTERNS.get(self.table.types[self.key_column])
-        return [doc_id for doc_id in ids if pattern is None or re.fullmatch(pattern, doc_id)]
+        patterns = dict.fromkeys(("smallint", "integer", "bigint"), r"-?[0-9]{1,18}")
+        patterns["uuid"] = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+        pattern = patterns.get(self.table.types[self.key_column], r"(?s).*")
+        return [doc_id for doc_id in ids if re.fullmatch(pattern, doc_id)]
 
     @cached_property
     def _nested(self) -> str | None:
@@ -326,7 +326,7 @@ class PgvectorDriver(Driver):
         psycopg = import_client("psycopg", "pgvector")
         condition, values = self._condition(where)
         try:
-            return self._twice(lambda: self._search(queries, k, condition, values))
+            return self._nearest(queries, k, condition, values)
         except psycopg.Error as error:
             is_of_value = error.sqlstate in (None, "22P02", "42804", "42883")  # the column, or the client, has no such
             if not values or not is_of_value or isinstance(error, psycopg.OperationalError):
@@ -334,15 +334,7 @@ class PgvectorDriver(Driver):
             words = str(error).splitlines()[0]
             raise UsageError(f"{self.location}: {words}; give the filter values of the columns' types") from error
 
-    def _twice(self, request: Callable[[], _Answer]) -> _Answer:
-        """Ask again by a new connection, as the server may have been started again since the old ones were made."""
-        try:
-            return request()
-        except import_client("psycopg", "pgvector").OperationalError:
-            self._pool.clear()
-            return request()
-
-    def _search(self, queries: Vectors, k: int, condition: Composed, values: list[Any]) -> list[Hits]:
+    def _nearest(self, queries: Vectors, k: int, condition: Composed, values: list[Any]) -> list[Hits]:
         nearest, distance, method = self._nearest_by
         question = self._select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s", nearest=nearest,
                                 condition=condition)  # fmt: skip
@@ -390,14 +382,12 @@ class PgvectorDriver(Driver):
             table.path, table.column, self.key_column, table.column,
             type=table.type, kind=table.types[self.key_column], where=self.where,
         )  # fmt: skip
-        values = [(_as_text(new[doc_id]), doc_id) for doc_id in possible]
-        return self._twice(lambda: self._update(statement, values)) if values else 0
-
-    def _update(self, statement: Composed, values: list[tuple[str, str]]) -> int:
+        if not possible:
+            return 0
         with self._connected() as connection, connection.transaction(), connection.cursor() as cursor:
-            cursor.executemany(statement, values)
+            cursor.executemany(statement, [(_as_text(new[doc_id]), doc_id) for doc_id in possible])
             count = cursor.rowcount
-            if tables.number_of(connection, self.table.path) != self.table.oid:  # nobody renames it from here on
+            if tables.number_of(connection, table.path) != table.oid:  # nobody renames it from here on
                 raise other_there(self.info)
             return count
 
@@ -410,18 +400,16 @@ class PgvectorDriver(Driver):
 
     def beside(self) -> Path | None:
         """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
-        return self._beside
+        return self._folder
 
-    @cached_property
-    def _beside(self) -> Path | None:
+    def _read_beside(self) -> Path | None:
         (schema, table), column = self.table.path, self.table.column
         files = {name: content for _, name, content in self._files(schema, "store = %s", f"{table}.{column}")}
         if MANIFEST_NAME not in files:
             return None
-        digest = hashlib.sha256(self.location.encode())
-        for name in sorted(files):
-            digest.update(name.encode() + hashlib.sha256(files[name]).digest())
-        path = cache_folder() / "beside" / digest.hexdigest()[:32]
+        hashes = sorted((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
+        digest = hashlib.sha256(repr([self.location, hashes]).encode()).hexdigest()
+        path = cache_folder() / "beside" / digest[:32]
         if not path.is_dir():
             with suppress(UsageError), atomic_folder(path) as folder:  # another process may be quicker
                 for name, content in files.items():
@@ -434,20 +422,17 @@ class PgvectorDriver(Driver):
 
     def keep_manifest(self, manifest: Manifest) -> str:
         """Keep a manifest in the database; the table stays as it is."""
-        content = (json.dumps(manifest.as_json(), sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
         (schema, table), column = self.table.path, self.table.column
+        content = canonical_json(manifest.as_json()).encode()
         self._write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
         return f"{FILES} of schema {schema}"
 
     def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, str, bytes]]:
         """Stores and names of files that lie beside stores, with the contents."""
-        if not self._has_files(schema):
+        if self._ask("SELECT to_regclass(%s)", [quoted((schema, FILES))]) == [(None,)]:
             return []
         question = sql("SELECT store, name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
         return self._ask(question, values)
-
-    def _has_files(self, schema: str) -> bool:
-        return bool(self._ask("SELECT to_regclass(%s) IS NOT NULL", [quoted((schema, FILES))])[0][0])
 
     def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, others: bool = True) -> None:
         """Put files beside a store, next to `others` that are there; those of the same names are replaced."""
@@ -517,15 +502,15 @@ class PgvectorDriver(Driver):
         """Make, fill, index and check a table in one transaction."""
         self._pool.clear()  # connections that were idle for hours may be cut off
         staging, old = split_names(name), like if isinstance(like, PgvectorDriver) else None
-        with self._transaction() as connection:
+        with self._transaction():
             for setting in ("work_mem", "maintenance_work_mem"):  # to join the vectors, to build indexes
                 self._ask("SELECT set_config(%s, '256MB', true)", [setting])
             self._ask(sql("DROP TABLE IF EXISTS {}", staging))
             column = (self._target(self.name)[2] or "embedding") if old is None else old.table.column
             if old is None:
-                remarks = self._fill(connection, staging, column, dim, source, pages)
+                remarks = self._fill(staging, column, dim, source, pages)
             else:
-                remarks = self._copy(connection, staging, old, dim, pages)
+                remarks = self._copy(staging, old, dim, pages)
             count = self._ask(sql("SELECT count({}) FROM {}", column, staging))[0][0]
             if count != source.count:
                 raise StoreError(f"{self.location}: {source.count:,} vectors were written, but it has {count:,}, as "
@@ -533,14 +518,7 @@ class PgvectorDriver(Driver):
         self._ask(sql("ANALYZE {}", staging))
         return remarks
 
-    def _copy(
-        self,
-        connection: Connection[Any],
-        staging: Sequence[str],
-        source: PgvectorDriver,
-        dim: int,
-        pages: Iterator[Page],
-    ) -> list[str]:
+    def _copy(self, staging: Sequence[str], source: PgvectorDriver, dim: int, pages: Iterator[Page]) -> list[str]:
         """Let PostgreSQL copy the table of the source with other vectors."""
         from psycopg.sql import SQL, Identifier
 
@@ -552,7 +530,7 @@ class PgvectorDriver(Driver):
         self._ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
         rows = ((doc_id.encode(), vector) for page in pages
                 for doc_id, vector in zip(page.ids, _as_sent(page.vectors), strict=True))  # fmt: skip
-        _copy_in(connection, ["lead_migrate_vectors"], 2, rows)
+        self._copy_in(["lead_migrate_vectors"], 2, rows)
         self._ask("ANALYZE lead_migrate_vectors")
         names = [name for name in table.types if name not in table.generated]
         values = [sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END" if name == table.column else "t.{}", name)
@@ -563,19 +541,19 @@ class PgvectorDriver(Driver):
             staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
             values=SQL(", ").join(values), where=source.where,
         ))  # fmt: skip
-        return list(tables.copy_rest(connection, table, staging, self._target(self.name)[1], dim))
+        with self._connected() as connection:
+            return list(tables.copy_rest(connection, table, staging, self._target(self.name)[1], dim))
 
     def _fill(
-        self, connection: Connection[Any], staging: Sequence[str], column: str, dim: int, source: StoreInfo,
-        pages: Iterator[Page],
-    ) -> list[str]:  # fmt: skip
+        self, staging: Sequence[str], column: str, dim: int, source: StoreInfo, pages: Iterator[Page]
+    ) -> list[str]:
         """Make a table of documents."""
         self._ask("CREATE EXTENSION IF NOT EXISTS vector")
         columns = "id text NOT NULL, content text, metadata jsonb NOT NULL DEFAULT '{{}}', {} vector({dim})"
         self._ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
         rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
                 for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
-        _copy_in(connection, staging, 4, rows)
+        self._copy_in(staging, 4, rows)
         self._ask(sql("ALTER TABLE {} ADD PRIMARY KEY (id)", staging))
         options, most = dict(self.address.options), _MOST_INDEXED["vector"]
         method, known = options.pop("index", "hnsw"), str(source.details.get("distance")).lower()
@@ -587,6 +565,14 @@ class PgvectorDriver(Driver):
         self._ask(sql("CREATE INDEX ON {} USING {method} ({} {opclass}) {settings}", staging, column, method=method,
                       opclass=f"vector_{distance}_ops", settings=f"WITH ({settings})" if settings else ""))  # fmt: skip
         return []
+
+    def _copy_in(self, table: Sequence[str], columns: int, rows: Iterable[tuple[bytes | None, ...]]) -> None:
+        """Fill a table by the binary form of COPY, with fields as the types receive them."""
+        copying = sql("COPY {} FROM STDIN (FORMAT BINARY)", table)
+        with self._connected() as connection, connection.cursor() as cursor, cursor.copy(copying) as copy:
+            copy.set_types(["bytea"] * columns)
+            for row in rows:
+                copy.write_row(row)
 
     # Servers.
 
@@ -691,30 +677,23 @@ class PgvectorDriver(Driver):
 
     def noted(self, name: str) -> Mapping[str, Any] | None:
         """Return what is recorded of a switch of an old table."""
-        return next((noted for noted, names in self._switches(name) if names[0] == self._target(name)[1]), None)
+        return next((noted for noted, names in self._switches(name) if names[0] == self._target(name)[:2]), None)
 
     def switched_with(self, name: str) -> str | None:
         """Return the old table of the recorded switch that a table is part of."""
         switches = self._switches(name)
-        return next((noted["aliases"][0] for noted, names in switches if self._target(name)[1] in names), None)
+        return next((noted["aliases"][0] for noted, names in switches if self._target(name)[:2] in names), None)
 
-    def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], tuple[str, str]]]:
-        """The recorded switches in the schema of a table, with the names of their tables."""
-        schema = self._target(name)[0]
-        for store, _, content in self._files(schema, "name = %s", _SWITCH):
+    def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
+        """The recorded switches in the schema of a table, with schema and name of their tables."""
+        for _, _, content in self._files(self._target(name)[0], "name = %s", _SWITCH):
             noted = read_noted(content, self.location, _SWITCH_SHAPE)
-            old, new = noted.pop("tables")
-            column = store.removeprefix(f"switch of {old}.")
-            yield {**noted, "aliases": [join_names((schema, one, column)) for one in (old, new)]}, (old, new)
+            yield noted, [self._target(alias)[:2] for alias in noted["aliases"]]
 
     def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
         """Record a switch, or remove the record."""
         schema, table, column = self._target(name)
-        files = {}
-        if noted is not None:
-            facts = {key: value for key, value in noted.items() if key != "aliases"}
-            facts["tables"] = [self._target(alias)[1] for alias in noted["aliases"]]
-            files[_SWITCH] = json.dumps(facts).encode()
+        files = {} if noted is None else {_SWITCH: canonical_json(dict(noted)).encode()}
         self._write_files(schema, f"switch of {table}.{column}", files, others=False)
 
 
@@ -749,13 +728,3 @@ def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None,
     if b"\x00" in row[0] + (row[1] or b"") or re.search(r"(?<!\\)(\\\\)*\\u0000", metadata):
         raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold a zero character; remove it")
     return row
-
-
-def _copy_in(
-    connection: Connection[Any], table: Sequence[str], columns: int, rows: Iterable[tuple[bytes | None, ...]]
-) -> None:
-    """Fill a table by the binary form of COPY, with fields as the types receive them."""
-    with connection.cursor() as cursor, cursor.copy(sql("COPY {} FROM STDIN (FORMAT BINARY)", table)) as copy:
-        copy.set_types(["bytea"] * columns)
-        for row in rows:
-            copy.write_row(row)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, LiteralString, get_args
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
 
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores.records import Distance
@@ -20,28 +21,13 @@ _LONGEST_NAME: Final = 63
 """Bytes of a name that PostgreSQL keeps."""
 VECTORS: Final = "vector|halfvec|sparsevec"
 """A pattern of the types of vectors."""
-_LISTED: Final = 12
+_DEFINITION: Final = re.compile(
+    r'(CREATE (?:UNIQUE )?INDEX) (?:"(?:[^"]|"")+"|\S+) ON (?:ONLY )?(?:"(?:[^"]|"")+"|[^\s"])+ (USING .*)', re.DOTALL
+)
+"""The command of an index as PostgreSQL writes it."""
 
-_VECTOR_COLUMNS: Final = """
-SELECT n.nspname, c.relname, a.attname, t.typname, a.atttypmod, c.oid::bigint, c.relkind::text,
-    pg_table_is_visible(c.oid)
-FROM pg_attribute a
-JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_type t ON t.oid = a.atttypid
-WHERE t.typname IN ('vector', 'halfvec', 'sparsevec') AND a.attnum > 0 AND NOT a.attisdropped
-AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND position(%s IN c.relname) = 0
-ORDER BY 1, 2, 3
-"""
-_COLUMNS: Final = """
-SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_attribute
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
-_KEY: Final = """
-SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
-WHERE i.indrelid = %s AND i.indisprimary
-"""
 _INDEXES: Final = """
-SELECT x.relname AS name, m.amname AS method, i.indisunique AS is_unique, pg_get_indexdef(x.oid) AS definition,
+SELECT x.relname AS name, m.amname AS method, pg_get_indexdef(x.oid) AS definition,
     pg_get_indexdef(x.oid, 1, true) AS expression,
     (SELECT coalesce(jsonb_object_agg(option_name, option_value), '{}')
         FROM pg_options_to_table(x.reloptions)) AS options,
@@ -51,10 +37,6 @@ SELECT x.relname AS name, m.amname AS method, i.indisunique AS is_unique, pg_get
         WHERE conindid = x.oid AND contype IN ('p', 'u', 'x')) AS constraint
 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
 WHERE i.indrelid = %s ORDER BY x.relname
-"""
-_SEQUENCES: Final = """
-SELECT attname, pg_get_serial_sequence(%s, attname), attidentity <> ''
-FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
 """
 _REST: Final = """
 SELECT format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', %(new)s::text, conname, pg_get_constraintdef(oid))
@@ -80,11 +62,6 @@ FROM pg_class WHERE oid = %(oid)s AND relforcerowsecurity
 _POINTING: Final = """
 SELECT conname, conrelid::regclass::text, conrelid <> confrelid FROM pg_constraint
 WHERE contype = 'f' AND confrelid = %s
-"""
-_READING: Final = """
-SELECT DISTINCT v.relkind = 'm', v.oid::regclass::text FROM pg_depend d
-JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
-JOIN pg_class v ON v.oid = r.ev_class WHERE d.refobjid = %(oid)s AND v.oid <> %(oid)s
 """
 
 
@@ -134,15 +111,10 @@ def number_of(connection: Connection[Any], path: Sequence[str]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a table.
-
-    `expression` is what is indexed first. `distance` is None unless it compares vectors, `constraint` unless it belongs
-    to one.
-    """
+    """An index of a table: `expression` is what is indexed first, `distance` None unless it compares vectors."""
 
     name: str
     method: str
-    is_unique: bool
     definition: str
     expression: str
     options: dict[str, str]
@@ -188,16 +160,24 @@ class Table:
         """The way in which an index compares the vectors."""
         named = next((index.distance for index in self.vector_indexes if self.is_of_column(index)), None)
         if named == "l1":
-            raise UnsupportedStoreError(
-                f"{self.path[1]}.{self.column}: its index is of l1, which is not searched; say ?distance=l2 to leave "
-                "it out of account"
-            )
-        return next((known for known in get_args(Distance) if known == named), None)
+            raise UnsupportedStoreError(f"{self.path[1]}.{self.column}: its index is of l1, which is not searched; say "
+                                        "?distance=l2 to leave it out of account")  # fmt: skip
+        return cast("Distance | None", named)
 
 
 def vector_columns(connection: Connection[Any]) -> list[Any]:
     """Return schema, table, column and facts of all columns of vectors that are not of unpublished tables."""
-    return connection.execute(_VECTOR_COLUMNS, [STAGING]).fetchall()
+    question = """
+        SELECT n.nspname, c.relname, a.attname, t.typname, a.atttypmod, c.oid::bigint, c.relkind::text,
+            pg_table_is_visible(c.oid)
+        FROM pg_attribute a
+        JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN pg_type t ON t.oid = a.atttypid
+        WHERE t.typname IN ('vector', 'halfvec', 'sparsevec') AND a.attnum > 0 AND NOT a.attisdropped
+        AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND position(%s IN c.relname) = 0
+        ORDER BY 1, 2, 3
+    """
+    return connection.execute(question, [STAGING]).fetchall()
 
 
 def find_table(connection: Connection[Any], location: str, name: str) -> Table:
@@ -217,29 +197,40 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
     meant = [row for row in rows if parts in {row[1:2], row[1:3], row[:2], row[:3]}]
     meant = [row for row in meant if row[7]] or meant if len(meant) > 1 else meant
     if len(meant) != 1:
-        among = ", ".join(join_names(row[:3]) for row in (meant or rows)[:_LISTED]) or "none in this database"
-        more = f" and {len(meant or rows) - _LISTED} more" if len(meant or rows) > _LISTED else ""
+        names = [join_names(row[:3]) for row in meant or rows]
+        among = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         expected = "one column of vectors" if meant else "the name of a table with vectors after the #"
-        raise StoreError(
-            f"{location}: expected {expected}, found {name or 'nothing'!r}; columns of vectors are {among}{more}"
-        )
+        raise StoreError(f"{location}: expected {expected}, found {name or 'nothing'!r}; columns of vectors are "
+                         f"{among or 'none in this database'}")  # fmt: skip
     schema, table, column, kind, size, oid, relkind, _ = meant[0]
     if relkind not in "rp":
         raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")
     if kind == "sparsevec":
         raise UnsupportedStoreError(f"{location}: a column of sparsevec is not read; name one of vector or halfvec")
-    columns = connection.execute(_COLUMNS, [oid]).fetchall()
-    key = tuple(row[0] for row in connection.execute(_KEY, [oid]))
+    columns = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_attribute "
+        "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum", [oid],
+    ).fetchall()  # fmt: skip
+    key = connection.execute(
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+        "WHERE i.indrelid = %s AND i.indisprimary", [oid],
+    )  # fmt: skip
     with connection.cursor(row_factory=class_row(Index)) as cursor:
         indexes = tuple(cursor.execute(_INDEXES, [oid]))
     types = {row[0]: row[1] for row in columns}
     generated = frozenset(row[0] for row in columns if row[2])
-    return Table((schema, table), column, kind, size if size > 0 else None, oid, types, generated, key, indexes)
+    return Table((schema, table), column, kind, size if size > 0 else None, oid, types, generated,
+                 tuple(row[0] for row in key), indexes)  # fmt: skip
 
 
 def dependents(connection: Connection[Any], oid: int) -> list[str]:
     """Return what points at a table by its number instead of its name, in words."""
-    reading = connection.execute(_READING, {"oid": oid}).fetchall()
+    question = """
+        SELECT DISTINCT v.relkind = 'm', v.oid::regclass::text FROM pg_depend d
+        JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+        JOIN pg_class v ON v.oid = r.ev_class WHERE d.refobjid = %(oid)s AND v.oid <> %(oid)s
+    """
+    reading = connection.execute(question, {"oid": oid}).fetchall()
     pointing = connection.execute(_POINTING, [oid]).fetchall()
     views = [f"{'materialized view' if is_kept else 'view'} {name} reads it" for is_kept, name in reading]
     return views + [f"foreign key {name} of {table} points at it" for name, table, is_other in pointing if is_other]
@@ -248,17 +239,7 @@ def dependents(connection: Connection[Any], oid: int) -> list[str]:
 def copy_rest(
     connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int
 ) -> Iterator[str]:
-    """Give a copy that has its rows everything else of a table; yield remarks on what is not copied.
-
-    Parameters
-    ----------
-    staging
-        Schema and name of the copy.
-    table
-        The name that it gets later, after which indexes are called.
-    dim
-        Of its vectors.
-    """
+    """Give a copy `staging`, which has its rows and will be called `table`, all else; yield what is not copied."""
     pointing = sorted({row[1] for row in connection.execute(_POINTING, [source.oid])})
     _copy_sequences(connection, source, staging)
     _copy_indexes(connection, source, staging, table, dim)
@@ -278,7 +259,11 @@ def _copy_sequences(connection: Connection[Any], source: Table, staging: Sequenc
     """Give the copy sequences of its own, which go on where those of the source are."""
     from psycopg.sql import Literal
 
-    for column, sequence, is_identity in connection.execute(_SEQUENCES, [quoted(source.path), source.oid]).fetchall():
+    question = (
+        "SELECT attname, pg_get_serial_sequence(%s, attname), attidentity <> '' "
+        "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
+    )
+    for column, sequence, is_identity in connection.execute(question, [quoted(source.path), source.oid]).fetchall():
         if sequence is None:
             continue
         if not is_identity:
@@ -299,21 +284,14 @@ def _copy_indexes(connection: Connection[Any], source: Table, staging: Sequence[
         if index.constraint is not None:
             connection.execute(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint))
             continue
-        for label in (source.path[1], index.name):
-            if " USING " in label:
-                raise UnsupportedStoreError(f"the name {label!r} has ' USING ' in it; rename it")
-        words = index.definition[index.definition.find(" USING ") :]
+        command, words = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
         if index.distance is not None and source.is_of_column(index):
             words = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", words)
-        kind = "UNIQUE INDEX" if index.is_unique else "INDEX"
-        connection.execute(sql("CREATE {kind} {} ON {}{words}", name, staging, kind=kind, words=words))
+        connection.execute(sql("{command} {} ON {} {words}", name, staging, command=command, words=words))
 
 
 def _free_name(connection: Connection[Any], schema: str, index: str, source: str, table: str) -> str:
     """Return a free name for an index of the copy, after that of the source's."""
     renamed = index.replace(source, table) if source in index else f"{table}_{index}"
-    for number in range(1_000):
-        name = shortened(renamed, f"_{number}" if number else "")
-        if number_of(connection, (schema, name)) is None:
-            return name
-    raise UnsupportedStoreError(f"index {index}: no name like it is free for the new table; rename it")
+    names = (shortened(renamed, f"_{number}" if number else "") for number in count())
+    return next(name for name in names if number_of(connection, (schema, name)) is None)

@@ -157,10 +157,15 @@ _Connection = TypeVar("_Connection")
 
 
 class Pool(Generic[_Connection]):
-    """Connections that several threads take turns with: as many as are in use at once; one that failed is closed."""
+    """Connections that several threads take turns with: as many as are in use at once; one that failed is closed.
 
-    def __init__(self, connect: Callable[[], _Connection]) -> None:
-        self._connect = connect
+    `check` raises if the other end has closed an idle connection.
+    """
+
+    def __init__(
+        self, connect: Callable[[], _Connection], check: Callable[[_Connection], object] = lambda _: None
+    ) -> None:
+        self._connect, self._check = connect, check
         self._idle: list[_Connection] = []
         weakref.finalize(self, _close_all, self._idle)
 
@@ -169,7 +174,9 @@ class Pool(Generic[_Connection]):
         """One that nobody else uses meanwhile."""
         try:
             connection = self._idle.pop()
-        except IndexError:
+            self._check(connection)
+        except Exception:  # none is idle, or the server was started again since
+            self.clear()
             connection = self._connect()
         try:
             yield connection
@@ -179,7 +186,7 @@ class Pool(Generic[_Connection]):
         self._idle.append(connection)
 
     def clear(self) -> None:
-        """Close those that are not in use, as the server may have."""
+        """Close those that are not in use."""
         _close_all(self._idle)
 
 

@@ -90,6 +90,7 @@ FROM generate_series(1, 120) i;
 CREATE INDEX {t}_hnsw ON {t} USING hnsw (embedding vector_cosine_ops) WITH (m = 8, ef_construction = 33);
 CREATE INDEX {t}_ivf ON {t} USING ivfflat (embedding vector_cosine_ops) WITH (lists = 5);
 CREATE INDEX {t}_lower ON {t} (lower(body)) WHERE n > 3;
+CREATE UNIQUE INDEX "{t} ""USING"" n" ON {t} USING btree (n) INCLUDE (price);
 ALTER TABLE {t} ENABLE ROW LEVEL SECURITY;
 CREATE POLICY only_own ON {t} USING (tenant_id::text = current_setting('app.tenant', true));
 GRANT SELECT ON {t} TO pg_monitor;
@@ -198,6 +199,7 @@ def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
         "lower(body)" in kept[f"{awkward}_new_lower"].definition
         and "WHERE (n > 3)" in kept[f"{awkward}_new_lower"].definition
     )
+    assert kept[f'{awkward}_new "USING" n'].definition.startswith("CREATE UNIQUE INDEX")
     constraints = (
         "SELECT contype::text, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass ORDER BY 1, 2"
     )
