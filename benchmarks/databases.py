@@ -4,11 +4,11 @@
     python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb parquet
 
 PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
-which nothing else needs; Chroma, Qdrant and LanceDB are those that lie in a folder, Parquet is a folder of five files,
-whose client is pyarrow. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
-makes the list of its ids; writing is a copy with other vectors, and includes its check. Memory is the most that this
-process ever had, after each kind; with `--memory`, each kind has a process of its own, and so has what its client
-does, and ids are in another order than rows.
+which nothing else needs; Chroma, Qdrant, Milvus and LanceDB are those that lie in a folder, Parquet is a folder of five
+files, whose client is pyarrow. No index is built on the vectors but Chroma's own, which it cannot do without, and the
+flat one of Milvus. Opening a store makes the list of its ids; writing is a copy with other vectors, and includes its
+check. Memory is the most that this process ever had, after each kind; with `--memory`, each kind has a process of its
+own, and so has what its client does, and ids are in another order than rows.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from searching import milvus_client
 
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -247,6 +248,46 @@ class Qdrant(Database):
                 _, offset = client.scroll("docs", limit=PART, offset=offset, with_vectors=True, with_payload=False)
 
 
+class Milvus(Database):
+    """milvus-lite: batches of `insert`, a query iterator."""
+
+    name = "milvus"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.location, self.new = f"milvus:{folder / 'old'}#docs", f"{folder}/new"
+
+    def write(self) -> None:
+        """In batches, into a flat index."""
+        from pymilvus import DataType
+
+        with milvus_client(str(self.folder / "old")) as client:
+            schema, indices = client.create_schema(), client.prepare_index_params()
+            schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=100)
+            schema.add_field("text", DataType.VARCHAR, max_length=1_000)
+            schema.add_field("page", DataType.INT64)
+            schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.dim)
+            indices.add_index("vector", index_type="FLAT", metric_type="IP")
+            client.create_collection("docs", schema=schema, index_params=indices)
+            for documents, vectors in self.records():
+                pairs = zip(documents, vectors.tolist(), strict=True)
+                rows = [
+                    {"id": one.id, "text": one.text, "page": one.metadata["page"], "vector": vector}
+                    for one, vector in pairs
+                ]
+                client.insert("docs", rows)
+            client.flush("docs")
+
+    def read(self) -> None:
+        """In the batches of an iterator, of the client's most."""
+        with milvus_client(str(self.folder / "old")) as client:
+            client.load_collection("docs")
+            rows = client.query_iterator("docs", batch_size=1_000, output_fields=["id", "vector"])
+            while rows.next():
+                pass
+            rows.close()
+
+
 class LanceDB(Database):
     """LanceDB: a table from batches of Arrow, batches of a scan."""
 
@@ -328,7 +369,7 @@ class Parquet(Database):
                 pass
 
 
-KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, LanceDB, Parquet)
+KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, Milvus, LanceDB, Parquet)
 
 
 def write_ours(database: Database, store: Store, folder: Path) -> None:

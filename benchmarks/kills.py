@@ -11,7 +11,8 @@ Lost are records that are absent or changed at the end, doubled those that are t
 moments after a kill at which the old name has the records of neither store; failed and mixed are searches. A server of
 Chroma takes two calls for a switch: searches that come between them find no such name, and are counted apart (gaps).
 Seconds of a rollback are the median and the longest, each with the start of a process and the opening of the store.
-Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is `pgserver`'s.
+Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is `pgserver`'s,
+Milvus is milvus-lite: a folder that the reader opens for each search, and a server whose aliases are switched.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from searching import SEARCHES
+from searching import SEARCHES, milvus_client
 
 import migrate.translate as translation
 from migrate.errors import LeadMigrateError, UsageError
@@ -106,7 +107,7 @@ class Setting:
     def _location(self, name: str) -> str:
         if self.kind == "faiss":
             return str(self.folder / name)
-        if self.kind in ("pgvector", "chroma+http"):
+        if self.place:
             return f"{self.place}#docs-{name}" if self.kind == "chroma+http" else f"{self.place}#docs_{name}"
         return f"{self.kind}:{self.folder / name}" + ("" if self.kind == "parquet" else "#docs")
 
@@ -130,6 +131,11 @@ class Setting:
                 connection.execute("DELETE FROM lead_migrate_files WHERE store LIKE 'docs_new.%'")
         elif self.kind == "chroma+http":
             client_of(self.place).delete_collection("docs-new")
+        elif self.kind == "milvus-server":
+            with milvus_client(self.place.partition(":")[2]) as client:
+                collection = client.describe_alias("docs_new")["collection_name"]
+                client.drop_alias("docs_new")
+                client.drop_collection(collection)
         else:
             shutil.rmtree(self.folder / "new")
 
@@ -178,15 +184,18 @@ def _serve(link: socket.socket) -> None:
     import chromadb
     import faiss
     import lancedb
+    import milvus_lite
     import psycopg
     import pyarrow.parquet
+    import pymilvus
     import qdrant_client
     import sqlite_vec
 
     import migrate.stores.chroma
     import migrate.stores.parquet.output
 
-    assert all((apsw, chromadb, faiss, lancedb, psycopg, pyarrow, qdrant_client, sqlite_vec, migrate))
+    clients = apsw, chromadb, faiss, lancedb, milvus_lite, psycopg, pyarrow, pymilvus, qdrant_client, sqlite_vec
+    assert all((*clients, migrate))
     for line in link.makefile("r"):
         job, *arguments = json.loads(line)
         child = os.fork()
@@ -291,6 +300,8 @@ def made(kind: str, folder: Path, victims: Victims, rows: int) -> Iterator[Setti
             start_postgres(setting)
         elif kind == "chroma+http":
             start_chroma(setting)
+        elif kind == "milvus-server":
+            start_milvus(setting)
         victims.run("translate", folder / "base", folder / "stitch-1", setting.old)
         yield setting
     finally:
@@ -330,6 +341,26 @@ def start_chroma(setting: Setting) -> None:
         else:
             return
     raise SystemExit("the server of Chroma does not answer")
+
+
+def start_milvus(setting: Setting) -> None:
+    """A server of its own for a setting: milvus-lite in another process, which ends with this one."""
+    command = [sys.executable, __file__, "--milvus", f"{setting.folder}/data"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    setting.ends += [process.stdin.close, partial(process.wait, 20), process.stdout.close]
+    setting.place = f"milvus:http://127.0.0.1:{int(process.stdout.readline())}"
+
+
+def serve_milvus(folder: str) -> None:
+    """Serve a folder until the input ends, and print at which port."""
+    from milvus_lite.adapter.grpc.server import start_server_in_thread
+
+    server, database, port = start_server_in_thread(folder)
+    print(port, flush=True)
+    sys.stdin.read()
+    server.stop(grace=None).wait()
+    database.close()
 
 
 class Trial:
@@ -465,6 +496,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--reader"]:
         read_on(*sys.argv[2:])
         return
+    if sys.argv[1:2] == ["--milvus"]:
+        serve_milvus(sys.argv[2])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100, help="for each kind")
     parser.add_argument("--rows", type=int, default=1_000)
@@ -472,7 +506,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    os.environ.update(SOURCE_DATE_EPOCH="1700000000", LANCE_LOG="error", PYTHONWARNINGS="ignore")
+    os.environ.update(SOURCE_DATE_EPOCH="1700000000", LANCE_LOG="error", PYTHONWARNINGS="ignore", GRPC_VERBOSITY="NONE")
     names = (*(one.name.replace("_", "-") for one in fields(Tally)), "at most")
     print(f"{'kind':12}{''.join(f'{name:>14}' for name in names)}", flush=True)
     good = True

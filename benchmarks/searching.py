@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 Search = Callable[[list[float]], list[str]]
@@ -95,6 +97,61 @@ def qdrant(location: str) -> Search:
     return search
 
 
+@contextmanager
+def milvus_client(place: str) -> Iterator[Any]:
+    """A client of Milvus at a URL, or of a folder that milvus-lite serves meanwhile, and to nobody else."""
+    from milvus_lite.adapter.grpc.server import start_server_in_thread
+    from pymilvus import MilvusClient
+
+    server = database = None
+    if "://" not in place:
+        server, database, port = start_server_in_thread(place)
+        place = f"http://127.0.0.1:{port}"
+    client = MilvusClient(uri=place, dedicated=True, timeout=60)
+    try:
+        yield client
+    finally:
+        client.close()
+        if server is not None and database is not None:
+            server.stop(grace=None).wait()
+            database.close()
+
+
+def _nearest_of_milvus(client: Any, name: str, query: list[float]) -> list[str]:
+    client.load_collection(name)
+    (hits,) = client.search(name, data=[query], anns_field="vector", limit=NEAREST, consistency_level="Strong")
+    return [str(hit["id"]) for hit in hits]
+
+
+def milvus(location: str) -> Search:
+    """A folder that is opened each time, and again where it traded places meanwhile: its files are then of two."""
+    path, _, name = location.partition(":")[2].partition("#")
+
+    def search(query: list[float]) -> list[str]:
+        while True:
+            before = Path(path).stat().st_ino
+            try:
+                with milvus_client(path) as client:
+                    found = _nearest_of_milvus(client, name, query)
+            except Exception:
+                if Path(path).stat().st_ino == before:
+                    raise
+            else:
+                if Path(path).stat().st_ino == before:
+                    return found
+
+    return search
+
+
+def milvus_server(location: str) -> Search:
+    """A client that stays; the alias is looked up by the server each time."""
+    from pymilvus import MilvusClient
+
+    url, _, name = location.partition(":")[2].partition("#")
+    client = MilvusClient(uri=url, timeout=60)
+    return lambda query: _nearest_of_milvus(client, name, query)
+
+
 def lancedb(location: str) -> Search:
     """A table that is opened each time, and again where its folder traded places just then: its files are others."""
     import lancedb as library
@@ -140,5 +197,7 @@ SEARCHES: dict[str, Callable[[str], Search]] = {
     "chroma+http": chroma_server,
     "qdrant": qdrant,
     "lancedb": lancedb,
+    "milvus": milvus,
+    "milvus-server": milvus_server,
     "parquet": parquet,
 }
