@@ -506,7 +506,13 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    os.environ.update(SOURCE_DATE_EPOCH="1700000000", LANCE_LOG="error", PYTHONWARNINGS="ignore", GRPC_VERBOSITY="NONE")
+    os.environ.update(
+        SOURCE_DATE_EPOCH="1700000000",
+        LANCE_LOG="error",
+        LANCEDB_LOG="error",
+        PYTHONWARNINGS="ignore",
+        GRPC_VERBOSITY="NONE",
+    )
     names = (*(one.name.replace("_", "-") for one in fields(Tally)), "at most")
     print(f"{'kind':12}{''.join(f'{name:>14}' for name in names)}", flush=True)
     good = True

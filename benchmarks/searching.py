@@ -65,12 +65,38 @@ def _collections(client: Any, name: str) -> Search:
     return search
 
 
+def _of_one_folder(path: str, search: Search) -> Search:
+    """Search again where the folder traded places meanwhile, as the files that were opened are then of two."""
+
+    def search_again(query: list[float]) -> list[str]:
+        while True:
+            before = Path(path).stat().st_ino
+            try:
+                found = search(query)
+            except Exception:
+                if Path(path).stat().st_ino == before:
+                    raise
+            else:
+                if Path(path).stat().st_ino == before:
+                    return found
+
+    return search_again
+
+
 def chroma(location: str) -> Search:
-    """A client that stays open; the collection is looked up each time."""
+    """A folder that is opened each time: a client that stays open finds the files of the folder that traded places."""
     import chromadb
 
     path, _, name = location.partition(":")[2].partition("#")
-    return _collections(chromadb.PersistentClient(path), name)
+
+    def search(query: list[float]) -> list[str]:
+        client = chromadb.PersistentClient(path)
+        try:
+            return _collections(client, name)(query)
+        finally:
+            client.close()
+
+    return _of_one_folder(path, search)
 
 
 def chroma_server(location: str) -> Search:
@@ -124,23 +150,14 @@ def _nearest_of_milvus(client: Any, name: str, query: list[float]) -> list[str]:
 
 
 def milvus(location: str) -> Search:
-    """A folder that is opened each time, and again where it traded places meanwhile: its files are then of two."""
+    """A folder that is opened each time, as milvus-lite wants it for itself."""
     path, _, name = location.partition(":")[2].partition("#")
 
     def search(query: list[float]) -> list[str]:
-        while True:
-            before = Path(path).stat().st_ino
-            try:
-                with milvus_client(path) as client:
-                    found = _nearest_of_milvus(client, name, query)
-            except Exception:
-                if Path(path).stat().st_ino == before:
-                    raise
-            else:
-                if Path(path).stat().st_ino == before:
-                    return found
+        with milvus_client(path) as client:
+            return _nearest_of_milvus(client, name, query)
 
-    return search
+    return _of_one_folder(path, search)
 
 
 def milvus_server(location: str) -> Search:
