@@ -224,14 +224,6 @@ def test_a_store_of_another_kind_becomes_a_table(tmp_path):
     assert np.array_equal(read_all(new.scan()).vectors, example_vectors(2)[::-1])
 
 
-def test_reading_leaves_every_file_as_it_is(tmp_path):
-    fill(tmp_path, example_documents(), example_vectors())
-    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.rglob("*.*") if p.is_file()}
-    store = open_store(f"lancedb:{tmp_path}#docs")
-    list(store.scan()), list(store.documents()), store.snapshot()
-    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in before} == before
-
-
 def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
     fill(tmp_path / "old", example_documents(), example_vectors())
     fill(tmp_path / "old", example_documents(), example_vectors(), "more")

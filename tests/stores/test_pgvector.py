@@ -252,11 +252,6 @@ def test_what_is_no_url_of_a_server_is_a_usage_error(place):
     assert "secret" not in str(error.value)
 
 
-def test_an_unknown_option_is_a_usage_error(awkward):
-    with pytest.raises(UsageError, match="found txt"):
-        open_store(f"{location(awkward)}.embedding?txt=body")
-
-
 def test_a_server_that_is_not_there_is_a_remote_error():
     with pytest.raises(RemoteError) as error:
         open_store("pgvector:postgresql://ann:very-secret@127.0.0.1:9/db#t")

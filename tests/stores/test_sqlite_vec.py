@@ -152,7 +152,6 @@ def test_texts_come_from_the_table_beside(awkward):
         ("#vectors?text=nosuch.x", StoreError, "odd docs.content"),
         ("#vectors?distance=l1", UnsupportedStoreError, "compared by l1, which is not supported"),
         ("#vectors?column=small", StoreError, "expected one column of floats, found e float"),
-        ("#vectors?txt=a", UsageError, "found txt"),
     ],
 )
 def test_what_cannot_be_opened_is_told_in_one_line(awkward, rest, error, why):
