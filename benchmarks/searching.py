@@ -90,7 +90,7 @@ def chroma(location: str) -> Search:
     path, _, name = location.partition(":")[2].partition("#")
 
     def search(query: list[float]) -> list[str]:
-        client = chromadb.PersistentClient(path)
+        client: Any = chromadb.PersistentClient(path)
         try:
             return _collections(client, name)(query)
         finally:

@@ -104,9 +104,8 @@ class LanceDriver(Driver):
         texts = [name for name in self.columns["text"] if name != self.id_column]
         self.text, why = choose_text(self.location, texts, self.asked.get("text"))
         self.distance, notes = self._distance(self.asked.get("distance"))
-        first = next(self._batches([self.vector], self.has_vector, limit=64), None)
-        sample = np.empty((0, self.dim), np.float32) if first is None else _as_matrix(first.column(0), self.dim)
-        metric, remarks = read_metric(self.distance, sample)  # type: ignore[arg-type]
+        sample = self.table.search().where(self.has_vector).select([self.vector]).limit(64).to_arrow().column(0)
+        metric, remarks = read_metric(self.distance, _as_matrix(sample.combine_chunks(), self.dim))  # type: ignore[arg-type]
         notes = (*notes, *remarks, why)
         if self.id_column is None:
             notes += ("the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one",)
@@ -151,12 +150,11 @@ class LanceDriver(Driver):
                     ids, column = [ids[row] for row in np.flatnonzero(valid)], column.filter(valid)
             yield Page(ids, _as_matrix(column, self.dim) if vectors else empty, batch if records else None)
 
-    def _batches(self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None) -> Any:
+    def _batches(self, columns: Sequence[str] | None, where: str | None = None) -> Any:
         """Rows in their order, as Arrow has them, in bounded memory."""
         query = self.table.search()
         query = query if columns is None else query.select([*columns])
         query = query if where is None else query.where(where)
-        query = query if limit is None else query.limit(limit)
         yield from (batch for batch in query.to_batches(_AT_ONCE) if batch.num_rows)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
@@ -321,10 +319,10 @@ class LanceDriver(Driver):
             return 0
         key, kind = self.schema.field(self.id_column).type, self.schema.field(self.vector).type
         vectors = _as_column(np.stack([new[doc_id] for doc_id in ids]), kind)
-        for doc_id, is_held in zip(ids, np.isfinite(_as_matrix(vectors, self.dim)).all(axis=1), strict=True):
-            if not is_held:
-                numbers = f"{kind.value_type} does not hold numbers as large as those for document {doc_id!r}"
-                raise StoreError(f"{self.location}: {numbers}; nothing was written")
+        beyond = np.flatnonzero(~np.isfinite(_as_matrix(vectors, self.dim)).all(axis=1))
+        if len(beyond):
+            numbers = f"{kind.value_type} does not hold numbers as large as those for document {ids[beyond[0]]!r}"
+            raise StoreError(f"{self.location}: {numbers}; nothing was written")
         rows = pa.table({self.id_column: pa.array(ids).cast(key), self.vector: vectors})
         self._newest.checkout_latest()
         merge = self._newest.merge_insert(self.id_column)
