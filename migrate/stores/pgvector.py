@@ -143,12 +143,7 @@ class PgvectorDriver(Driver):
         self.distance = self.asked.get("distance") or table.distance
         self.key_column = self._choose_key(self.asked.get("id"))
         self.where = self._collection(self.address.options.get("collection"))
-        texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
-        self.text, self._why = choose_text(self.location, texts, self.asked.get("text"))
         self.dim = table.dim or self._common_dim()
-        self.count = self._ask(self._select("count(*)"))[0][0]
-        rows = self._ask(sql("SELECT count(*) FROM {} t WHERE {where}", table.path, where=self.where))
-        self.without_vector = rows[0][0] - self.count
 
     def _refuse_distance(self, options: Mapping[str, str]) -> None:
         if options.get("distance", "l2") not in _OPERATORS:
@@ -191,9 +186,14 @@ class PgvectorDriver(Driver):
     def describe(self) -> StoreInfo:
         """Return what there is; a manifest of a table with other vectors is left out."""
         table, model = self.table, self._manifest.model if self._manifest is not None else None
+        texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
+        self.text, why = choose_text(self.location, texts, self.asked.get("text"))
+        ((count,),) = self._ask(self._select("count(*)"))
+        ((rows,),) = self._ask(sql("SELECT count(*) FROM {} t WHERE {where}", table.path, where=self.where))
+        self.without_vector = rows - count
         sample = [row[0] for row in self._ask_binary(self._select("{column}", "LIMIT 32"))]
         metric, odd = read_metric(self.distance, self._decode(sample))  # type: ignore[arg-type]
-        notes = [f"the ids are those of column {self.key_column}", self._why, *odd]
+        notes = [f"the ids are those of column {self.key_column}", why, *odd]
         if model is not None and model.dim != self.dim:
             notes.append(f"what {FILES} has of a table of this name is of vectors of dimension {model.dim}")
             self._manifest = None
@@ -210,7 +210,7 @@ class PgvectorDriver(Driver):
             details[f"index {index.name}"] = " ".join([index.method, *settings])
         details |= {"rows_without_vector": self.without_vector} if self.without_vector else {}
         methods = " and ".join(sorted({index.method for index in table.vector_indexes})) or "no index"
-        self.info = StoreInfo(self.location, self.kind, f"{table.type}, {methods}", self.count, self.dim, metric, True,
+        self.info = StoreInfo(self.location, self.kind, f"{table.type}, {methods}", count, self.dim, metric, True,
                               self.text is not None, notes=tuple(notes), details=details)  # fmt: skip
         return self.info
 
@@ -404,7 +404,7 @@ class PgvectorDriver(Driver):
 
     def _read_beside(self) -> Path | None:
         (schema, table), column = self.table.path, self.table.column
-        files = {name: content for _, name, content in self._files(schema, "store = %s", f"{table}.{column}")}
+        files = dict(self._files(schema, "store = %s", f"{table}.{column}"))
         if MANIFEST_NAME not in files:
             return None
         hashes = sorted((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
@@ -427,11 +427,11 @@ class PgvectorDriver(Driver):
         self._write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
         return f"{FILES} of schema {schema}"
 
-    def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, str, bytes]]:
-        """Stores and names of files that lie beside stores, with the contents."""
+    def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, bytes]]:
+        """Files that lie beside stores, by name."""
         if self._ask("SELECT to_regclass(%s)", [quoted((schema, FILES))]) == [(None,)]:
             return []
-        question = sql("SELECT store, name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
+        question = sql("SELECT name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
         return self._ask(question, values)
 
     def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, others: bool = True) -> None:
@@ -585,7 +585,7 @@ class PgvectorDriver(Driver):
         """Return the token beside a table; it is empty if an older version has made the table."""
         schema, table, _ = self._target(name)
         rows = self._files(schema, "starts_with(store, %s) AND name = %s", f"{table}.", _PUBLISHED)
-        return rows[0][2].decode() if rows else None
+        return rows[0][1].decode() if rows else None
 
     def staging(self, token: str) -> str:
         """Return a name that depends on the location alone, so that every run finds what another left."""
@@ -686,7 +686,7 @@ class PgvectorDriver(Driver):
 
     def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
         """The recorded switches in the schema of a table, with schema and name of their tables."""
-        for _, _, content in self._files(self._target(name)[0], "name = %s", _SWITCH):
+        for _, content in self._files(self._target(name)[0], "name = %s", _SWITCH):
             noted = read_noted(content, self.location, _SWITCH_SHAPE)
             yield noted, [self._target(alias)[:2] for alias in noted["aliases"]]
 
