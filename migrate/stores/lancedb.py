@@ -168,31 +168,42 @@ class LanceDriver(Driver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
-        for found, batch in self._found(ids, at, fields):
-            yield from map(self._document, found, batch.to_pylist())
+        for found, rows in self._found(ids, at, fields):
+            yield from map(self._document, found, rows.to_pylist())
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Return vectors as float32."""
-        read = list(self._found(ids, at, [self.vector]))
-        parts = [_as_matrix(batch.column(0), self.dim) for _, batch in read]
-        found = [doc_id for some, _ in read for doc_id in some]
-        return Batch(found, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
+        found, parts = [], [np.empty((0, self.dim), np.float32)]
+        for some, rows in self._found(ids, at, [self.vector]):
+            found += some
+            parts.append(_as_matrix(rows.column(0).combine_chunks(), self.dim))
+        return Batch(found, np.concatenate(parts))
 
     def _found(
         self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
     ) -> Iterator[tuple[list[str], Any]]:
         """Columns of some rows with their ids: those at positions, or in the newest version if it may be read."""
-        if at is None and self.id_column is not None:
-            yield from self._found_by_ids(self._possible(ids), list(dict.fromkeys([*columns, self.id_column])))
-            return
-        if at is None:
+        if at is None and self.id_column is None:
             ids = [doc_id for doc_id in ids if doc_id in self._positions]
             at = np.array([self._positions[doc_id] for doc_id in ids], np.int64)
+        elif at is None:
+            ids, columns = self._possible(ids), list(dict.fromkeys([*columns, str(self.id_column)]))
+            if self._newest is not self.table:
+                self._newest.checkout_latest()
         for first in range(0, len(ids), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            offsets, places = np.unique(self._rows_with_vector[at[part]], return_inverse=True)
-            table = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
-            yield list(ids[part]), table.take(places).combine_chunks().to_batches()[0]
+            if at is None:
+                rows = self._rows_of(ids[part], columns)
+                yield self._ids_of(rows, range(0)), rows
+            else:
+                offsets, places = np.unique(self._rows_with_vector[at[part]], return_inverse=True)
+                rows = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
+                yield list(ids[part]), rows.take(places)
+
+    def _rows_of(self, ids: Sequence[str], columns: list[str]) -> Any:
+        values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
+        where = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}"
+        return self._newest.search().where(where).select(columns).limit(_AT_ONCE).to_arrow()
 
     @cached_property
     def _rows_with_vector(self) -> NDArray[np.int64]:
@@ -206,20 +217,6 @@ class LanceDriver(Driver):
     def _positions(self) -> dict[str, int]:
         """The positions of ids that are the numbers of rows."""
         return {str(row): place for place, row in enumerate(self._rows_with_vector.tolist())}
-
-    def _found_by_ids(self, ids: Sequence[str], columns: list[str]) -> Iterator[tuple[list[str], Any]]:
-        if self._newest is not self.table:
-            self._newest.checkout_latest()
-        column = _quoted(str(self.id_column))
-        for first in range(0, len(ids), _AT_ONCE):
-            part = ids[first : first + _AT_ONCE]
-            values = ", ".join(
-                "'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in part
-            )
-            search = self._newest.search().where(f"{column} IN ({values}) AND {self.has_vector}")
-            table = search.select(columns).limit(_AT_ONCE).to_arrow()
-            for batch in table.combine_chunks().to_batches():
-                yield self._ids_of(batch, range(0)), batch
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
         """Those ids that the column can hold."""
