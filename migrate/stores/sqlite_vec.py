@@ -470,14 +470,15 @@ def _look_up(table: str, key: str, columns: Iterable[str]) -> str:
     return f"SELECT j.value{listed} FROM json_each(?) j CROSS JOIN {_quoted(table)} t WHERE t.{_quoted(key)} = j.value"  # noqa: S608
 
 
-def _connect(path: Path, *, write: bool = False) -> Connection:
-    apsw, sqlite_vec = import_client("apsw", "sqlite-vec"), import_client("sqlite_vec", "sqlite-vec")
+def _connect(path: Path, *, write: bool = False, extension: bool = True) -> Connection:
+    apsw = import_client("apsw", "sqlite-vec")
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if write else apsw.SQLITE_OPEN_READONLY
     connection: Connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(_WAIT_MS)
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    connection.enable_load_extension(False)
+    if extension:
+        connection.enable_load_extension(True)
+        connection.load_extension(import_client("sqlite_vec", "sqlite-vec").loadable_path())
+        connection.enable_load_extension(False)
     return connection
 
 
@@ -516,8 +517,8 @@ def _ask(path: Path, question: str) -> list[Any]:
             return reader.execute(question).fetchall()
     apsw = import_client("apsw", "sqlite-vec")
     try:
-        with closing(_connect(path)) as connection:
+        with closing(_connect(path, extension=False)) as connection:
             return list(connection.execute(question))
     except apsw.ReadOnlyError:  # a reader may not undo that
-        with closing(_connect(path, write=True)) as connection:
+        with closing(_connect(path, write=True, extension=False)) as connection:
             return list(connection.execute(question))
