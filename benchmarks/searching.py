@@ -86,15 +86,19 @@ def _of_one_folder(path: str, search: Search) -> Search:
 def chroma(location: str) -> Search:
     """A folder that is opened each time: a client that stays open finds the files of the folder that traded places."""
     import chromadb
+    from chromadb.api.shared_system_client import SharedSystemClient
 
     path, _, name = location.partition(":")[2].partition("#")
 
     def search(query: list[float]) -> list[str]:
-        client: Any = chromadb.PersistentClient(path)
         try:
-            return _collections(client, name)(query)
-        finally:
+            client: Any = chromadb.PersistentClient(path)
+            found = _collections(client, name)(query)
             client.close()
+        except Exception:
+            SharedSystemClient.clear_system_cache()  # or what could not be opened is given out again
+            raise
+        return found
 
     return _of_one_folder(path, search)
 
