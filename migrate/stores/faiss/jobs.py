@@ -85,10 +85,11 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
 def _places(path: str, part: Part) -> NDArray[np.int64] | None:
     """Offset in the file and count of each run of vectors, (n, 2); None where they do not lie there as they are."""
     stored = part.stored
-    if stored is None or not len(stored.addresses):
+    maps = Path("/proc/self/maps")
+    if stored is None or not len(stored.addresses) or not maps.exists():  # macOS has no such file
         return None
     status = Path(path).stat()
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in maps.read_text().splitlines():
         addresses, _, offset, _, inode, *_ = line.split()
         if int(inode) == status.st_ino and int(offset, 16) == 0:
             start, end = (int(address, 16) for address in addresses.split("-"))

@@ -162,7 +162,8 @@ class FaissFile:
         stop = self.count if stop is None else min(stop, self.count)
         buffer = np.empty((min(batch_size, self.count), self.dim), np.float32)
         with self._opened() as (descriptor, file):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            if hasattr(os, "posix_fadvise"):  # macOS lacks it
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             for first in range(start, stop, batch_size):
                 vectors = buffer[: min(batch_size, stop - first)]
                 self._fill(descriptor, vectors, self._pieces(first, first + len(vectors)))
