@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
+from migrate.work.jobs import Task, Work
 from migrate.work.remote import Folder, SharedFiles
-from migrate.work.runner import LocalRunner, Runner, ShardTask, ShardWork, Task
+from migrate.work.runner import LocalRunner, Runner
 from migrate.work.shards import Block, Shard, unpack
 
 _log = logging.getLogger(__name__)
@@ -96,15 +97,14 @@ class DaskRunner:
         """Whether the workers are processes of this machine, which write to the files of this one."""
         return self.address.startswith(_LOCAL)
 
-    def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+    def run(self, work: Work, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
         """Make every shard; where only this process can make them, they are made here."""
-        rows = work.task()
-        if rows is None:
-            yield from work.here(shards)
+        task = work.job.task(work.path if self.is_local and self.shards is None else None)
+        if task is None:
+            yield from work.make_here(shards)
             return
-        task = ShardTask(rows, work.path if self.is_local and self.shards is None else None)
         with self.pool(lambda _: task, ahead=_AHEAD, most=None) as pool:
-            yield from work.spread(pool, shards)
+            yield from work.make_by(pool, shards)
             pool.release(pool.found.values())  # of shards that were in their places before
 
     @property

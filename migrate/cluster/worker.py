@@ -11,8 +11,8 @@ from distributed import WorkerPlugin, get_worker
 
 from migrate import __version__
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
+from migrate.work.jobs import Task
 from migrate.work.remote import Folder, SharedFiles
-from migrate.work.runner import Task
 
 
 class TaskOffer(WorkerPlugin):  # type: ignore[misc]

@@ -31,7 +31,8 @@ from migrate.stores.create import INDEX_NAME, PICKLE_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
 from migrate.vectors import Document, Progress, Vectors, no_progress
-from migrate.work.outputs import START_OVER, Configuration, StoreJob, Work, rows_done, write_store
+from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
+from migrate.work.outputs import rows_done, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import StoreWriter
 

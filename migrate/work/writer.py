@@ -213,14 +213,15 @@ def _write(descriptor: int, content: memoryview, offset: int) -> None:
 OpenWriter = Callable[[int], StoreWriter]
 """Returns the writer of vectors of a dimension."""
 
-Keep = Callable[[Shard, Mapping[str, Sequence[NDArray[Any]]], Mapping[str, Any]], Any]
-"""Keeps the arrays, each in parts, and the facts of a shard; see `ShardFolder.write`."""
+Arrays = Mapping[str, Sequence[NDArray[Any]]]
+"""Arrays by name, each in parts that follow each other."""
 
 
-def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter, keep: Keep) -> Callable[[], Any]:
-    """Make the rows of a shard; what is returned makes them durable, may run in another thread, and returns the file.
+def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -> Callable[[], tuple[Arrays, Facts]]:
+    """Make the rows of a shard, and put them if the writer takes parts.
 
-    Of vectors that another machine has put already there are no blocks.
+    Returns a function, to be called from any thread, that makes durable what was put, and returns the content of the
+    shard's file. Of vectors that another machine has put already there are no blocks.
     """
     arrays, facts = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
 
@@ -244,19 +245,20 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter, k
             arrays[VECTORS] = list(stream)
         facts["dim"] = first.shape[1]
 
-    def seal() -> Any:
+    def seal() -> tuple[Arrays, Facts]:
         if writer is not None and facts["put"] is not None:
             writer.sync()
         reach("synced")
-        return keep(shard, arrays, facts)
+        return arrays, facts
 
     return seal
 
 
 def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vectors) -> None:
     """Make the shard of some vectors that are there."""
+    shard = Shard(start, start + len(vectors))
     block = Block({VECTORS: np.ascontiguousarray(vectors, np.float32)})
-    make_shard(Shard(start, start + len(vectors)), [block], lambda _: writer, shards.write)()
+    shards.write(shard, *make_shard(shard, [block], lambda _: writer)())
 
 
 def write_rows(
