@@ -1,4 +1,4 @@
-"""What a finished run leaves of itself: the same command says its verdict again, another audit takes over its store."""
+"""The record of a finished run: the same command says its verdict again, another audit takes over its store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SHAPE = {
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """What a run is made from: the `work` of its stitch and stores, and what the `audit` has besides, as JSON."""
+    """The inputs of a run: the `work` of its stitch and stores, and what the `audit` has besides, as JSON."""
 
     work: Configuration
     audit: Mapping[str, Any]
@@ -194,7 +194,7 @@ def _hashes(path: Path) -> dict[str, str]:
 
 
 def _content_of_database(path: Path) -> dict[str, Any] | None:
-    """What the store in a folder holds, if it is one of a database; None of what lies in files of ours."""
+    """Return what the store in a folder holds, if it is one of a database; None for files of ours."""
     if not path.is_dir() or artefact_kind(path) != "store":
         return None
     store = open_store(path)

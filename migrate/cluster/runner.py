@@ -1,7 +1,6 @@
-"""Does shards on a Dask cluster, which is asked for nothing but to run functions and to run them again.
+"""A runner that makes shards on a Dask cluster, which is used for nothing but to run functions, and to run them again.
 
-What holds the work together is what does on one machine: the files of finished shards. A worker that is killed loses a
-shard, which another makes again; without a scheduler, or without this process, the same command goes on later.
+As on one machine, the files of finished shards are all that a later run needs.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class DaskRunner:
 
     @property
     def is_local(self) -> bool:
-        """Whether the workers are processes of this machine, which write to the files of this one."""
+        """True if the workers are processes of this machine, which write to its files."""
         return self.address.startswith(_LOCAL)
 
     def run(self, work: Work, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
@@ -109,7 +108,7 @@ class DaskRunner:
 
     @property
     def embeds(self) -> bool:
-        """That is what workers are for."""
+        """Always true."""
         return True
 
     @contextmanager
@@ -185,10 +184,7 @@ async def _shake_hands(address: str, timeout_s: float) -> None:
 
 
 async def _answer(addresses: Sequence[str]) -> bool:
-    """Whether shards can be fetched from the workers themselves, which saves a way through the scheduler.
-
-    Not where they are on a network of their own; then each try would wait. A few workers answer for all.
-    """
+    """Return whether workers are reached from here, which saves a way through the scheduler; a few answer for all."""
     hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:_ASKED]]
     return not any(await asyncio.gather(*hands, return_exceptions=True))
 
@@ -252,11 +248,11 @@ class ClusterPool:
 
     @property
     def places(self) -> int:
-        """As of any pool."""
+        """Number of calls that are worth having under way."""
         return self.ahead * (self.users or max(self.cluster.threads(), 1))
 
     def call(self, *arguments: Any) -> Block:
-        """As of any pool; a shared file is made again if it proves damaged, and stays until it is released."""
+        """Return what a worker makes; a shared file is made again if it is damaged, and stays until it is released."""
         if self.files is None:
             return unpack(self._result(arguments))
         name, is_new = self.found.pop(self.task.name_of(*arguments), None), False
@@ -387,7 +383,7 @@ class Cluster:
         return future
 
     def _result(self, future: Any) -> Any:
-        """What a finished future holds; where its worker is gone since, another makes it again."""
+        """Return what a finished future holds; where its worker is gone since, another makes it again."""
         while True:
             try:
                 return future.result(timeout=_FETCH_S)

@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does. Imported where `distributed` is: by workers, and by the runner at work."""
+"""The functions that workers of a Dask cluster run. Imported where `distributed` is: by workers, and by the runner."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _here = threading.local()
 
 
 def version() -> str:
-    """Of this worker's package."""
+    """Return the version of this worker's package."""
     return __version__
 
 
 def sees(place: Folder, name: str) -> bool:
-    """Whether a place is the one where another process has put a file, and takes one from here; raises as `Folder`."""
+    """Return whether another process has put a file into this very folder, and this one can too; raises as `Folder`."""
     if place.read(name) is None:
         return False
     own = f".{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""Does jobs on untrusted files in guarded processes, which may crash, hang or run out of memory without harm to us.
+"""Jobs on untrusted files in guarded processes, which may crash, hang or run out of memory without harm to us.
 
 A server process (`worker.py`) is started with the first job, and ends with this process. It imports FAISS once, and
 forks a process with limits of its own for each job, which takes milliseconds.
@@ -123,22 +123,10 @@ def run_job(
     reader: str = "FAISS",
     remedy: str = "copy it again or build it again",
 ) -> Iterator[Frame]:
-    """Do a job in a guarded process; yields its frames up to and including the last one.
+    """Do a job in a guarded process; yield its frames up to and including the last one.
 
-    Parameters
-    ----------
-    path
-        The file that errors name.
-    job
-        The job and its parameters: `do` names it, `memory_bytes` and `cpu_s` limit it.
-    file_bytes
-        Size of all that is read, for the limit of time.
-    quiet_s
-        How long the process may be silent.
-    reader
-        What reads the file, named in errors.
-    remedy
-        What a user can do about a file that is not read.
+    `do` names the job, `memory_bytes` and `cpu_s` limit it; the process may be silent for `quiet_s`, and for as long as
+    `file_bytes` take to be read. Errors name the `path`, the `reader` of it, and the `remedy`.
     """
     limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
     with _started(job) as (answers, status):

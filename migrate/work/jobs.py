@@ -34,7 +34,7 @@ START_OVER: Final = "to discard the unfinished work and start over, add `restart
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What is read (`source`) and how it is worked on (`options`); both of what JSON can hold."""
+    """The `source` that is read and the `options` of the work on it; both of what JSON can hold."""
 
     command: str
     source: Facts = field(default_factory=dict)
@@ -255,12 +255,12 @@ class StoreJob(ABC):
 
     @property
     def spreads(self) -> bool:
-        """Whether making rows is so slow that starting processes is worth it."""
+        """True if rows are made so slowly that starting processes is worth it."""
         return False
 
     @abstractmethod
     def configuration(self) -> Configuration:
-        """What the store is made from; asked for when the output is free and locked."""
+        """Return what the store is made from; called when the output is free and locked."""
 
     @abstractmethod
     def writer(self, work: Work, dim: int) -> StoreWriter:

@@ -110,7 +110,7 @@ def _durable(output: Path, command: str) -> list[tuple[int, int]]:
 
 
 class Publishing(Protocol):
-    """Where a complete output goes. Its text is its name for a person; `path` is what the work folder lies beside."""
+    """The place of a complete output. Its text is its name for a person; the work folder lies beside `path`."""
 
     @property
     def path(self) -> Path:
@@ -139,7 +139,7 @@ class PublishedFolder:
         return str(self.path)
 
     def refuse_existing(self, *, force: bool) -> None:
-        """As `migrate.files.refuse_existing`."""
+        """Do as `migrate.files.refuse_existing`."""
         refuse_existing(self.path, force=force)
 
     def is_published(self, content: Path) -> bool:

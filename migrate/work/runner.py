@@ -1,4 +1,4 @@
-"""Who makes shards: this process, or several on this machine."""
+"""Runners make shards: in this process, or in several on this machine."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class _LocalPool:
     places: int
 
     def call(self, *arguments: Any) -> Block:
-        """As of any pool."""
+        """Return what a process makes."""
         from joblib.externals.loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
         try:
@@ -108,7 +108,7 @@ class _LocalPool:
             ) from error
 
     def release(self, files: Iterable[str]) -> None:
-        """Nothing is kept in files."""
+        """Do nothing: there are no files."""
 
     def stop(self) -> None:
         """End the processes."""
@@ -119,7 +119,7 @@ _offered: list[tuple[Task, int]] = []
 
 
 def _offer(task: Task, parent: int) -> None:
-    """In a worker: it is opened by the first call, which can tell what is wrong with it."""
+    """Keep a task in a worker, to be opened by the first call, which can tell what is wrong with it."""
     _offered.append((task, parent))
 
 

@@ -1,4 +1,4 @@
-"""What a kind of store does to be written from shards."""
+"""Writers of stores that are made from shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, VectorError
-from migrate.files import output_errors, reach, sha256_file, sync_path
+from migrate.files import output_errors, reach, sha256_file, sync_path, write_at
 from migrate.vectors import Vectors
 from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
 
@@ -69,7 +69,7 @@ class StoreWriter(ABC):
         """Make durable what was put."""
 
     def is_sound(self, shard: Shard, facts: Facts) -> bool:
-        """Whether what `put` has said of a shard is still so; asked in the order of the shards."""
+        """Return whether what `put` has said of a shard is still so; called in the order of the shards."""
         return True
 
     @abstractmethod
@@ -88,7 +88,7 @@ class NoParts(StoreWriter):
         self.dim = dim
 
     def finish(self, rows: Rows) -> None:
-        """Nothing is finished here."""
+        """Do nothing."""
 
 
 class FlatFileWriter(StoreWriter):
@@ -103,7 +103,7 @@ class FlatFileWriter(StoreWriter):
         with output_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                _write(descriptor, memoryview(head), 0)  # an earlier run may have completed it
+                write_at(descriptor, memoryview(head), 0)  # an earlier run may have completed it
                 if count is not None and os.fstat(descriptor).st_size != self._offset(count):
                     os.truncate(descriptor, self._offset(count))
             finally:
@@ -123,7 +123,7 @@ class FlatFileWriter(StoreWriter):
         digest = self._sha256.copy() if in_order else hashlib.sha256()
 
         def write(content: memoryview, offset: int) -> None:
-            _write(descriptor, content, offset)
+            write_at(descriptor, content, offset)
             digest.update(content)
 
         with output_errors(self.path), ThreadPoolExecutor(1) as pool:
@@ -159,7 +159,7 @@ class FlatFileWriter(StoreWriter):
             sync_path(self.path)
 
     def is_sound(self, shard: Shard, facts: Facts) -> bool:
-        """Whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
+        """Return whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
         begin, end = self._offset(shard.start), self._offset(shard.stop)
         in_order = self._end == begin
         if facts["end"] != end or facts["begin"] != (begin if facts["begin"] else 0):
@@ -187,9 +187,9 @@ class FlatFileWriter(StoreWriter):
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 if head is not None:
-                    _write(descriptor, memoryview(head), 0)
+                    write_at(descriptor, memoryview(head), 0)
                     self._end = -1
-                _write(descriptor, memoryview(tail), self._offset(rows))
+                write_at(descriptor, memoryview(tail), self._offset(rows))
                 os.truncate(descriptor, self._offset(rows) + len(tail))
                 os.fsync(descriptor)
             finally:
@@ -200,14 +200,8 @@ class FlatFileWriter(StoreWriter):
             self._end = -1
 
     def sha256(self, path: Path) -> str:
-        """That of the index was taken while its rows came in order."""
+        """Return the hash that was taken while the rows came in order, or read the file."""
         return self._sha256.hexdigest() if path == self.path and self._end >= 0 else sha256_file(path)
-
-
-def _write(descriptor: int, content: memoryview, offset: int) -> None:
-    while content:
-        written = os.pwrite(descriptor, content, offset)
-        content, offset = content[written:], offset + written
 
 
 OpenWriter = Callable[[int], StoreWriter]

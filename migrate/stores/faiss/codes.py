@@ -65,7 +65,7 @@ def packed_codes(index: Any) -> Callable[[], Iterator[Codes]]:
 
 
 class Packing:
-    """How FastScan interleaves codes of four bits (`pq4_fast_scan.cpp`): 32 rows together, in blocks of `bbs` rows.
+    """The order in which FastScan interleaves codes of four bits (`pq4_fast_scan.cpp`): 32 rows, in blocks of `bbs`.
 
     FAISS's own way back (`get_CodePacker`, `reconstruct`) is right for `bbs` = 32 only.
     """

@@ -1,4 +1,4 @@
-"""Says how an index codes its vectors, and how to code new ones the same way. Runs in the child process only."""
+"""The coding of an index, as a recipe to code new vectors by. Runs in the child process only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADDITIVE = {
 
 @dataclass(frozen=True)
 class Coding:
-    """What codes are made with; `check` refuses codes in which the vectors are lost."""
+    """The quantizer of codes; `check` refuses codes in which the vectors are lost."""
 
     recipe: Recipe
     exact: bool = False
@@ -34,7 +34,7 @@ class Coding:
 
 
 def describe_coding(index: Any) -> Coding:
-    """How an index, alone or with inverted lists, codes its vectors."""
+    """Return the coding of an index, alone or with inverted lists."""
     faiss = library()
 
     if class_name(index) in {"Index2Layer", "IndexIVFIndependentQuantizer"}:

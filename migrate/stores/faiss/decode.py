@@ -22,6 +22,7 @@ from migrate.stores.faiss.parts import (
     Stored,
     class_name,
     expect_same_shape,
+    graph_recipe,
     library,
     open_flat,
     open_index,
@@ -160,21 +161,10 @@ def _refined(index: Any) -> Part:
 
 
 def _hnsw(index: Any) -> Part:
-    faiss = library()
-
     if index.storage is None:
         raise RefusedError("the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE")
     stored = decode_index(index.storage)
-    graph = index.hnsw
-    neighbours = faiss.vector_to_array(graph.cum_nneighbor_per_level)
-    recipe = {
-        "kind": "HNSW",
-        "M": int(neighbours[1]) // 2 if neighbours.size > 1 else 32,
-        "efConstruction": int(graph.efConstruction),
-        "efSearch": int(graph.efSearch),
-        "storage": stored.recipe,
-    }
-    return _over_storage(index, stored, recipe)
+    return _over_storage(index, stored, {**graph_recipe(index), "storage": stored.recipe})
 
 
 def _nsg(index: Any) -> Part:

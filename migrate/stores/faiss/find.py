@@ -38,10 +38,10 @@ class FaissKind:
     )
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a FAISS file, or a folder with a file that is one or is named as one."""
+        """Return whether it is a FAISS file, or a folder with a file that is one or is named as one."""
         with read_errors(path):
             files = _visible_files(path) if path.is_dir() else [path]
-        return any(file.suffix in _OWN_SUFFIXES or _is_index(_head(file)) for file in files)
+        return any(file.suffix in _OWN_SUFFIXES or fourcc.is_index(_head(file)) for file in files)
 
     def output(self, location: str) -> FolderOutput:
         """A folder for a flat index and a docs.jsonl."""
@@ -92,7 +92,7 @@ def _file_kind(path: Path) -> int:
 def _find_index(folder: Path) -> Path:
     files = _visible_files(folder)
     heads = {file: _head(file) for file in files}
-    indexes = [file for file, head in heads.items() if _is_index(head)]
+    indexes = [file for file, head in heads.items() if fourcc.is_index(head)]
     if len(indexes) == 1:
         return indexes[0]
     if folder / llamaindex.VECTORS_NAME in indexes:
@@ -110,10 +110,6 @@ def _find_index(folder: Path) -> Path:
 def _visible_files(folder: Path) -> list[Path]:
     with read_errors(folder):
         return sorted(file for file in folder.iterdir() if not file.name.startswith(".") and file.is_file())
-
-
-def _is_index(head: bytes) -> bool:
-    return fourcc.is_known(head[:4].decode("latin-1"))
 
 
 def _head(file: Path) -> bytes:

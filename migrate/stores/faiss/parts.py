@@ -76,6 +76,17 @@ def expect_same_shape(index: Any, inner: Any, role: str) -> None:
         )
 
 
+def graph_recipe(index: Any) -> Recipe:
+    """Return the settings of an IndexHNSW, without those of its storage."""
+    links = library().vector_to_array(index.hnsw.cum_nneighbor_per_level)
+    return {
+        "kind": "HNSW",
+        "M": int(links[1]) // 2 if links.size > 1 else 32,
+        "efConstruction": int(index.hnsw.efConstruction),
+        "efSearch": int(index.hnsw.efSearch),
+    }
+
+
 def block_rows(row_bytes: int) -> int:
     """Rows in a block of about 4 MiB."""
     return max(1, BLOCK_BYTES // max(row_bytes, 1))

@@ -63,17 +63,7 @@ def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
 class FaissFile:
     """A FAISS file: what it is, and its vectors on demand; `labels` is None where the rows have none of their own.
 
-    Parameters
-    ----------
-    path
-        The file; it is opened for reading only, and only while something is read.
-
-    Raises
-    ------
-    StoreError
-        It is no FAISS file, a damaged one, or one of a kind that is not read.
-    OutputError
-        The operating system refused.
+    Raises a StoreError where it is no FAISS file, a damaged one, or one of a kind that is not read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -233,9 +223,9 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], N
 
 def _check_code(path: Path, head: bytes) -> str:
     code = head[:4].decode("latin-1")
-    if not fourcc.is_known(code):
+    if not fourcc.is_index(head):
         raise StoreError(f"{path}: this is no FAISS index but {describe_content(head)}")
-    if code in fourcc.BINARY:
+    if code.startswith("IB"):
         raise UnsupportedStoreError(
             f"{path}: a binary index ({code}); its vectors are bits, which no map between embedding spaces applies to: "
             "use the index of the float vectors"

@@ -116,7 +116,7 @@ def _check_rows(matrix: NDArray[np.float64], transform: Any, name: str) -> None:
 
 
 def _was_rotation(matrix: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
-    """Whether a dense matrix without a kind, as FAISS writes those of OPQ, is a rotation except for some rows."""
+    """Return whether a dense matrix without a kind, as FAISS writes those of OPQ, is a rotation but for some rows."""
     return bool(np.count_nonzero(matrix) > matrix.size / 2 and (errors > _RIGHT_ANGLES).mean() <= _FEW)
 
 

@@ -72,7 +72,7 @@ class _BuiltWriter(StoreWriter):
 
     @property
     def order(self) -> NDArray[np.int64] | None:
-        """By the labels of both indexes: the new lists are others than the old ones."""
+        """Found by the labels of both indexes, as the new lists are others than the old ones."""
         return self._order
 
     def finish(self, rows: Rows) -> None:
