@@ -22,7 +22,7 @@ from typing import Any, Final
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
 from migrate.work.jobs import Task, Work
-from migrate.work.remote import Folder, SharedFiles
+from migrate.work.remote import Folder
 from migrate.work.runner import LocalRunner, Runner
 from migrate.work.shards import Block, Shard, unpack
 
@@ -123,8 +123,10 @@ class DaskRunner:
             users = max(cluster.threads(), 1)
             users = users if most is None else min(users, most)
             remote = task(users)
-            files = None if self.shards is None else SharedFiles(self.shards, remote.digest)
-            found = {} if files is None else files.find()
+            files = None
+            if self.shards is not None:
+                files = Folder(f"{self.shards.rstrip('/')}/{remote.digest[:32]}", f"--shards {self.shards}")
+            found = {} if files is None else files.find_hashed()
             with cluster.offer(remote, files) as name:
                 yield ClusterPool(cluster, name, remote, ahead, None if most is None else users, files, found)
 
@@ -241,7 +243,7 @@ class ClusterPool:
     task: Task
     ahead: int
     users: int | None
-    files: SharedFiles | None
+    files: Folder | None
     found: dict[str, str]
     _numbers: Iterator[int] = field(default_factory=count)
     _stopped: bool = False
@@ -259,12 +261,11 @@ class ClusterPool:
         for _ in range(_ROUNDS):
             if name is None:
                 name, is_new = str(self._result(arguments)), True
-            if (content := self.files.read(name)) is not None:
+            if (content := self.files.read_hashed(name)) is not None:
                 return replace(unpack(content), file=name, is_new=is_new)
-            self.files.remove([name])
+            self.files.remove(name)
             name = None
-        place = self.files.location
-        raise OutputError(f"--shards {place}: what is written there is not what is read; use another place")
+        raise OutputError(f"{self.files.named}: what is written there is not what is read; use another place")
 
     def _result(self, arguments: tuple[Any, ...]) -> Any:
         finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -279,8 +280,9 @@ class ClusterPool:
 
     def release(self, files: Iterable[str]) -> None:
         """Remove files."""
-        if self.files is not None:
-            self.files.remove(files)
+        for name in files:
+            if self.files is not None:
+                self.files.remove(name)
 
     def stop(self) -> None:
         """Let those that wait raise an error."""
@@ -358,7 +360,7 @@ class Cluster:
         return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
 
     @contextmanager
-    def offer(self, task: Task, files: SharedFiles | None) -> Iterator[str]:
+    def offer(self, task: Task, files: Folder | None) -> Iterator[str]:
         """Tell the workers of a task, and of where they leave what they make, and return its name."""
         from migrate.cluster.worker import TaskOffer
 

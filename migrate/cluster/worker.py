@@ -12,7 +12,7 @@ from distributed import WorkerPlugin, get_worker
 from migrate import __version__
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.work.jobs import Task
-from migrate.work.remote import Folder, SharedFiles
+from migrate.work.remote import Folder
 
 
 class TaskOffer(WorkerPlugin):  # type: ignore[misc]
@@ -21,7 +21,7 @@ class TaskOffer(WorkerPlugin):  # type: ignore[misc]
     It travels beside the shards and not with them: no key of Dask's, which its pages and logs show, holds a secret.
     """
 
-    def __init__(self, name: str, task: Task, files: SharedFiles | None) -> None:
+    def __init__(self, name: str, task: Task, files: Folder | None) -> None:
         self.name = name
         self.version = __version__
         self.task, self.files = task, files
@@ -70,7 +70,7 @@ def _open(name: str) -> Callable[..., Any]:
     except (LeadMigrateError, ImportError, OSError) as error:  # of its surroundings, and not of rows that are done
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
     task, files = offer.task, offer.files
-    return make if files is None else lambda *arguments: files.write(task.name_of(*arguments), make(*arguments))
+    return make if files is None else lambda *arguments: files.write_hashed(task.name_of(*arguments), make(*arguments))
 
 
 def other_versions(found: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss.codes import Packing, quantizer_decoder, standalone_decoder
+from migrate.stores.faiss.codes import Packing, code_blocks, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss.coding import Coding, describe_coding
 from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.parts import (
@@ -127,26 +127,20 @@ def _labels(index: Any) -> tuple[NDArray[np.int64], Stored]:
 
 def _chunks(index: Any, packing: Packing | None) -> Callable[[], Iterator[tuple[NDArray[np.int64], Codes]]]:
     """Return what reads list numbers and codes, a few thousand rows at a time, for lists of any size."""
-    step = block_rows(4 * index.d)
-    lists, size = index.invlists, index.code_size
-    if packing is None and lists.code_size != size:
-        raise RefusedError(f"expected codes of {size} bytes in the lists, found {lists.code_size}; copy the file again")
+    lists = index.invlists
+    if packing is None and lists.code_size != index.code_size:
+        raise RefusedError(
+            f"expected codes of {index.code_size} bytes in the lists, found {lists.code_size}; copy the file again"
+        )
 
     def pieces() -> Iterator[tuple[int, Codes]]:
         for number in range(index.nlist):
-            count = lists.list_size(number)
-            if not count:
-                continue
-            pointer = lists.get_codes(number)
-            if packing is None:
-                codes = borrow(pointer, count * size).reshape(count, size)
-                blocks = (codes[first : first + step] for first in range(0, count, step))
-            else:
-                blocks = packing.unpack(borrow(pointer, packing.bytes_of(count)), count, step)
-            yield from ((number, block) for block in blocks)
-            lists.release_codes(number, pointer)
+            if count := lists.list_size(number):
+                pointer = lists.get_codes(number)
+                yield from ((number, codes) for codes in code_blocks(index, pointer, count, packing))
+                lists.release_codes(number, pointer)
 
-    return lambda: _gather(pieces(), step)
+    return lambda: _gather(pieces(), block_rows(4 * index.d))
 
 
 def _gather(pieces: Iterator[tuple[int, Codes]], step: int) -> Iterator[tuple[NDArray[np.int64], Codes]]:

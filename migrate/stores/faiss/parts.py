@@ -98,22 +98,3 @@ def borrow(pointer: Any, count: int) -> NDArray[Any]:
 
     view: NDArray[Any] = faiss.rev_swig_ptr(pointer, count)
     return view
-
-
-def open_flat(index: Any) -> Part:
-    """The vectors of a flat index."""
-    count, dim = index.ntotal, index.d
-    if index.codes.size() != 4 * count * dim:
-        raise RefusedError(f"the index counts {count} vectors but holds {index.codes.size()} bytes; copy it again")
-
-    def rows() -> Iterator[Rows]:
-        step = block_rows(4 * dim)
-        if count:
-            vectors = borrow(index.get_xb(), count * dim).reshape(count, dim)
-            yield from (vectors[first : first + step] for first in range(0, count, step))
-
-    stored = None
-    if count:
-        start = int(index.get_xb())
-        stored = Stored([start], [count], start + 4 * count * dim)
-    return Part(class_name(index), {"kind": "Flat"}, rows, exact=True, stored=stored)

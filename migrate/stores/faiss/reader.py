@@ -156,7 +156,7 @@ class FaissFile:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             for first in range(start, stop, batch_size):
                 vectors = buffer[: min(batch_size, stop - first)]
-                self._fill(descriptor, vectors, self._pieces(first, first + len(vectors)))
+                self._fill(descriptor, vectors, self._runs(np.arange(first, first + len(vectors))))
                 yield first, vectors
             self.identity.check(self.path, file)
 
@@ -177,16 +177,6 @@ class FaissFile:
         with read_errors(self.path), self.path.open("rb", buffering=0) as file:
             self.identity.check(self.path, file.fileno())
             yield (file if self._decoded is None else self._decoded).fileno(), file.fileno()
-
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Byte offset and byte count of each run of rows first..last-1."""
-        run = int(np.searchsorted(self._first_rows, first, side="right")) - 1
-        while first < last:
-            end = min(last, int(self._first_rows[run + 1]))
-            if end > first:
-                offset = int(self._offsets[run]) + (first - int(self._first_rows[run])) * self.row_bytes
-                yield offset, (end - first) * self.row_bytes
-            first, run = end, run + 1
 
     def _runs(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Byte offset and byte count of each run of rows that follow one another in the file."""
