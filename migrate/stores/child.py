@@ -63,9 +63,10 @@ class _Server:
         try:
             socket.send_fds(self._control, [JOB_SIZE.pack(len(located))], [their_answers, their_status.fileno()])
             self._control.sendall(located)
-        except OSError:
+        except BaseException:
             os.close(answers)
             status.close()
+            self.close()  # it may have received a part of a job
             raise
         finally:
             os.close(their_answers)

@@ -267,6 +267,22 @@ def test_a_large_job_is_received_whole(vectors, tmp_path, monkeypatch):
         open_store(tmp_path)
 
 
+def test_a_job_that_was_sent_in_part_spoils_no_later_one(vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path)
+    open_store(tmp_path)
+    send = child.socket.send_fds
+
+    def interrupted(*arguments):
+        send(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(child.socket, "send_fds", interrupted)
+        open_store(tmp_path)
+    for _ in range(2):
+        assert open_store(tmp_path).info.count == COUNT
+
+
 def test_another_server_is_started_where_one_was_killed(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path)
     open_store(tmp_path)
