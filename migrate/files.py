@@ -20,7 +20,6 @@ from typing import Any
 
 from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
-_CHUNK = 1 << 20
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
 
@@ -188,7 +187,7 @@ def write_json(path: Path, value: Any) -> None:
 def copy_file(source: Path, target: Path) -> None:
     """Copy bytes durably; permissions and times are not copied."""
     with source.open("rb") as read, target.open("wb") as write:
-        shutil.copyfileobj(read, write, _CHUNK)
+        shutil.copyfileobj(read, write, 1 << 20)
         write.flush()
         os.fsync(write.fileno())
 

@@ -28,21 +28,11 @@ from migrate.work.shards import Block, Shard, unpack
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS: Final = 3
-"""How often a shard is made whose file proves damaged."""
-
-_AHEAD: Final = 2
-"""Shards for each thread of the workers: one that it does, and one that waits for it."""
-
 _LOOK_S: Final = 1.0
-_FETCH_S: Final = 30.0
 _CONNECT_S: Final = 30.0
 _ANSWER_S: Final = 2.0
-_ASKED: Final = 8
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
-_SCHEMES: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
-_TALKATIVE: Final = ("distributed", "tornado", "asyncio")
 
 
 def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
@@ -66,7 +56,8 @@ def runner_of(name: str | None, *, workers: int | None = None, shards: str | Non
         raise UsageError("--workers goes with the local runner; a Dask cluster has the workers that it has")
     if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
         raise UsageError(f"expected a number of worker processes as in dask:local:4, found {name!r}")
-    if not address.startswith((_LOCAL, *_SCHEMES)) and not Path(address).is_file():
+    is_address = address.startswith((_LOCAL, "tcp://", "tls://", "ws://", "wss://", "ucx://"))
+    if not is_address and not Path(address).is_file():
         raise UsageError(f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found {name!r}: no such file")
     return DaskRunner(address, shards)
 
@@ -102,7 +93,8 @@ class DaskRunner:
         if task is None:
             yield from work.make_here(shards)
             return
-        with self.pool(lambda _: task, ahead=_AHEAD, most=None) as pool:
+        # for each thread a shard that it does, and one that waits for it
+        with self.pool(lambda _: task, ahead=2, most=None) as pool:
             yield from work.make_by(pool, shards)
             pool.release(pool.found.values())  # of shards that were in their places before
 
@@ -187,7 +179,7 @@ async def _shake_hands(address: str, timeout_s: float) -> None:
 
 async def _answer(addresses: Sequence[str]) -> bool:
     """Return whether workers are reached from here, which saves a way through the scheduler; a few answer for all."""
-    hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:_ASKED]]
+    hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:8]]
     return not any(await asyncio.gather(*hands, return_exceptions=True))
 
 
@@ -222,7 +214,8 @@ def _close(closable: Any) -> None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Let Dask say nothing of workers that come and go: what matters is an error of this run."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _TALKATIVE]
+    talkative = ("distributed", "tornado", "asyncio")
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in talkative]
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -258,7 +251,7 @@ class ClusterPool:
         if self.files is None:
             return unpack(self._result(arguments))
         name, is_new = self.found.pop(self.task.name_of(*arguments), None), False
-        for _ in range(_ROUNDS):
+        for _ in range(3):
             if name is None:
                 name, is_new = str(self._result(arguments)), True
             if (content := self.files.read_hashed(name)) is not None:
@@ -388,7 +381,7 @@ class Cluster:
         """Return what a finished future holds; where its worker is gone since, another makes it again."""
         while True:
             try:
-                return future.result(timeout=_FETCH_S)
+                return future.result(timeout=30.0)
             except TimeoutError:
                 if future.status == "error":
                     raise

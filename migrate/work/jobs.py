@@ -27,8 +27,6 @@ from migrate.work.writer import OpenWriter, StoreWriter, make_shard
 
 Facts = Mapping[str, Any]
 _VALUES_AT_ONCE: Final = 1 << 20
-_MOST_CALLS: Final = 1024
-_LOOK_S: Final = 1.0
 START_OVER: Final = "to discard the unfinished work and start over, add `restart=True`"
 
 
@@ -197,7 +195,7 @@ class Work:
     def make_by(self, pool: Pool, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
         """Have the workers of a pool make shards, in any order; each comes as soon as it is durable here."""
         waiting, flying = iter(shards), dict[Future[Block], Shard]()
-        with ThreadPoolExecutor(_MOST_CALLS) as threads:
+        with ThreadPoolExecutor(1024) as threads:
             try:
                 while True:
                     # no more than keep the workers busy, so that memory does not grow with the number of shards
@@ -205,7 +203,7 @@ class Work:
                         flying[threads.submit(pool.call, shard)] = shard
                     if not flying:
                         return
-                    for future in wait(flying, _LOOK_S, FIRST_COMPLETED).done:
+                    for future in wait(flying, 1.0, FIRST_COMPLETED).done:
                         shard, block = flying.pop(future), future.result()
                         if (name := block.facts.get("shard_file")) is not None:
                             self.shards.add(shard, name)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from migrate.files import output_errors, reach, sha256_file, sync_path, write_at
 from migrate.vectors import Vectors
 from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
 
-_CHUNK: Final = 1 << 20
 Facts = Mapping[str, Any]
 
 
@@ -169,7 +168,7 @@ class FlatFileWriter(StoreWriter):
         whole, own = self._sha256.copy() if in_order else None, hashlib.sha256() if facts["begin"] else None
         with self.path.open("rb") as file:
             file.seek(begin)
-            while begin < end and (content := file.read(min(_CHUNK, end - begin))):
+            while begin < end and (content := file.read(min(1 << 20, end - begin))):
                 begin += len(content)
                 for digest in filter(None, (whole, own)):
                     digest.update(content)

@@ -14,7 +14,6 @@ from migrate.stores.frames import RefusedError
 
 Chunks = Callable[[], Iterator[NDArray[np.uint8]]]
 
-_SIGNS_ONLY = "LSH keeps one bit a dimension: the vectors read back are directions of signs, far from the originals"
 _ADDITIVE = {
     "LocalSearchQuantizer": "LSQ",
     "ResidualQuantizer": "RQ",
@@ -46,7 +45,8 @@ def describe_coding(index: Any) -> Coding:
     if isinstance(index, faiss.IndexLSH):
         recipe = {"kind": "LSH", "nbits": int(index.nbits), "rotate": bool(index.rotate_data)}
         recipe["thresholds"] = bool(index.train_thresholds)
-        return Coding(recipe, remarks=(_SIGNS_ONLY,))
+        remark = "LSH keeps one bit a dimension: the vectors read back are directions of signs, far from the originals"
+        return Coding(recipe, remarks=(remark,))
     if "RaBitQ" in class_name(index):
         return _rabitq(index)
     if hasattr(index, "aq"):

@@ -16,9 +16,7 @@ from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, R
 from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
 from migrate.work.shards import Rows, ShardFolder
 
-_LEAST_BYTES: Final = 64 << 20
 _BLOCK: Final = 16_384
-_LONGEST_LOOP: Final = 10_000_000
 _COPY_AGAIN: Final = "the file is damaged or was not copied whole; copy it again"
 
 
@@ -31,8 +29,8 @@ def load(path: str) -> Any:
     """The index in a file: mapped into memory, and read with FAISS's own limits set to what the file can hold."""
     faiss = library()
 
-    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_BYTES))
-    faiss.set_deserialization_loop_limit(_LONGEST_LOOP)
+    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, 64 << 20))
+    faiss.set_deserialization_loop_limit(10_000_000)
     # A path in the file is not followed: lists in a second file are looked for beside the index.
     flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     try:

@@ -17,8 +17,6 @@ Rows = NDArray[np.float32]
 Recipe = dict[str, Any]
 """What to build an index like this one with: JSON, see `faiss_recipe`."""
 
-BLOCK_BYTES = 4 << 20
-
 
 @dataclass(frozen=True)
 class Stored:
@@ -89,7 +87,7 @@ def graph_recipe(index: Any) -> Recipe:
 
 def block_rows(row_bytes: int) -> int:
     """Rows in a block of about 4 MiB."""
-    return max(1, BLOCK_BYTES // max(row_bytes, 1))
+    return max(1, (4 << 20) // max(row_bytes, 1))
 
 
 def borrow(pointer: Any, count: int) -> NDArray[Any]:

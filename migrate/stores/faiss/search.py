@@ -21,7 +21,6 @@ from migrate.stores.base import Store
 from migrate.stores.serving import Hits, Searchable, as_fields, as_hits, check_queries
 from migrate.vectors import Document, Vectors, squared_norms
 
-_FILTERS_KEPT: Final = 32
 _NOT_FOUND: Final = -1
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -150,7 +149,7 @@ class MetadataIndex:
     def _values(self, name: str) -> dict[str, NDArray[np.int64]]:
         with self._lock:
             if name not in self._by_name:
-                if len(self._by_name) >= _FILTERS_KEPT:
+                if len(self._by_name) >= 32:
                     self._by_name.clear()
                 self._by_name[name] = self._read(name, self._store.documents())
             return self._by_name[name]
