@@ -242,7 +242,7 @@ class ClusterPool:
     _stopped: bool = False
 
     @property
-    def places(self) -> int:
+    def capacity(self) -> int:
         """Number of calls that are worth having under way."""
         return self.ahead * (self.users or max(self.cluster.threads(), 1))
 

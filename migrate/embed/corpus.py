@@ -170,7 +170,7 @@ class Batches:
         """As `next`: a thread for each batch, which waits for a worker."""
         if self._threads is None:
             self._pool = pool = self._open.enter_context(remote.at_work())
-            self._threads, self._places = ThreadPoolExecutor(pool.places), pool.places
+            self._threads, self._places = ThreadPoolExecutor(pool.capacity), pool.capacity
             self._open.callback(self._threads.shutdown, cancel_futures=True)
             if not self._embedder.keeps:  # what is still to come would not be kept
                 self._open.callback(pool.stop)

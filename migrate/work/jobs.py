@@ -119,7 +119,7 @@ class Pool(Protocol):
     """Workers that have opened one task."""
 
     @property
-    def places(self) -> int:
+    def capacity(self) -> int:
         """The number of calls that are worth having under way."""
         ...
 
@@ -199,7 +199,7 @@ class Work:
             try:
                 while True:
                     # no more than keep the workers busy, so that memory does not grow with the number of shards
-                    for shard in islice(waiting, max(pool.places - len(flying), 0 if flying else 1)):
+                    for shard in islice(waiting, max(pool.capacity - len(flying), 0 if flying else 1)):
                         flying[threads.submit(pool.call, shard)] = shard
                     if not flying:
                         return

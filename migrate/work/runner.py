@@ -93,7 +93,7 @@ class _LocalPool:
     """Processes of this machine."""
 
     executor: Any
-    places: int
+    capacity: int
 
     def call(self, *arguments: Any) -> Block:
         """Return what a process makes."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from migrate.stores.faiss.build import build_index
 from migrate.stores.faiss.decode import decode_index
 from migrate.stores.faiss.parts import Part, library
-from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, RefusedError, send_array, send_facts
+from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
 from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
 from migrate.work.shards import Rows, ShardFolder
 
@@ -57,7 +57,7 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send what an index is, its labels, and its vectors: where they lie in the file, or themselves."""
     index = load(job["path"])
     part = decode_index(index)
-    places = _places(job["path"], part)
+    runs = _runs_in_file(job["path"], part)
     facts = {
         "chain": part.chain,
         "dim": int(index.d),
@@ -67,20 +67,20 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
         "remarks": part.remarks,
         "recipe": part.recipe,
         "labels": part.labels is not None,
-        "in_place": places is not None,
+        "in_place": runs is not None,
     }
     send_facts(pipe, FACTS, facts)
     if part.labels is not None:
         send_array(pipe, LABELS, part.labels.astype("<i8", copy=False))
-    if places is not None:
-        send_array(pipe, PLACES, places)
+    if runs is not None:
+        send_array(pipe, RUNS, runs)
     else:
         for rows in part.rows():
             send_array(pipe, ROWS, rows.astype("<f4", copy=False))
     send_facts(pipe, DONE, {})
 
 
-def _places(path: str, part: Part) -> NDArray[np.int64] | None:
+def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
     """Offset in the file and count of each run of vectors, (n, 2); None where they do not lie there as they are."""
     stored = part.stored
     maps = Path("/proc/self/maps")
