@@ -50,8 +50,9 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
 from migrate.vectors import Document
-from migrate.work.outputs import Configuration, StoreJob, Work, write_store
-from migrate.work.runner import LocalRunner, MakeBlocks, RowTask, Runner
+from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
+from migrate.work.outputs import write_store
+from migrate.work.runner import LocalRunner, Runner
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import NoParts, OpenWriter, StoreWriter
 
@@ -278,12 +279,13 @@ _SHARD_ROWS = 8_192
 
 
 @dataclass(frozen=True)
-class MadeUp(RowTask):
+class MadeUp(ShardTask):
     """Shards whose vectors went to where every machine can write: confidence and checksums are left of them."""
 
+    work: Path | None
     digest: str = "00"
 
-    def open(self, content: Path | None) -> tuple[MakeBlocks, OpenWriter]:
+    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
         """Nothing to open."""
         return made_up, NoParts
 
@@ -320,11 +322,11 @@ class MadeUpJob(StoreJob):
         """As a worker makes them."""
         return made_up(shard)
 
-    def task(self) -> MadeUp:
+    def task(self, work: Path | None) -> MadeUp:
         """By a module that workers find: not __main__, which is another one there."""
         import cluster
 
-        return cluster.MadeUp()
+        return cluster.MadeUp(work)
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, int]:
         """As a translation does, which counts true vectors and writes what lies beside the store."""

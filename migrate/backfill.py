@@ -31,7 +31,8 @@ from migrate.stores.registry import output_of
 from migrate.stores.sources import Checksums, stored_sources
 from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
-from migrate.work.outputs import Configuration, StoreJob, Work, write_store
+from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.work.outputs import write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import StoreWriter
 

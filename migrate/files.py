@@ -20,7 +20,6 @@ from typing import Any
 
 from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
-_CHUNK = 1 << 20
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
 
@@ -101,7 +100,7 @@ def output_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """As `output_errors`, where a client library met a full or failing disk, of which some tell in words alone."""
+    """Do as `output_errors` for what a client library raises on a full or failing disk, some of it in words alone."""
     try:
         yield
     except LeadMigrateError:
@@ -126,7 +125,7 @@ def canonical_json(value: object) -> str:
 
 
 def is_endless(path: Path) -> bool:
-    """Whether a path leads to a pipe, a socket or a device: reading one may wait or never end."""
+    """Return whether a path leads to a pipe, a socket or a device: reading one may wait or never end."""
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
@@ -173,6 +172,13 @@ def write_bytes(path: Path, payload: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def write_at(descriptor: int, content: memoryview, offset: int) -> None:
+    """Write all of some bytes to their place in an open file."""
+    while content:
+        written = os.pwrite(descriptor, content, offset)
+        content, offset = content[written:], offset + written
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON with sorted keys, durably."""
     write_bytes(path, (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode())
@@ -181,7 +187,7 @@ def write_json(path: Path, value: Any) -> None:
 def copy_file(source: Path, target: Path) -> None:
     """Copy bytes durably; permissions and times are not copied."""
     with source.open("rb") as read, target.open("wb") as write:
-        shutil.copyfileobj(read, write, _CHUNK)
+        shutil.copyfileobj(read, write, 1 << 20)
         write.flush()
         os.fsync(write.fileno())
 
@@ -325,14 +331,14 @@ def refuse_output(path: Path, *inputs: Path, force: bool) -> None:
 
 
 def refuse_file(path: Path, *inputs: Path, force: bool) -> None:
-    """As `refuse_output`, of a file: with `force` it may replace a file, but no folder."""
+    """Do as `refuse_output` for a file, which may replace a file with `force`, but no folder."""
     refuse_output(path, *inputs, force=force)
     if path.is_dir():
         raise UsageError(f"{path}: this is a folder, but the output is a file; choose another output")
 
 
 def real_path(path: Path) -> Path:
-    """Where a path leads, through all links; one that leads in a circle stays as it is (`Path.resolve` raises)."""
+    """Follow all links of a path; one that leads in a circle stays as it is (`Path.resolve` raises)."""
     return Path(os.path.realpath(path))
 
 
@@ -431,18 +437,18 @@ def _locked_file(lock: Path) -> int | None:
 
 
 def cache_folder() -> Path:
-    """Where downloads and paid-for embeddings are kept: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
+    """Return the folder of downloads and embeddings: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "lead-migrate"
 
 
 def work_folder() -> Path:
-    """Where databases are exported and copied to be read: $LEAD_MIGRATE_WORK_FOLDER, or the cache folder."""
+    """Return the folder of exports and copies of databases: $LEAD_MIGRATE_WORK_FOLDER, or the cache folder."""
     return Path(os.environ.get(WORK_FOLDER) or cache_folder())
 
 
 def state_folder() -> Path:
-    """Where unfinished outputs that lie on a server wait: $XDG_STATE_HOME or ~/.local/state, `lead-migrate` inside."""
+    """Return the folder of unfinished outputs of servers: $XDG_STATE_HOME or ~/.local/state, `lead-migrate` inside."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "lead-migrate"
 

@@ -1,4 +1,4 @@
-"""What a finished run leaves of itself: the same command says its verdict again, another audit takes over its store."""
+"""The record of a finished run: the same command says its verdict again, another audit takes over its store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from migrate.stores import open_store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
-from migrate.work.outputs import Configuration, look_at
+from migrate.work.jobs import Configuration
+from migrate.work.outputs import State
 
 RECORD = "run.json"
 _VERSION = 3
@@ -42,7 +43,7 @@ _SHAPE = {
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """What a run is made from: the `work` of its stitch and stores, and what the `audit` has besides, as JSON."""
+    """The inputs of a run: the `work` of its stitch and stores, and what the `audit` has besides, as JSON."""
 
     work: Configuration
     audit: Mapping[str, Any]
@@ -105,7 +106,7 @@ def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Fi
     an output is not as it left it.
     """
     facts = _read(folder, made_from)
-    if facts is None or facts["version"] != _VERSION or look_at(folder) is not None:
+    if facts is None or facts["version"] != _VERSION or State.read(folder) is not None:
         return None
     if _changed(facts["audit"], made_from.audit):
         return None
@@ -128,7 +129,7 @@ def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) 
         try:
             _refuse_changed(folder, name, output)
         except InputError:
-            if look_at(folder) is None:
+            if State.read(folder) is None:
                 raise
             return Kept()  # another audit broke off here: its journal says what is there
     outputs = {name: output["facts"] for name, output in there.items()}
@@ -193,7 +194,7 @@ def _hashes(path: Path) -> dict[str, str]:
 
 
 def _content_of_database(path: Path) -> dict[str, Any] | None:
-    """What the store in a folder holds, if it is one of a database; None of what lies in files of ours."""
+    """Return what the store in a folder holds, if it is one of a database; None for files of ours."""
     if not path.is_dir() or artefact_kind(path) != "store":
         return None
     store = open_store(path)

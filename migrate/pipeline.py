@@ -40,7 +40,8 @@ from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Document, Progress, no_progress
-from migrate.work.outputs import Configuration, Steps, look_at, open_steps
+from migrate.work.jobs import Configuration
+from migrate.work.outputs import State, Steps, open_steps
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 """What `migrate` leaves in its folder."""
@@ -245,7 +246,7 @@ class MigrationPlan(SpendingPlan[Migration]):
         """
         request = self.request
         folder, restart = self.request.folder, self.request.restart
-        state = None if restart else look_at(folder)
+        state = None if restart else State.read(folder)
         steps = state.steps if state and state.steps else self.kept.outputs
         done = {name for name in steps if (folder / name).exists()}
         if STITCH not in done:

@@ -37,8 +37,9 @@ from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
 from migrate.stores.sources import Checksums, check_all_vectors, vector_checksums
 from migrate.vectors import Batch, Document, Progress, no_progress
-from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, write_store
-from migrate.work.runner import LOCAL, MakeBlocks, RowTask, Runner
+from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
+from migrate.work.outputs import rows_left, write_store
+from migrate.work.runner import LOCAL, Runner
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import NoParts, OpenWriter, StoreWriter
 
@@ -240,7 +241,7 @@ class _TranslateJob(StoreJob):
     def blocks(self, shard: Shard) -> Iterator[Block]:
         return translated_blocks(self.store, self.fitted, self.rows, self.patch, shard)
 
-    def task(self) -> TranslateTask | None:
+    def task(self, work: Path | None) -> TranslateTask | None:
         """The store's location and the files of the stitch; None where that needs a further model in each process."""
         fitted = self.fitted
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
@@ -251,6 +252,7 @@ class _TranslateJob(StoreJob):
         made_from = Configuration(COMMAND, self.before.fingerprint, self._options()).as_json()
         digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
         return TranslateTask(
+            work,
             _anywhere(self.store.info.location),
             files,
             self.before.fingerprint,
@@ -293,13 +295,14 @@ class _TranslateJob(StoreJob):
 
 
 @dataclass(frozen=True)
-class TranslateTask(RowTask):
+class TranslateTask(ShardTask):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
     `stitch` are the files of the stitch by name, `fingerprint` is what the store has to hold, and `secrets` are what
     opening it takes.
     """
 
+    work: Path | None
     source: str
     stitch: Mapping[str, bytes] = field(repr=False)
     fingerprint: Mapping[str, Any] = field(repr=False)
@@ -309,7 +312,7 @@ class TranslateTask(RowTask):
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
     digest: str
 
-    def open(self, content: Path | None) -> tuple[MakeBlocks, OpenWriter]:
+    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
         """Open store, stitch and writer.
 
         Raises
@@ -321,16 +324,17 @@ class TranslateTask(RowTask):
 
         remember_secrets(self.secrets)
         store = _open_again(self.source)
-        if content is None and (difference := store.snapshot().difference(self.fingerprint)) is not None:
+        if self.work is None and (difference := store.snapshot().difference(self.fingerprint)) is not None:
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
             for name, files in self.stitch.items():
                 (Path(folder) / name).write_bytes(files)
             fitted = load_stitch(folder)
         blocks = partial(translated_blocks, store, fitted, self.rows, self.patch)
-        if content is None and not self.output.is_shared:
+        if self.work is None and not self.output.is_shared:
             return blocks, NoParts
-        return blocks, lru_cache(1)(lambda dim: self.output.writer(store, content or Path(), dim))
+        content = Path() if self.work is None else self.work / "content"
+        return blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim))
 
 
 _open_here = threading.local()

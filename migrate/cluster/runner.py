@@ -1,7 +1,6 @@
-"""Does shards on a Dask cluster, which is asked for nothing but to run functions and to run them again.
+"""A runner that makes shards on a Dask cluster, which is used for nothing but to run functions, and to run them again.
 
-What holds the work together is what does on one machine: the files of finished shards. A worker that is killed loses a
-shard, which another makes again; without a scheduler, or without this process, the same command goes on later.
+As on one machine, the files of finished shards are all that a later run needs.
 """
 
 from __future__ import annotations
@@ -22,27 +21,18 @@ from typing import Any, Final
 
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
-from migrate.work.remote import Folder, SharedFiles
-from migrate.work.runner import LocalRunner, Runner, ShardTask, ShardWork, Task
+from migrate.work.jobs import Task, Work
+from migrate.work.remote import Folder
+from migrate.work.runner import LocalRunner, Runner
 from migrate.work.shards import Block, Shard, unpack
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS: Final = 3
-"""How often a shard is made whose file proves damaged."""
-
-_AHEAD: Final = 2
-"""Shards for each thread of the workers: one that it does, and one that waits for it."""
-
 _LOOK_S: Final = 1.0
-_FETCH_S: Final = 30.0
 _CONNECT_S: Final = 30.0
 _ANSWER_S: Final = 2.0
-_ASKED: Final = 8
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
-_SCHEMES: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
-_TALKATIVE: Final = ("distributed", "tornado", "asyncio")
 
 
 def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
@@ -66,7 +56,8 @@ def runner_of(name: str | None, *, workers: int | None = None, shards: str | Non
         raise UsageError("--workers goes with the local runner; a Dask cluster has the workers that it has")
     if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
         raise UsageError(f"expected a number of worker processes as in dask:local:4, found {name!r}")
-    if not address.startswith((_LOCAL, *_SCHEMES)) and not Path(address).is_file():
+    is_address = address.startswith((_LOCAL, "tcp://", "tls://", "ws://", "wss://", "ucx://"))
+    if not is_address and not Path(address).is_file():
         raise UsageError(f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found {name!r}: no such file")
     return DaskRunner(address, shards)
 
@@ -93,23 +84,23 @@ class DaskRunner:
 
     @property
     def is_local(self) -> bool:
-        """Whether the workers are processes of this machine, which write to the files of this one."""
+        """True if the workers are processes of this machine, which write to its files."""
         return self.address.startswith(_LOCAL)
 
-    def run(self, work: ShardWork, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+    def run(self, work: Work, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
         """Make every shard; where only this process can make them, they are made here."""
-        rows = work.task()
-        if rows is None:
-            yield from work.here(shards)
+        task = work.job.task(work.path if self.is_local and self.shards is None else None)
+        if task is None:
+            yield from work.make_here(shards)
             return
-        task = ShardTask(rows, work.path if self.is_local and self.shards is None else None)
-        with self.pool(lambda _: task, ahead=_AHEAD, most=None) as pool:
-            yield from work.spread(pool, shards)
+        # for each thread a shard that it does, and one that waits for it
+        with self.pool(lambda _: task, ahead=2, most=None) as pool:
+            yield from work.make_by(pool, shards)
             pool.release(pool.found.values())  # of shards that were in their places before
 
     @property
     def embeds(self) -> bool:
-        """That is what workers are for."""
+        """Always true."""
         return True
 
     @contextmanager
@@ -124,8 +115,10 @@ class DaskRunner:
             users = max(cluster.threads(), 1)
             users = users if most is None else min(users, most)
             remote = task(users)
-            files = None if self.shards is None else SharedFiles(self.shards, remote.digest)
-            found = {} if files is None else files.find()
+            files = None
+            if self.shards is not None:
+                files = Folder(f"{self.shards.rstrip('/')}/{remote.digest[:32]}", f"--shards {self.shards}")
+            found = {} if files is None else files.find_hashed()
             with cluster.offer(remote, files) as name:
                 yield ClusterPool(cluster, name, remote, ahead, None if most is None else users, files, found)
 
@@ -185,11 +178,8 @@ async def _shake_hands(address: str, timeout_s: float) -> None:
 
 
 async def _answer(addresses: Sequence[str]) -> bool:
-    """Whether shards can be fetched from the workers themselves, which saves a way through the scheduler.
-
-    Not where they are on a network of their own; then each try would wait. A few workers answer for all.
-    """
-    hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:_ASKED]]
+    """Return whether workers are reached from here, which saves a way through the scheduler; a few answer for all."""
+    hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:8]]
     return not any(await asyncio.gather(*hands, return_exceptions=True))
 
 
@@ -224,7 +214,8 @@ def _close(closable: Any) -> None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Let Dask say nothing of workers that come and go: what matters is an error of this run."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _TALKATIVE]
+    talkative = ("distributed", "tornado", "asyncio")
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in talkative]
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -245,30 +236,29 @@ class ClusterPool:
     task: Task
     ahead: int
     users: int | None
-    files: SharedFiles | None
+    files: Folder | None
     found: dict[str, str]
     _numbers: Iterator[int] = field(default_factory=count)
     _stopped: bool = False
 
     @property
-    def places(self) -> int:
-        """As of any pool."""
+    def capacity(self) -> int:
+        """Number of calls that are worth having under way."""
         return self.ahead * (self.users or max(self.cluster.threads(), 1))
 
     def call(self, *arguments: Any) -> Block:
-        """As of any pool; a shared file is made again if it proves damaged, and stays until it is released."""
+        """Return what a worker makes; a shared file is made again if it is damaged, and stays until it is released."""
         if self.files is None:
             return unpack(self._result(arguments))
         name, is_new = self.found.pop(self.task.name_of(*arguments), None), False
-        for _ in range(_ROUNDS):
+        for _ in range(3):
             if name is None:
                 name, is_new = str(self._result(arguments)), True
-            if (content := self.files.read(name)) is not None:
+            if (content := self.files.read_hashed(name)) is not None:
                 return replace(unpack(content), file=name, is_new=is_new)
-            self.files.remove([name])
+            self.files.remove(name)
             name = None
-        place = self.files.location
-        raise OutputError(f"--shards {place}: what is written there is not what is read; use another place")
+        raise OutputError(f"{self.files.named}: what is written there is not what is read; use another place")
 
     def _result(self, arguments: tuple[Any, ...]) -> Any:
         finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -283,8 +273,9 @@ class ClusterPool:
 
     def release(self, files: Iterable[str]) -> None:
         """Remove files."""
-        if self.files is not None:
-            self.files.remove(files)
+        for name in files:
+            if self.files is not None:
+                self.files.remove(name)
 
     def stop(self) -> None:
         """Let those that wait raise an error."""
@@ -362,7 +353,7 @@ class Cluster:
         return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
 
     @contextmanager
-    def offer(self, task: Task, files: SharedFiles | None) -> Iterator[str]:
+    def offer(self, task: Task, files: Folder | None) -> Iterator[str]:
         """Tell the workers of a task, and of where they leave what they make, and return its name."""
         from migrate.cluster.worker import TaskOffer
 
@@ -387,10 +378,10 @@ class Cluster:
         return future
 
     def _result(self, future: Any) -> Any:
-        """What a finished future holds; where its worker is gone since, another makes it again."""
+        """Return what a finished future holds; where its worker is gone since, another makes it again."""
         while True:
             try:
-                return future.result(timeout=_FETCH_S)
+                return future.result(timeout=30.0)
             except TimeoutError:
                 if future.status == "error":
                     raise

@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does. Imported where `distributed` is: by workers, and by the runner at work."""
+"""The functions that workers of a Dask cluster run. Imported where `distributed` is: by workers, and by the runner."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from distributed import WorkerPlugin, get_worker
 
 from migrate import __version__
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
-from migrate.work.remote import Folder, SharedFiles
-from migrate.work.runner import Task
+from migrate.work.jobs import Task
+from migrate.work.remote import Folder
 
 
 class TaskOffer(WorkerPlugin):  # type: ignore[misc]
@@ -21,7 +21,7 @@ class TaskOffer(WorkerPlugin):  # type: ignore[misc]
     It travels beside the shards and not with them: no key of Dask's, which its pages and logs show, holds a secret.
     """
 
-    def __init__(self, name: str, task: Task, files: SharedFiles | None) -> None:
+    def __init__(self, name: str, task: Task, files: Folder | None) -> None:
         self.name = name
         self.version = __version__
         self.task, self.files = task, files
@@ -32,12 +32,12 @@ _here = threading.local()
 
 
 def version() -> str:
-    """Of this worker's package."""
+    """Return the version of this worker's package."""
     return __version__
 
 
 def sees(place: Folder, name: str) -> bool:
-    """Whether a place is the one where another process has put a file, and takes one from here; raises as `Folder`."""
+    """Return whether another process has put a file into this very folder, and this one can too; raises as `Folder`."""
     if place.read(name) is None:
         return False
     own = f".{uuid.uuid4().hex}"
@@ -70,7 +70,7 @@ def _open(name: str) -> Callable[..., Any]:
     except (LeadMigrateError, ImportError, OSError) as error:  # of its surroundings, and not of rows that are done
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
     task, files = offer.task, offer.files
-    return make if files is None else lambda *arguments: files.write(task.name_of(*arguments), make(*arguments))
+    return make if files is None else lambda *arguments: files.write_hashed(task.name_of(*arguments), make(*arguments))
 
 
 def other_versions(found: dict[str, str]) -> str:

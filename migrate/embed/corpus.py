@@ -31,7 +31,8 @@ from migrate.stores.create import INDEX_NAME, PICKLE_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
 from migrate.vectors import Document, Progress, Vectors, no_progress
-from migrate.work.outputs import START_OVER, Configuration, StoreJob, Work, rows_done, write_store
+from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
+from migrate.work.outputs import rows_done, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import StoreWriter
 
@@ -169,7 +170,7 @@ class Batches:
         """As `next`: a thread for each batch, which waits for a worker."""
         if self._threads is None:
             self._pool = pool = self._open.enter_context(remote.at_work())
-            self._threads, self._places = ThreadPoolExecutor(pool.places), pool.places
+            self._threads, self._places = ThreadPoolExecutor(pool.capacity), pool.capacity
             self._open.callback(self._threads.shutdown, cancel_futures=True)
             if not self._embedder.keeps:  # what is still to come would not be kept
                 self._open.callback(pool.stop)

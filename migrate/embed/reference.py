@@ -33,7 +33,8 @@ from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
-from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, write_store
+from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 from migrate.work.writer import StoreWriter
 

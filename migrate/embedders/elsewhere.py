@@ -23,7 +23,8 @@ from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.errors import InputError
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Document, Progress, Text, Vectors, no_progress
-from migrate.work.runner import Pool, Runner, Task
+from migrate.work.jobs import Pool, Task
+from migrate.work.runner import Runner
 from migrate.work.shards import VECTORS, pack
 
 _VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")

@@ -1,4 +1,4 @@
-"""Does jobs on untrusted files in guarded processes, which may crash, hang or run out of memory without harm to us.
+"""Jobs on untrusted files in guarded processes, which may crash, hang or run out of memory without harm to us.
 
 A server process (`worker.py`) is started with the first job, and ends with this process. It imports FAISS once, and
 forks a process with limits of its own for each job, which takes milliseconds.
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Final
 from migrate.errors import OutputError, StoreError, UnsupportedStoreError
 from migrate.files import output_errors
 from migrate.stores.frames import DONE, FAILED, HEADER, LONGEST, OS_ERROR, REFUSED
-from migrate.stores.worker import EXIT_CODE
+from migrate.stores.worker import EXIT_CODE, JOB_SIZE
 
 QUIET_S: Final = 120.0
 """How long a job may be silent, in addition to the time for reading the file."""
@@ -42,7 +42,7 @@ class _Server:
     """The process that forks others for jobs."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, theirs = socket.socketpair()
         # It finds the modules that this process finds, and nothing in the folder it happens to be started from.
         threads = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -54,21 +54,23 @@ class _Server:
             command = [sys.executable, "-P", "-m", "migrate.stores.worker"]
             self.process = os.posix_spawn(sys.executable, command, environment, file_actions=streams)
 
-    def start(self, job: Mapping[str, Any]) -> tuple[int, int]:
-        """Start a job; where to read its answers, and then how it ended."""
+    def start(self, job: Mapping[str, Any]) -> tuple[int, socket.socket]:
+        """Start a job; return where to read its answers, and where its exit code comes from; closing this kills it."""
+        # paths in a job may be relative, and this process may have gone to another folder since
+        located = json.dumps({**job, "folder": str(Path.cwd())}).encode()
         answers, their_answers = os.pipe()
-        status, their_status = os.pipe()
+        status, their_status = socket.socketpair()
         try:
-            # paths in a job may be relative, and this process may have gone to another folder since
-            located = json.dumps({**job, "folder": str(Path.cwd())}).encode()
-            socket.send_fds(self._control, [located], [their_answers, their_status])
-        except OSError:
+            socket.send_fds(self._control, [JOB_SIZE.pack(len(located))], [their_answers, their_status.fileno()])
+            self._control.sendall(located)
+        except BaseException:
             os.close(answers)
-            os.close(status)
+            status.close()
+            self.close()  # it may have received a part of a job
             raise
         finally:
             os.close(their_answers)
-            os.close(their_status)
+            their_status.close()
         return answers, status
 
     def close(self) -> None:
@@ -79,7 +81,7 @@ _lock = Lock()
 _server: _Server | None = None
 
 
-def _start(job: Mapping[str, Any]) -> tuple[int, int]:
+def _start(job: Mapping[str, Any]) -> tuple[int, socket.socket]:
     global _server
     with _lock:
         if _server is not None:
@@ -122,22 +124,10 @@ def run_job(
     reader: str = "FAISS",
     remedy: str = "copy it again or build it again",
 ) -> Iterator[Frame]:
-    """Do a job in a guarded process; yields its frames up to and including the last one.
+    """Do a job in a guarded process; yield its frames up to and including the last one.
 
-    Parameters
-    ----------
-    path
-        The file that errors name.
-    job
-        The job and its parameters: `do` names it, `memory_bytes` and `cpu_s` limit it.
-    file_bytes
-        Size of all that is read, for the limit of time.
-    quiet_s
-        How long the process may be silent.
-    reader
-        What reads the file, named in errors.
-    remedy
-        What a user can do about a file that is not read.
+    `do` names the job, `memory_bytes` and `cpu_s` limit it; the process may be silent for `quiet_s`, and for as long as
+    `file_bytes` take to be read. Errors name the `path`, the `reader` of it, and the `remedy`.
     """
     limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
     with _started(job) as (answers, status):
@@ -159,13 +149,13 @@ def run_job(
 
 
 @contextmanager
-def _started(job: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _started(job: Mapping[str, Any]) -> Iterator[tuple[int, socket.socket]]:
     answers, status = _start(job)
     try:
-        yield answers, status
+        with status:  # at its end the server kills the process, if it is still there
+            yield answers, status
     finally:
         os.close(answers)
-        os.close(status)  # upon which the server kills the process, if it is still there
 
 
 def _frames(path: Path, descriptor: int, limit: float, reader: str, remedy: str) -> Iterator[Frame]:
@@ -203,9 +193,11 @@ def _receive(descriptor: int, size: int, limit: float) -> bytes:
     return bytes(content)
 
 
-def _ending(status: int) -> str:
-    """How a process ended, in words."""
-    packed = os.read(status, EXIT_CODE.size)
+def _ending(status: socket.socket) -> str:
+    """Return how a process ended, in words."""
+    with suppress(OSError):  # the server may be gone
+        status.shutdown(socket.SHUT_WR)
+    packed = status.recv(EXIT_CODE.size)
     if len(packed) < EXIT_CODE.size:
         return "its process was killed"
     (code,) = EXIT_CODE.unpack(packed)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 FACTS: Final = b"FACT"
 LABELS: Final = b"LABL"
 ROWS: Final = b"ROWS"
-PLACES: Final = b"PLAC"
+RUNS: Final = b"PLAC"
 IDS: Final = b"IDS "
 TEXT: Final = b"TEXT"
 DONE: Final = b"DONE"

@@ -2,7 +2,7 @@
 
 A server imports the libraries that jobs need and forks a process for each job. FAISS and the unpickler read untrusted
 files there: they may abort, crash, loop or ask for all memory, and only that process ends. Its memory is limited
-before the file is opened.
+before the file is opened, where the system can limit it (macOS cannot).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import resource
-import select
+import selectors
 import signal
 import socket
 import struct
@@ -27,8 +27,8 @@ from migrate.stores.frames import FAILED, OS_ERROR, REFUSED, RefusedError, send,
 _MODULES: Final = ("migrate.stores.faiss.jobs", "migrate.stores.documents.unpickle")
 """Loaded before the first job; a job is named as `MODULE:FUNCTION`."""
 
-LONGEST_JOB: Final = 1 << 16
 EXIT_CODE: Final = struct.Struct("<i")
+JOB_SIZE: Final = struct.Struct("<I")
 
 
 def main() -> None:
@@ -36,74 +36,56 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the parent ends its jobs through it
     for module in _MODULES:
         import_module(module).prepare()
-    with socket.socket(fileno=0) as control:
-        _Server(control).serve()
-
-
-class _Server:
-    """Forks a process for each job, tells the parent how it ended, and kills it if the parent stops listening."""
-
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._poller = select.poll()
-        self._poller.register(control, select.POLLIN)
-        self._jobs: dict[int, tuple[int, int]] = {}
-        """Process id and status pipe by pidfd."""
-
-    def serve(self) -> None:
+    with socket.socket(fileno=0) as control, selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
         while True:
-            # One at a time: the next in a list may be of a descriptor that this one closes.
-            descriptor, _ = self._poller.poll()[0]
-            if descriptor == self._control.fileno():
-                message, pipes, _, _ = socket.recv_fds(self._control, LONGEST_JOB, 2)
-                if not message:
-                    self._kill_all()
-                    return
-                self._start(json.loads(message), *pipes)
-            elif descriptor in self._jobs:
-                self._reap(descriptor)
-            else:
-                self._kill_unheard(descriptor)
+            # One at a time: the next in a list may be of a socket that this one closes.
+            key = selector.select()[0][0]
+            if key.data is not None:
+                selector.unregister(key.fileobj)
+                _end_job(*key.data)
+            elif not _start_job(control, selector):
+                break
+        for key in selector.get_map().values():
+            if key.data is not None:
+                _end_job(*key.data)
 
-    def _start(self, job: dict[str, Any], answers: int, status: int) -> None:
-        process = os.fork()
-        if not process:
-            self._control.close()
-            _do(job, answers)
-        os.close(answers)
-        handle = os.pidfd_open(process)
-        self._jobs[handle] = process, status
-        self._poller.register(handle, select.POLLIN)
-        self._poller.register(status, 0)  # reports when the reader has gone
 
-    def _reap(self, handle: int) -> None:
-        process, status = self._jobs.pop(handle)
-        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        with suppress(OSError):
-            os.write(status, EXIT_CODE.pack(code))
-        with suppress(KeyError):
-            self._poller.unregister(status)
-        self._poller.unregister(handle)
+def _start_job(control: socket.socket, selector: selectors.BaseSelector) -> bool:
+    """Receive a job and fork a process for it; return False if the parent has ended."""
+    header, pipes, _, _ = socket.recv_fds(control, JOB_SIZE.size, 2)
+    size = JOB_SIZE.unpack(header)[0] if header else 0
+    text = control.recv(size, socket.MSG_WAITALL) if size else b""
+    if not size or len(text) < size:
+        return False
+    job, (answers, status) = json.loads(text), pipes
+    process = os.fork()
+    if not process:
+        for key in selector.get_map().values():  # only the server may keep the sockets of other jobs open
+            os.close(key.fd)
         os.close(status)
-        os.close(handle)
+        _do(job, answers)
+    os.close(answers)
+    # The parent stops sending when it has seen the end of the answers, or does not want them any more.
+    ends = socket.socket(fileno=status)
+    selector.register(ends, selectors.EVENT_READ, (process, ends))
+    return True
 
-    def _kill_unheard(self, status: int) -> None:
-        self._poller.unregister(status)
-        for process, pipe in self._jobs.values():
-            if pipe == status:
-                os.kill(process, signal.SIGKILL)
 
-    def _kill_all(self) -> None:
-        for process, _ in self._jobs.values():
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+def _end_job(process: int, status: socket.socket) -> None:
+    """Kill the process of a job, unless it has ended, and send its exit code to the parent, if it still listens."""
+    os.kill(process, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    with status, suppress(OSError):
+        status.send(EXIT_CODE.pack(code))
 
 
 def _do(job: dict[str, Any], answers: int) -> None:
     """Do a job and end the process."""
     limits_memory = True
     try:
-        with os.fdopen(answers, "wb", buffering=1 << 20) as pipe:
+        # Left open: the parent sees the end of the pipe when the process has its exit code, and not before.
+        with os.fdopen(answers, "wb", buffering=1 << 20, closefd=False) as pipe:
             try:
                 os.chdir(job["folder"])
                 limits_memory = _limit(job["memory_bytes"], job.get("cpu_s"))

@@ -34,7 +34,8 @@ from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_change
 from migrate.sync.place import place_over, refuse_switched
 from migrate.translate import batch_rows
 from migrate.vectors import Document, Progress, Vectors, no_progress
-from migrate.work.outputs import Configuration, StoreJob, Work, rows_left, settle, write_store
+from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.work.outputs import rows_left, settle, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import StoreWriter
 

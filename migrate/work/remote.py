@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +70,22 @@ class Folder:
         with self._open() as (system, folder), suppress(FileNotFoundError):
             system.rm_file(f"{folder}/{name}")
 
+    def write_hashed(self, name: str, content: bytes) -> str:
+        """Write a file under NAME-SHA256, which is returned: the same for the same content."""
+        name = f"{name}-{hashlib.sha256(content).hexdigest()}"
+        self.write(name, content)
+        return name
+
+    def read_hashed(self, name: str) -> bytes | None:
+        """Return the content of a file NAME-SHA256; None where it is gone or is not what its name says."""
+        content = self.read(name)
+        return content if content is not None and hashlib.sha256(content).hexdigest() == name[-64:] else None
+
+    def find_hashed(self) -> dict[str, str]:
+        """Return the files NAME-SHA256 that are there, by NAME."""
+        matches = filter(None, map(_NAME.fullmatch, self.names()))
+        return {match[1]: match[0] for match in matches}
+
     @contextmanager
     def _open(self) -> Iterator[tuple[Any, str]]:
         """Find the place, and translate what fsspec raises, which is anything: each kind has a library of its own.
@@ -85,39 +101,6 @@ class Folder:
             raise UsageError(f"{self.named}: {scrub(str(error))}; pip install 'lead-migrate[s3]' or [gs]") from error
         except Exception as error:
             raise OutputError(f"{self.named}: {scrub(str(error))}; the same command continues") from error
-
-
-@dataclass(frozen=True, slots=True)
-class SharedFiles:
-    """Shard files of one piece of work, whose configuration has a digest, in a folder that all machines see."""
-
-    location: str
-    digest: str
-
-    @property
-    def _folder(self) -> Folder:
-        return Folder(f"{self.location.rstrip('/')}/{self.digest[:32]}", f"--shards {self.location}")
-
-    def find(self) -> dict[str, str]:
-        """Return the files that are there, by what they hold."""
-        matches = filter(None, map(_NAME.fullmatch, self._folder.names()))
-        return {match[1]: match[0] for match in matches}
-
-    def write(self, name: str, content: bytes) -> str:
-        """Put a file there and return its name; the same one for the same content."""
-        name = f"{name}-{hashlib.sha256(content).hexdigest()}"
-        self._folder.write(name, content)
-        return name
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file; None where it is gone or is not what its name says."""
-        content = self._folder.read(name)
-        return content if content is not None and hashlib.sha256(content).hexdigest() == name[-64:] else None
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove files; one that is gone is no error."""
-        for name in names:
-            self._folder.remove(name)
 
 
 def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:

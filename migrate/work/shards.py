@@ -122,7 +122,7 @@ class ShardFolder:
 
     @property
     def rows(self) -> int:
-        """How many rows are finished."""
+        """Number of finished rows."""
         return sum(map(len, self._names))
 
     def ranges(self) -> list[tuple[int, int]]:
@@ -164,7 +164,7 @@ class ShardFolder:
         return name
 
     def is_sound(self, shard: Shard) -> bool:
-        """Whether the file has the content that its name says."""
+        """Return whether the file has the content that its name says."""
         name = self._names[shard]
         try:
             return sha256_file(self.path / name) == name[-64:]
@@ -176,7 +176,7 @@ class ShardFolder:
         (self.path / self._names.pop(shard)).unlink(missing_ok=True)
 
     def facts(self, shard: Shard) -> dict[str, Any]:
-        """What is noted of a shard."""
+        """Return the facts of a shard."""
         _, header = self._header(shard)
         facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
         return facts
@@ -236,7 +236,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of vectors."""
         return int(self._stops[-1]) if len(self._stops) else 0
 
     @property
@@ -269,7 +269,7 @@ class Rows:
                 yield first, self._read(file, first, min(first + at_once, self.count))
 
     def at(self, rows: NDArray[np.int64]) -> Vectors:
-        """Some rows, in any order, (len(rows), dim)."""
+        """Return rows in any order, (len(rows), dim)."""
         vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows, kind="stable")
         ascending = rows[order]
         starts = np.flatnonzero(np.diff(ascending, prepend=-2) != 1).tolist()

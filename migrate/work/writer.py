@@ -1,4 +1,4 @@
-"""What a kind of store does to be written from shards."""
+"""Writers of stores that are made from shards."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, VectorError
-from migrate.files import output_errors, reach, sha256_file, sync_path
+from migrate.files import output_errors, reach, sha256_file, sync_path, write_at
 from migrate.vectors import Vectors
 from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
 
-_CHUNK: Final = 1 << 20
 Facts = Mapping[str, Any]
 
 
@@ -69,7 +68,7 @@ class StoreWriter(ABC):
         """Make durable what was put."""
 
     def is_sound(self, shard: Shard, facts: Facts) -> bool:
-        """Whether what `put` has said of a shard is still so; asked in the order of the shards."""
+        """Return whether what `put` has said of a shard is still so; called in the order of the shards."""
         return True
 
     @abstractmethod
@@ -88,7 +87,7 @@ class NoParts(StoreWriter):
         self.dim = dim
 
     def finish(self, rows: Rows) -> None:
-        """Nothing is finished here."""
+        """Do nothing."""
 
 
 class FlatFileWriter(StoreWriter):
@@ -103,7 +102,7 @@ class FlatFileWriter(StoreWriter):
         with output_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                _write(descriptor, memoryview(head), 0)  # an earlier run may have completed it
+                write_at(descriptor, memoryview(head), 0)  # an earlier run may have completed it
                 if count is not None and os.fstat(descriptor).st_size != self._offset(count):
                     os.truncate(descriptor, self._offset(count))
             finally:
@@ -123,7 +122,7 @@ class FlatFileWriter(StoreWriter):
         digest = self._sha256.copy() if in_order else hashlib.sha256()
 
         def write(content: memoryview, offset: int) -> None:
-            _write(descriptor, content, offset)
+            write_at(descriptor, content, offset)
             digest.update(content)
 
         with output_errors(self.path), ThreadPoolExecutor(1) as pool:
@@ -159,7 +158,7 @@ class FlatFileWriter(StoreWriter):
             sync_path(self.path)
 
     def is_sound(self, shard: Shard, facts: Facts) -> bool:
-        """Whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
+        """Return whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
         begin, end = self._offset(shard.start), self._offset(shard.stop)
         in_order = self._end == begin
         if facts["end"] != end or facts["begin"] != (begin if facts["begin"] else 0):
@@ -169,7 +168,7 @@ class FlatFileWriter(StoreWriter):
         whole, own = self._sha256.copy() if in_order else None, hashlib.sha256() if facts["begin"] else None
         with self.path.open("rb") as file:
             file.seek(begin)
-            while begin < end and (content := file.read(min(_CHUNK, end - begin))):
+            while begin < end and (content := file.read(min(1 << 20, end - begin))):
                 begin += len(content)
                 for digest in filter(None, (whole, own)):
                     digest.update(content)
@@ -187,9 +186,9 @@ class FlatFileWriter(StoreWriter):
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 if head is not None:
-                    _write(descriptor, memoryview(head), 0)
+                    write_at(descriptor, memoryview(head), 0)
                     self._end = -1
-                _write(descriptor, memoryview(tail), self._offset(rows))
+                write_at(descriptor, memoryview(tail), self._offset(rows))
                 os.truncate(descriptor, self._offset(rows) + len(tail))
                 os.fsync(descriptor)
             finally:
@@ -200,27 +199,22 @@ class FlatFileWriter(StoreWriter):
             self._end = -1
 
     def sha256(self, path: Path) -> str:
-        """That of the index was taken while its rows came in order."""
+        """Return the hash that was taken while the rows came in order, or read the file."""
         return self._sha256.hexdigest() if path == self.path and self._end >= 0 else sha256_file(path)
-
-
-def _write(descriptor: int, content: memoryview, offset: int) -> None:
-    while content:
-        written = os.pwrite(descriptor, content, offset)
-        content, offset = content[written:], offset + written
 
 
 OpenWriter = Callable[[int], StoreWriter]
 """Returns the writer of vectors of a dimension."""
 
-Keep = Callable[[Shard, Mapping[str, Sequence[NDArray[Any]]], Mapping[str, Any]], Any]
-"""Keeps the arrays, each in parts, and the facts of a shard; see `ShardFolder.write`."""
+Arrays = Mapping[str, Sequence[NDArray[Any]]]
+"""Arrays by name, each in parts that follow each other."""
 
 
-def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter, keep: Keep) -> Callable[[], Any]:
-    """Make the rows of a shard; what is returned makes them durable, may run in another thread, and returns the file.
+def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -> Callable[[], tuple[Arrays, Facts]]:
+    """Make the rows of a shard, and put them if the writer takes parts.
 
-    Of vectors that another machine has put already there are no blocks.
+    Returns a function, to be called from any thread, that makes durable what was put, and returns the content of the
+    shard's file. Of vectors that another machine has put already there are no blocks.
     """
     arrays, facts = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
 
@@ -244,19 +238,20 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter, k
             arrays[VECTORS] = list(stream)
         facts["dim"] = first.shape[1]
 
-    def seal() -> Any:
+    def seal() -> tuple[Arrays, Facts]:
         if writer is not None and facts["put"] is not None:
             writer.sync()
         reach("synced")
-        return keep(shard, arrays, facts)
+        return arrays, facts
 
     return seal
 
 
 def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vectors) -> None:
     """Make the shard of some vectors that are there."""
+    shard = Shard(start, start + len(vectors))
     block = Block({VECTORS: np.ascontiguousarray(vectors, np.float32)})
-    make_shard(Shard(start, start + len(vectors)), [block], lambda _: writer, shards.write)()
+    shards.write(shard, *make_shard(shard, [block], lambda _: writer)())
 
 
 def write_rows(

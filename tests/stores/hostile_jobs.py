@@ -18,6 +18,10 @@ def answer(job, pipe):
     pipe.write(bytes.fromhex(job["bytes"]))
 
 
+def measure(job, pipe):
+    raise RuntimeError(f"the filler has {len(job['filler'])} characters")
+
+
 def put_in_place_of(monkeypatch, real, do, **arguments):
     """Let the server do one of these jobs where it is asked for a real one."""
     start = child._start

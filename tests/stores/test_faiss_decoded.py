@@ -5,6 +5,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -194,6 +196,91 @@ def test_a_child_that_talks_nonsense_is_not_believed(output, message, vectors, t
     put_in_place_of(monkeypatch, JOB, "answer", bytes=output.hex())
     with pytest.raises(StoreError, match=message):
         open_store(tmp_path)
+
+
+# Python loads it at the start of each process that finds it, the guarded ones too.
+LACKS_WHAT_LINUX_HAS = """
+import os, pathlib, resource, select, selectors, socket
+for module, names in ((os, ["pidfd_open", "posix_fadvise", "waitid", "eventfd", "memfd_create", "pipe2"]),
+                      (select, ["epoll"]), (socket, ["SOCK_SEQPACKET", "MSG_CMSG_CLOEXEC"])):
+    for name in names:
+        vars(module).pop(name, None)
+selectors.DefaultSelector = selectors.SelectSelector
+exists, read_text = pathlib.Path.exists, pathlib.Path.read_text
+def is_proc(path): return str(path).startswith("/proc")
+pathlib.Path.exists = lambda path: not is_proc(path) and exists(path)
+def read(path, *arguments, **options):
+    if is_proc(path):
+        raise FileNotFoundError(2, "No such file", str(path))
+    return read_text(path, *arguments, **options)
+pathlib.Path.read_text = read
+"""
+OPENS = """
+import os, signal, sys, time
+import numpy as np
+from migrate.errors import StoreError
+from migrate.stores import child, open_store
+from hostile_jobs import die, hang
+assert not hasattr(os, "pidfd_open")
+start, quiet_s = child._start, child.QUIET_S
+for name in sys.argv[1:]:
+    store = open_store(name)
+    print(store.info.count, np.concatenate([batch.vectors.copy() for batch in store.scan()]).tobytes().hex()[:64])
+for do in ("die", "hang"):
+    child.QUIET_S = 0.2 if do == "hang" else quiet_s
+    child._start = lambda job: start({**job, "do": f"hostile_jobs:{do}", "signal": signal.SIGSEGV})
+    try:
+        open_store(sys.argv[1])
+    except StoreError as error:
+        print(error)
+"""
+
+
+def test_a_guarded_process_does_without_what_only_linux_has(vectors, tmp_path):
+    """As macOS is: no pidfd, no sockets that keep messages apart, no /proc, no limit of memory."""
+    (tmp_path / "sitecustomize.py").write_text(LACKS_WHAT_LINUX_HAS)
+    folders = [save(train(factory, vectors), tmp_path / factory).parent for factory in ("SQ8", "HNSW8,Flat")]
+    search_path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", OPENS, *map(str, folders)],
+        env={**os.environ, "PYTHONPATH": search_path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = done.stdout.splitlines()
+    begin = [vectors_of(folder).tobytes().hex()[:64] for folder in folders]
+    assert lines[:2] == [f"{COUNT} {part}" for part in begin], done.stderr
+    assert "its process ended by SIGSEGV" in lines[2]
+    assert "did not respond within" in lines[3]
+
+
+def vectors_of(folder):
+    return read(open_store(folder))[1]
+
+
+def test_a_large_job_is_received_whole(vectors, tmp_path, monkeypatch):
+    """The socket is a stream, whose reader gets no more at once than has come."""
+    save(train("SQ8", vectors), tmp_path)
+    put_in_place_of(monkeypatch, JOB, "measure", filler="x" * (8 << 20))
+    with pytest.raises(StoreError, match=f"the filler has {8 << 20} characters"):
+        open_store(tmp_path)
+
+
+def test_a_job_that_was_sent_in_part_spoils_no_later_one(vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path)
+    open_store(tmp_path)
+    send = child.socket.send_fds
+
+    def interrupted(*arguments):
+        send(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(child.socket, "send_fds", interrupted)
+        open_store(tmp_path)
+    for _ in range(2):
+        assert open_store(tmp_path).info.count == COUNT
 
 
 def test_another_server_is_started_where_one_was_killed(vectors, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
-from migrate.work.outputs import Configuration, StoreJob, look_at, open_steps, rows_done, rows_left, write_store
+from migrate.work.jobs import Configuration, StoreJob
+from migrate.work.outputs import State, open_steps, rows_done, rows_left, write_store
 from migrate.work.runner import LOCAL, LocalRunner
 from migrate.work.shards import Block, shards_of
 from migrate.work.writer import FlatFileWriter, StoreWriter
@@ -124,7 +125,7 @@ class Backwards:
     """A runner that begins with the last shard."""
 
     def run(self, work, shards):
-        yield from work.here(reversed(list(shards)))
+        yield from work.make_here(reversed(list(shards)))
 
 
 @pytest.mark.parametrize("first", [LocalRunner(), Backwards()])
@@ -326,7 +327,7 @@ def test_an_output_that_is_published_is_only_tidied_up_after(maker, tmp_path, mo
                 patch.setattr(f"migrate.{module}.reach", partial(die_at, wanted))
             with pytest.raises(KeyboardInterrupt):
                 maker.run(force=True)
-        assert look_at(output).complete == {"rows": 5}
+        assert State.read(output).complete == {"rows": 5}
         maker.run(force=True)
         assert maker.made == [0, 1, 2, 3, 4], "nothing is made again"
         assert names(tmp_path) == ["out"] and names(output) == ["rows", "sources.npy"]

@@ -6,20 +6,22 @@ import numpy as np
 import pytest
 
 from migrate.errors import OutputError, VectorError
-from migrate.work.runner import LocalRunner, RowTask, ShardWork
+from migrate.work.jobs import Configuration, ShardTask, StoreJob, Work
+from migrate.work.runner import LocalRunner
 from migrate.work.shards import Block, ShardFolder, shards_of
 from migrate.work.writer import NoParts
 
 
 @dataclass(frozen=True)
-class Task(RowTask):
+class Task(ShardTask):
     """A row for each shard, with the number of the process that made it."""
 
+    work: Path
     bad: int | None = None
     dies: bool = False
     digest: str = "0"
 
-    def open(self, content):
+    def open_rows(self):
         return self.blocks, NoParts
 
     def blocks(self, shard):
@@ -30,14 +32,40 @@ class Task(RowTask):
         yield Block({"vectors": np.full((len(shard), 2), shard.start, np.float32)}, {"pid": os.getpid()})
 
 
+@dataclass
+class Job(StoreJob):
+    """A store without a file, of the rows of a task."""
+
+    made: Task
+    spreads: bool = True
+    waits: bool = False
+    stage = "make"
+
+    def configuration(self):
+        return Configuration("test")
+
+    def writer(self, work, dim):
+        return NoParts(dim)
+
+    def shards(self, work):
+        return shards_of(9, 1)
+
+    def blocks(self, shard):
+        return self.made.blocks(shard)
+
+    def task(self, work):
+        return self.made
+
+    def finish(self, work, writer):
+        return {}
+
+
 @pytest.fixture
 def work(tmp_path):
-    (tmp_path / "shards").mkdir()
-    shards = ShardFolder(tmp_path / "shards")
+    (tmp_path / ".out.work" / "shards").mkdir(parents=True)
 
-    def work(task=None, *, spreads=True, waits=False, **options):
-        task = task or Task(**options)
-        return ShardWork(*task.open(Path()), lambda: task, tmp_path, shards, waits, spreads)
+    def work(*, spreads=True, waits=False, **options):
+        return Work(tmp_path / "out", Job(Task(tmp_path / ".out.work", **options), spreads, waits))
 
     return work
 

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load
 
 from migrate.errors import OutputError, StoreError
-from migrate.work.remote import SharedFiles
+from migrate.work.remote import Folder
 from migrate.work.shards import Shard, ShardFolder, pack, shards_of, unpack, write_values
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
@@ -115,37 +115,37 @@ def test_numbers_are_written_as_numpy_writes_them(tmp_path):
 @pytest.fixture(params=["folder", "memory"])
 def files(request, tmp_path):
     location = str(tmp_path / "shared") if request.param == "folder" else f"memory://{tmp_path.name}/shared"
-    return SharedFiles(location, "0123456789abcdef" * 4)
+    return Folder(f"{location}/one", f"--shards {location}")
 
 
 NAME = Shard(256, 512).name
 
 
 def test_shared_files_are_read_as_they_were_written(files):
-    name = files.write(NAME, b"content")
-    assert files.write(NAME, b"content") == name
-    assert files.find() == {NAME: name}
-    assert files.read(name) == b"content"
-    assert SharedFiles(files.location, "f" * 64).find() == {}, "other work at the same place"
-    files.remove([name])
-    files.remove([name])
-    assert files.find() == {} and files.read(name) is None
+    name = files.write_hashed(NAME, b"content")
+    assert files.write_hashed(NAME, b"content") == name
+    assert files.find_hashed() == {NAME: name}
+    assert files.read_hashed(name) == b"content"
+    assert Folder(files.location.replace("one", "two"), "two").find_hashed() == {}, "other work at the same place"
+    files.remove(name)
+    files.remove(name)
+    assert files.find_hashed() == {} and files.read_hashed(name) is None
 
 
 def test_a_shared_file_that_is_damaged_or_half_written_does_not_count(tmp_path):
-    files = SharedFiles(str(tmp_path), "a" * 64)
-    name = files.write(NAME, b"content")
-    (tmp_path / ("a" * 32) / ".half").write_bytes(b"")
-    assert list(files.find()) == [NAME]
-    (tmp_path / ("a" * 32) / name).write_bytes(b"conten")
-    assert files.read(name) is None
+    files = Folder(str(tmp_path), f"--shards {tmp_path}")
+    name = files.write_hashed(NAME, b"content")
+    (tmp_path / ".half").write_bytes(b"")
+    assert list(files.find_hashed()) == [NAME]
+    (tmp_path / name).write_bytes(b"conten")
+    assert files.read_hashed(name) is None
 
 
 def test_places_that_cannot_be_used_are_one_line(tmp_path):
     from migrate.errors import UsageError
 
     with pytest.raises(UsageError, match="--shards nowhere://x"):
-        SharedFiles("nowhere://x", "a" * 64).find()
+        Folder("nowhere://x/a", "--shards nowhere://x").find_hashed()
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="the same command continues"):
-        SharedFiles(str(tmp_path / "file"), "a" * 64).write(NAME, b"")
+        Folder(str(tmp_path / "file" / "a"), "--shards file").write_hashed(NAME, b"")

@@ -147,7 +147,7 @@ def test_a_full_disk_keeps_what_is_complete_and_a_larger_one_takes_the_rest(
     with pytest.raises(OutputError, match=r"it needs 1536000 bytes, but only \d+ are free; free some space"):
         translate_store(open_store(source), stitch, output)
     # the disk can also fill after it was looked at
-    monkeypatch.setattr("migrate.work.outputs.require_room", lambda _path, _size: None)
+    monkeypatch.setattr("migrate.work.jobs.require_room", lambda _path, _size: None)
     for _ in range(2):
         with pytest.raises(OutputError, match=r"No space left.*free some space and run the same command again"):
             translate_store(open_store(source), stitch, output)

@@ -209,7 +209,7 @@ def longest_first(names: Iterable[str], records: Sequence[Mapping[str, Any]]) ->
 def is_faiss(file: Path) -> bool:
     """Whether a file begins as a FAISS index does."""
     with read_errors(file), file.open("rb") as opened:
-        return fourcc.is_known(opened.read(4).decode("latin-1"))
+        return fourcc.is_index(opened.read(8))
 
 
 def copy_files(files: Iterable[Path], folder: Path) -> None:

@@ -28,8 +28,6 @@ _ROWS_PER_LIST: Final = 256
 _TRAINING_ROWS: Final = 65_536
 _TRAINING_BYTES: Final = 512 << 20
 _ROWS_PER_BATCH: Final = 65_536
-_FILE_BUFFER: Final = 1 << 20
-_WORTH_THREADS: Final = 50_000
 
 
 def build_index(path: Path, recipe: Recipe, metric: int, vectors: StoredRows, labels: NDArray[np.int64] | None) -> None:
@@ -37,7 +35,7 @@ def build_index(path: Path, recipe: Recipe, metric: int, vectors: StoredRows, la
     faiss = library()
 
     count, dim = vectors.shape
-    is_large = count >= _WORTH_THREADS
+    is_large = count >= 50_000
     # Who comes first decides how a graph is linked, and how an additive quantizer is trained.
     faiss.omp_set_num_threads((os.cpu_count() or 1) if is_large and not _order_matters(recipe) else 1)
     head, tail = id_map_ends(recipe["kind"], dim, METRICS[metric], labels)
@@ -56,7 +54,7 @@ def build_index(path: Path, recipe: Recipe, metric: int, vectors: StoredRows, la
         if has_plain_lists:
             file.write(tail)
         else:  # through Python: `faiss.write_index` itself would not notice that the disk is full
-            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, _FILE_BUFFER))
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
         file.flush()
         os.fsync(file.fileno())
 

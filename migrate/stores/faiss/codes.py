@@ -23,9 +23,16 @@ def decode_codes(index: Any) -> Part:
     faiss = library()
 
     coding = describe_coding(index)
-    packed = isinstance(index, faiss.IndexFastScan)
-    chunks = packed_codes(index) if packed else plain_codes(index)
-    decode = quantizer_decoder(index) if packed else standalone_decoder(index)
+    packing = Packing(index) if isinstance(index, faiss.IndexFastScan) else None
+    expected = index.ntotal * index.code_size if packing is None else packing.bytes_of(index.ntotal)
+    if index.codes.size() < expected:
+        raise RefusedError(f"expected {expected} bytes of codes, found {index.codes.size()}; copy the file again")
+    decode = standalone_decoder(index) if packing is None else quantizer_decoder(index)
+
+    def chunks() -> Iterator[Codes]:
+        if index.ntotal:
+            pointer = index.codes.data() if packing is None else index.codes.get()
+            yield from code_blocks(index, pointer, index.ntotal, packing)
 
     def rows() -> Iterator[Rows]:
         return (decode(codes) for codes in chunks())
@@ -34,38 +41,18 @@ def decode_codes(index: Any) -> Part:
     return Part(class_name(index), coding.recipe, rows, exact=coding.exact, remarks=coding.remarks)
 
 
-def plain_codes(index: Any) -> Callable[[], Iterator[Codes]]:
-    """The codes of an IndexFlatCodes in blocks, (n, code_size)."""
-    count, size = index.ntotal, index.code_size
-    if index.codes.size() < count * size:
-        raise RefusedError(f"expected {count * size} bytes of codes, found {index.codes.size()}; copy the file again")
+def code_blocks(index: Any, pointer: Any, count: int, packing: Packing | None) -> Iterator[Codes]:
+    """Yield codes that lie one after the other, or as they are packed, in blocks of about 4 MiB of vectors."""
     step = block_rows(4 * index.d)
-
-    def chunks() -> Iterator[Codes]:
-        if count:
-            codes = borrow(index.codes.data(), count * size).reshape(count, size)
-            yield from (codes[first : first + step] for first in range(0, count, step))
-
-    return chunks
-
-
-def packed_codes(index: Any) -> Callable[[], Iterator[Codes]]:
-    """The codes of an IndexFastScan, which are interleaved, 32 or more rows together."""
-    packing = Packing(index)
-    expected = packing.bytes_of(index.ntotal)
-    if index.codes.size() < expected:
-        raise RefusedError(f"expected {expected} bytes of codes, found {index.codes.size()}; copy the file again")
-
-    def chunks() -> Iterator[Codes]:
-        if index.ntotal:
-            content = borrow(index.codes.get(), expected)
-            yield from packing.unpack(content, index.ntotal, block_rows(4 * index.d))
-
-    return chunks
+    if packing is not None:
+        yield from packing.unpack(borrow(pointer, packing.bytes_of(count)), count, step)
+    else:
+        codes = borrow(pointer, count * index.code_size).reshape(count, index.code_size)
+        yield from (codes[first : first + step] for first in range(0, count, step))
 
 
 class Packing:
-    """How FastScan interleaves codes of four bits (`pq4_fast_scan.cpp`): 32 rows together, in blocks of `bbs` rows.
+    """The order in which FastScan interleaves codes of four bits (`pq4_fast_scan.cpp`): 32 rows, in blocks of `bbs`.
 
     FAISS's own way back (`get_CodePacker`, `reconstruct`) is right for `bbs` = 32 only.
     """

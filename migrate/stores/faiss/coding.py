@@ -1,4 +1,4 @@
-"""Says how an index codes its vectors, and how to code new ones the same way. Runs in the child process only."""
+"""The coding of an index, as a recipe to code new vectors by. Runs in the child process only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from migrate.stores.frames import RefusedError
 
 Chunks = Callable[[], Iterator[NDArray[np.uint8]]]
 
-_SIGNS_ONLY = "LSH keeps one bit a dimension: the vectors read back are directions of signs, far from the originals"
 _ADDITIVE = {
     "LocalSearchQuantizer": "LSQ",
     "ResidualQuantizer": "RQ",
@@ -25,7 +24,7 @@ _ADDITIVE = {
 
 @dataclass(frozen=True)
 class Coding:
-    """What codes are made with; `check` refuses codes in which the vectors are lost."""
+    """The quantizer of codes; `check` refuses codes in which the vectors are lost."""
 
     recipe: Recipe
     exact: bool = False
@@ -34,7 +33,7 @@ class Coding:
 
 
 def describe_coding(index: Any) -> Coding:
-    """How an index, alone or with inverted lists, codes its vectors."""
+    """Return the coding of an index, alone or with inverted lists."""
     faiss = library()
 
     if class_name(index) in {"Index2Layer", "IndexIVFIndependentQuantizer"}:
@@ -46,7 +45,8 @@ def describe_coding(index: Any) -> Coding:
     if isinstance(index, faiss.IndexLSH):
         recipe = {"kind": "LSH", "nbits": int(index.nbits), "rotate": bool(index.rotate_data)}
         recipe["thresholds"] = bool(index.train_thresholds)
-        return Coding(recipe, remarks=(_SIGNS_ONLY,))
+        remark = "LSH keeps one bit a dimension: the vectors read back are directions of signs, far from the originals"
+        return Coding(recipe, remarks=(remark,))
     if "RaBitQ" in class_name(index):
         return _rabitq(index)
     if hasattr(index, "aq"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from migrate.stores.faiss.codes import decode_codes
+from migrate.stores.faiss.codes import code_blocks, decode_codes
 from migrate.stores.faiss.fourcc import LARGEST_DIM, METRICS
 from migrate.stores.faiss.inverted import decode_lists
 from migrate.stores.faiss.parts import (
@@ -22,8 +22,8 @@ from migrate.stores.faiss.parts import (
     Stored,
     class_name,
     expect_same_shape,
+    graph_recipe,
     library,
-    open_flat,
     open_index,
 )
 from migrate.stores.faiss.undo import invert
@@ -81,10 +81,21 @@ def _families() -> Iterator[tuple[Any, Callable[[Any], Part]]]:
 
 
 def _flat(index: Any) -> Part:
-    if class_name(index) not in {"IndexFlat", "IndexFlatL2", "IndexFlatIP"}:
+    name = class_name(index)
+    if name not in {"IndexFlat", "IndexFlatL2", "IndexFlatIP"}:
         # Panorama stores the vectors level by level, and FAISS returns zeros for them
-        raise RefusedError(f"the vectors of {class_name(index)} do not lie one after the other; {_ADVICE}")
-    return open_flat(index)
+        raise RefusedError(f"the vectors of {name} do not lie one after the other; {_ADVICE}")
+    count, dim = index.ntotal, index.d
+    if index.codes.size() != 4 * count * dim:
+        raise RefusedError(f"the index counts {count} vectors but holds {index.codes.size()} bytes; copy it again")
+    if not count:
+        return Part(name, {"kind": "Flat"}, lambda: iter(()), exact=True)
+    start = int(index.get_xb())
+
+    def rows() -> Iterator[Rows]:
+        return (codes.view(np.float32) for codes in code_blocks(index, index.codes.data(), count, None))
+
+    return Part(name, {"kind": "Flat"}, rows, exact=True, stored=Stored([start], [count], start + 4 * count * dim))
 
 
 def _id_map(index: Any) -> Part:
@@ -160,21 +171,10 @@ def _refined(index: Any) -> Part:
 
 
 def _hnsw(index: Any) -> Part:
-    faiss = library()
-
     if index.storage is None:
         raise RefusedError("the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE")
     stored = decode_index(index.storage)
-    graph = index.hnsw
-    neighbours = faiss.vector_to_array(graph.cum_nneighbor_per_level)
-    recipe = {
-        "kind": "HNSW",
-        "M": int(neighbours[1]) // 2 if neighbours.size > 1 else 32,
-        "efConstruction": int(graph.efConstruction),
-        "efSearch": int(graph.efSearch),
-        "storage": stored.recipe,
-    }
-    return _over_storage(index, stored, recipe)
+    return _over_storage(index, stored, {**graph_recipe(index), "storage": stored.recipe})
 
 
 def _nsg(index: Any) -> Part:

@@ -18,9 +18,6 @@ from migrate.stores.outputs import FolderOutput
 from migrate.stores.records import check_options
 from migrate.stores.sniff import HEAD_BYTES, describe_content
 
-_INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
-_OWN_SUFFIXES: Final = (".faiss", ".index")
-_OPTIONS: Final = ("text", "id")
 _LISTED: Final = 8
 
 
@@ -38,10 +35,10 @@ class FaissKind:
     )
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a FAISS file, or a folder with a file that is one or is named as one."""
+        """Return whether it is a FAISS file, or a folder with a file that is one or is named as one."""
         with read_errors(path):
             files = _visible_files(path) if path.is_dir() else [path]
-        return any(file.suffix in _OWN_SUFFIXES or _is_index(_head(file)) for file in files)
+        return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
 
     def output(self, location: str) -> FolderOutput:
         """A folder for a flat index and a docs.jsonl."""
@@ -67,7 +64,7 @@ class FaissKind:
             The operating system refused.
         """
         address = Address(location) if os.path.lexists(location) else Address.parse(location)
-        check_options(f"{self.name}:{location}", address.options, _OPTIONS)
+        check_options(f"{self.name}:{location}", address.options, ("text", "id"))
         path = Path(address.place)
         kind = _file_kind(path)
         if stat.S_ISDIR(kind):
@@ -92,7 +89,7 @@ def _file_kind(path: Path) -> int:
 def _find_index(folder: Path) -> Path:
     files = _visible_files(folder)
     heads = {file: _head(file) for file in files}
-    indexes = [file for file, head in heads.items() if _is_index(head)]
+    indexes = [file for file, head in heads.items() if fourcc.is_index(head)]
     if len(indexes) == 1:
         return indexes[0]
     if folder / llamaindex.VECTORS_NAME in indexes:
@@ -101,7 +98,7 @@ def _find_index(folder: Path) -> Path:
     if indexes:
         raise StoreError(f"{folder}: has {len(indexes)} FAISS indexes ({_names(indexes)}); give one of these")
     for file in files:
-        if file.suffix in _INDEX_SUFFIXES:
+        if file.suffix in (".faiss", ".index", ".bin"):
             raise StoreError(f"{file}: expected a FAISS index, found {describe_content(heads[file])}")
     contents = f"only {_names(files)}" if files else "an empty folder"
     raise StoreError(f"{folder}: expected a FAISS index, found {contents}; give the folder that holds the store")
@@ -110,10 +107,6 @@ def _find_index(folder: Path) -> Path:
 def _visible_files(folder: Path) -> list[Path]:
     with read_errors(folder):
         return sorted(file for file in folder.iterdir() if not file.name.startswith(".") and file.is_file())
-
-
-def _is_index(head: bytes) -> bool:
-    return fourcc.is_known(head[:4].decode("latin-1"))
 
 
 def _head(file: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Final
 
@@ -15,84 +16,11 @@ FLAT_HEAD_BYTES: Final = 45
 LARGEST_DIM: Final = 1 << 20
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
 
-BINARY: Final = frozenset(["IBxF", "IBwF", "IBFf", "IBHf", "IBHc", "IBMp", "IBM2", "IBHh", "IBHm"])
-"""Indexes of bits."""
 
-_CODES: Final = frozenset(
-    [
-        "IxF2",
-        "IxFI",
-        "IxFl",
-        "IxFP",
-        "IxMp",
-        "IxM2",
-        "IxSQ",
-        "IxPq",
-        "IxPo",
-        "IxPQ",
-        "IxHe",
-        "IxPT",
-        "IxRF",
-        "IxRq",
-        "IxRQ",
-        "IxLS",
-        "IxPR",
-        "IxPL",
-        "Ix2L",
-        "IxLa",
-        "Ixrq",
-        "Ixrr",
-        "IxEe",
-        "IHNf",
-        "IHNp",
-        "IHNs",
-        "IHN2",
-        "IHc2",
-        "IHNc",
-        "IHfP",
-        "IHNr",
-        "INSf",
-        "INSp",
-        "INSs",
-        "INNf",
-        "IPfs",
-        "IwFl",
-        "IwPf",
-        "IwPQ",
-        "IwQR",
-        "IwSq",
-        "IwFd",
-        "IwSh",
-        "IwIQ",
-        "IwLS",
-        "IwRQ",
-        "IwPL",
-        "IwPR",
-        "Iwrq",
-        "Iwrf",
-        "Iwrr",
-        "Iwrn",
-        "IwP2",
-        "IwEe",
-        "IVLf",
-        "IVRf",
-        "IvFl",
-        "IvPQ",
-        "IvSQ",
-        "ILfs",
-        "IRfs",
-        "IRMf",
-        "IRMh",
-        "Irfn",
-        "ImRQ",
-        "Imiq",
-    ]
-)
-
-
-def is_known(code: str) -> bool:
-    """Return whether a FAISS file can begin with these four characters."""
-    return code in _CODES or code in BINARY
+def is_index(head: bytes) -> bool:
+    """Return whether these first bytes can be those of a FAISS file: a code of four characters, and a dimension."""
+    dim = int.from_bytes(head[4:8], "little")
+    return re.fullmatch(rb"I[A-Za-z][A-Za-z0-9]{2}", head[:4]) is not None and 0 < dim <= LARGEST_DIM
 
 
 def _head(code: str, dim: int, count: int, metric: Metric) -> bytes:

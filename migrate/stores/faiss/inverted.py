@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss.codes import Packing, quantizer_decoder, standalone_decoder
+from migrate.stores.faiss.codes import Packing, code_blocks, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss.coding import Coding, describe_coding
 from migrate.stores.faiss.fourcc import METRICS
 from migrate.stores.faiss.parts import (
@@ -20,6 +20,7 @@ from migrate.stores.faiss.parts import (
     block_rows,
     borrow,
     class_name,
+    graph_recipe,
     library,
     open_index,
 )
@@ -50,7 +51,7 @@ def decode_lists(index: Any) -> Part:
     coding = describe_coding(index)
     labels, stored = _labels(index)
     packed = isinstance(index, faiss.IndexIVFFastScan)
-    chunks = _packed(index) if packed else _plain(index)
+    chunks = _chunks(index, Packing(index) if packed else None)
     decode = _packed_decoder(index) if packed else _plain_decoder(index, coding)
 
     def rows() -> Iterator[Rows]:
@@ -92,15 +93,7 @@ def _quantizer_recipe(quantizer: Any, nlist: int, dim: int) -> Recipe:
         raise RefusedError(f"the quantizer does not fit to {nlist} lists of dimension {dim}; copy the file again")
     metric = METRICS.get(quantizer.metric_type, "l2")
     if isinstance(quantizer, faiss.IndexHNSW):
-        links = faiss.vector_to_array(quantizer.hnsw.cum_nneighbor_per_level)
-        graph = quantizer.hnsw
-        return {
-            "kind": "HNSW",
-            "M": int(links[1]) // 2,
-            "efConstruction": int(graph.efConstruction),
-            "efSearch": int(graph.efSearch),
-            "metric": metric,
-        }
+        return {**graph_recipe(quantizer), "metric": metric}
     if isinstance(quantizer, faiss.MultiIndexQuantizer):
         return {"kind": "IMI", "M": int(quantizer.pq.M), "nbits": int(quantizer.pq.nbits)}
     if isinstance(quantizer, faiss.IndexFlat):  # finds the nearest centroid at least as well as any other
@@ -132,38 +125,22 @@ def _labels(index: Any) -> tuple[NDArray[np.int64], Stored]:
     return labels, replace(stored, end=end)
 
 
-def _plain(index: Any) -> Callable[[], Iterator[tuple[NDArray[np.int64], Codes]]]:
-    """List numbers and codes, a few thousand rows at a time, for lists of any size."""
-    step = block_rows(4 * index.d)
-    lists, size = index.invlists, index.code_size
-    if lists.code_size != size:
-        raise RefusedError(f"expected codes of {size} bytes in the lists, found {lists.code_size}; copy the file again")
+def _chunks(index: Any, packing: Packing | None) -> Callable[[], Iterator[tuple[NDArray[np.int64], Codes]]]:
+    """Return what reads list numbers and codes, a few thousand rows at a time, for lists of any size."""
+    lists = index.invlists
+    if packing is None and lists.code_size != index.code_size:
+        raise RefusedError(
+            f"expected codes of {index.code_size} bytes in the lists, found {lists.code_size}; copy the file again"
+        )
 
     def pieces() -> Iterator[tuple[int, Codes]]:
         for number in range(index.nlist):
-            count = lists.list_size(number)
-            if count:
+            if count := lists.list_size(number):
                 pointer = lists.get_codes(number)
-                codes = borrow(pointer, count * size).reshape(count, size)
-                yield from ((number, codes[first : first + step]) for first in range(0, count, step))
+                yield from ((number, codes) for codes in code_blocks(index, pointer, count, packing))
                 lists.release_codes(number, pointer)
 
-    return lambda: _gather(pieces(), step)
-
-
-def _packed(index: Any) -> Callable[[], Iterator[tuple[NDArray[np.int64], Codes]]]:
-    """The same for FastScan, whose lists are interleaved blocks."""
-    step = block_rows(4 * index.d)
-    lists, packing = index.invlists, Packing(index)
-
-    def pieces() -> Iterator[tuple[int, Codes]]:
-        for number in range(index.nlist):
-            count = lists.list_size(number)
-            if count:
-                content = borrow(lists.get_codes(number), packing.bytes_of(count))
-                yield from ((number, codes) for codes in packing.unpack(content, count, step))
-
-    return lambda: _gather(pieces(), step)
+    return lambda: _gather(pieces(), block_rows(4 * index.d))
 
 
 def _gather(pieces: Iterator[tuple[int, Codes]], step: int) -> Iterator[tuple[NDArray[np.int64], Codes]]:

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from migrate.stores.faiss.build import build_index
 from migrate.stores.faiss.decode import decode_index
 from migrate.stores.faiss.parts import Part, library
-from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, PLACES, ROWS, RefusedError, send_array, send_facts
+from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
 from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
 from migrate.work.shards import Rows, ShardFolder
 
-_LEAST_BYTES: Final = 64 << 20
 _BLOCK: Final = 16_384
-_LONGEST_LOOP: Final = 10_000_000
 _COPY_AGAIN: Final = "the file is damaged or was not copied whole; copy it again"
 
 
@@ -31,8 +29,8 @@ def load(path: str) -> Any:
     """The index in a file: mapped into memory, and read with FAISS's own limits set to what the file can hold."""
     faiss = library()
 
-    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_BYTES))
-    faiss.set_deserialization_loop_limit(_LONGEST_LOOP)
+    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, 64 << 20))
+    faiss.set_deserialization_loop_limit(10_000_000)
     # A path in the file is not followed: lists in a second file are looked for beside the index.
     flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     try:
@@ -59,7 +57,7 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send what an index is, its labels, and its vectors: where they lie in the file, or themselves."""
     index = load(job["path"])
     part = decode_index(index)
-    places = _places(job["path"], part)
+    runs = _runs_in_file(job["path"], part)
     facts = {
         "chain": part.chain,
         "dim": int(index.d),
@@ -69,26 +67,27 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
         "remarks": part.remarks,
         "recipe": part.recipe,
         "labels": part.labels is not None,
-        "in_place": places is not None,
+        "in_place": runs is not None,
     }
     send_facts(pipe, FACTS, facts)
     if part.labels is not None:
         send_array(pipe, LABELS, part.labels.astype("<i8", copy=False))
-    if places is not None:
-        send_array(pipe, PLACES, places)
+    if runs is not None:
+        send_array(pipe, RUNS, runs)
     else:
         for rows in part.rows():
             send_array(pipe, ROWS, rows.astype("<f4", copy=False))
     send_facts(pipe, DONE, {})
 
 
-def _places(path: str, part: Part) -> NDArray[np.int64] | None:
+def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
     """Offset in the file and count of each run of vectors, (n, 2); None where they do not lie there as they are."""
     stored = part.stored
-    if stored is None or not len(stored.addresses):
+    maps = Path("/proc/self/maps")
+    if stored is None or not len(stored.addresses) or not maps.exists():  # macOS has no such file
         return None
     status = Path(path).stat()
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in maps.read_text().splitlines():
         addresses, _, offset, _, inode, *_ = line.split()
         if int(inode) == status.st_ino and int(offset, 16) == 0:
             start, end = (int(address, 16) for address in addresses.split("-"))

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.files import write_at
 from migrate.stores.faiss.parts import library
 from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
@@ -71,7 +72,7 @@ def _block_rows(dim: int) -> int:
 
 
 def _sizes(sizes: NDArray[np.int64]) -> bytes:
-    """As FAISS writes them: of all lists, or, where most are empty, the number and the size of the others."""
+    """Return the sizes as FAISS writes them: of all lists, or, where most are empty, number and size of the others."""
     filled = np.flatnonzero(sizes)
     if len(filled) > len(sizes) / 2:
         kind, content = b"full", sizes
@@ -97,11 +98,5 @@ def _scatter(
         lists, starts = np.unique(numbers[block][order], return_index=True)
         for number, start, stop in zip(lists.tolist(), starts, [*starts[1:], len(rows)], strict=True):
             for content, places in ((rows[start:stop], vectors_at), (own[start:stop], labels_at)):
-                _write(descriptor, content.reshape(-1).view(np.uint8).data, int(places[number]))
+                write_at(descriptor, content.reshape(-1).view(np.uint8).data, int(places[number]))
                 places[number] += content.nbytes
-
-
-def _write(descriptor: int, content: memoryview, offset: int) -> None:
-    while content:
-        written = os.pwrite(descriptor, content, offset)
-        content, offset = content[written:], offset + written

@@ -17,8 +17,6 @@ Rows = NDArray[np.float32]
 Recipe = dict[str, Any]
 """What to build an index like this one with: JSON, see `faiss_recipe`."""
 
-BLOCK_BYTES = 4 << 20
-
 
 @dataclass(frozen=True)
 class Stored:
@@ -76,9 +74,20 @@ def expect_same_shape(index: Any, inner: Any, role: str) -> None:
         )
 
 
+def graph_recipe(index: Any) -> Recipe:
+    """Return the settings of an IndexHNSW, without those of its storage."""
+    links = library().vector_to_array(index.hnsw.cum_nneighbor_per_level)
+    return {
+        "kind": "HNSW",
+        "M": int(links[1]) // 2 if links.size > 1 else 32,
+        "efConstruction": int(index.hnsw.efConstruction),
+        "efSearch": int(index.hnsw.efSearch),
+    }
+
+
 def block_rows(row_bytes: int) -> int:
     """Rows in a block of about 4 MiB."""
-    return max(1, BLOCK_BYTES // max(row_bytes, 1))
+    return max(1, (4 << 20) // max(row_bytes, 1))
 
 
 def borrow(pointer: Any, count: int) -> NDArray[Any]:
@@ -87,22 +96,3 @@ def borrow(pointer: Any, count: int) -> NDArray[Any]:
 
     view: NDArray[Any] = faiss.rev_swig_ptr(pointer, count)
     return view
-
-
-def open_flat(index: Any) -> Part:
-    """The vectors of a flat index."""
-    count, dim = index.ntotal, index.d
-    if index.codes.size() != 4 * count * dim:
-        raise RefusedError(f"the index counts {count} vectors but holds {index.codes.size()} bytes; copy it again")
-
-    def rows() -> Iterator[Rows]:
-        step = block_rows(4 * dim)
-        if count:
-            vectors = borrow(index.get_xb(), count * dim).reshape(count, dim)
-            yield from (vectors[first : first + step] for first in range(0, count, step))
-
-    stored = None
-    if count:
-        start = int(index.get_xb())
-        stored = Stored([start], [count], start + 4 * count * dim)
-    return Part(class_name(index), {"kind": "Flat"}, rows, exact=True, stored=stored)

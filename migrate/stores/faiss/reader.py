@@ -26,7 +26,7 @@ from migrate.stores.binary_reader import FileIdentity, read_errors, read_exactly
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.recipe import factory
-from migrate.stores.frames import FACTS, LABELS, PLACES, ROWS
+from migrate.stores.frames import FACTS, LABELS, ROWS, RUNS
 from migrate.stores.sniff import HEAD_BYTES, describe_content
 from migrate.vectors import Vectors
 
@@ -63,17 +63,7 @@ def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
 class FaissFile:
     """A FAISS file: what it is, and its vectors on demand; `labels` is None where the rows have none of their own.
 
-    Parameters
-    ----------
-    path
-        The file; it is opened for reading only, and only while something is read.
-
-    Raises
-    ------
-    StoreError
-        It is no FAISS file, a damaged one, or one of a kind that is not read.
-    OutputError
-        The operating system refused.
+    Raises a StoreError where it is no FAISS file, a damaged one, or one of a kind that is not read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +75,7 @@ class FaissFile:
         self._decoded: BinaryIO | None = None
         self._left = 0
         flat = fourcc.read_flat_head(head, self.identity.size)
-        facts, self.labels, places = self._look() if flat is None else _flat_facts(*flat)
+        facts, self.labels, runs = self._look() if flat is None else _flat_facts(*flat)
         self.chain: str = facts["chain"]
         self.recipe: dict[str, Any] = facts["recipe"]
         self.exact: bool = facts["exact"]
@@ -94,12 +84,12 @@ class FaissFile:
         self.count: int = facts["count"]
         self.metric: Metric = fourcc.METRICS[facts["metric"]]
         self.row_bytes = self.dim * _FLOAT_BYTES
-        self._first_rows, self._offsets = self._runs_of(places)
+        self._first_rows, self._offsets = self._runs_of(runs)
 
     def _look(self) -> tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64]]:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
         facts: dict[str, Any] = {}
-        labels, places = bytearray(), bytearray()
+        labels, runs = bytearray(), bytearray()
         for tag, content in run_job(self.path, read_job("read", self.path), file_bytes=self.identity.size):
             if tag == FACTS:
                 facts = self._check_facts(content)
@@ -110,8 +100,8 @@ class FaissFile:
             elif tag == LABELS and facts:
                 labels += content
                 self._expect(len(labels) <= _LABEL_BYTES * facts["count"], "as many labels as vectors")
-            elif tag == PLACES and facts:
-                places += content
+            elif tag == RUNS and facts:
+                runs += content
             elif tag == ROWS and self._decoded is not None:
                 self._keep_rows(self._decoded, content)
         self._expect(bool(facts) and not self._left, "all vectors")
@@ -119,7 +109,7 @@ class FaissFile:
         own = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if facts["labels"] else None
         if not facts["in_place"]:
             return facts, own, np.array([[0, facts["count"]]], np.int64)
-        return facts, own, np.frombuffer(bytes(places), "<i8").reshape(-1, 2)
+        return facts, own, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
 
     def _expect(self, holds: bool, missing: str) -> None:
         if not holds:
@@ -149,9 +139,9 @@ class FaissFile:
         self._expect(self._left >= 0, "as many vectors as it counts")
         write_all(file, content)
 
-    def _runs_of(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _runs_of(self, runs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first row of each run of vectors, and their count at the end; and where each run begins."""
-        offsets, counts = places.astype(np.int64).T
+        offsets, counts = runs.astype(np.int64).T
         size = self.count * self.row_bytes if self._decoded is not None else self.identity.size
         within = (offsets >= 0) & (counts >= 0) & (offsets + counts * self.row_bytes <= size)
         self._expect(bool(within.all()) and counts.sum() == self.count, "places of vectors within the file")
@@ -162,10 +152,11 @@ class FaissFile:
         stop = self.count if stop is None else min(stop, self.count)
         buffer = np.empty((min(batch_size, self.count), self.dim), np.float32)
         with self._opened() as (descriptor, file):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            if hasattr(os, "posix_fadvise"):  # macOS lacks it
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             for first in range(start, stop, batch_size):
                 vectors = buffer[: min(batch_size, stop - first)]
-                self._fill(descriptor, vectors, self._pieces(first, first + len(vectors)))
+                self._fill(descriptor, vectors, self._runs(np.arange(first, first + len(vectors))))
                 yield first, vectors
             self.identity.check(self.path, file)
 
@@ -186,16 +177,6 @@ class FaissFile:
         with read_errors(self.path), self.path.open("rb", buffering=0) as file:
             self.identity.check(self.path, file.fileno())
             yield (file if self._decoded is None else self._decoded).fileno(), file.fileno()
-
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Byte offset and byte count of each run of rows first..last-1."""
-        run = int(np.searchsorted(self._first_rows, first, side="right")) - 1
-        while first < last:
-            end = min(last, int(self._first_rows[run + 1]))
-            if end > first:
-                offset = int(self._offsets[run]) + (first - int(self._first_rows[run])) * self.row_bytes
-                yield offset, (end - first) * self.row_bytes
-            first, run = end, run + 1
 
     def _runs(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Byte offset and byte count of each run of rows that follow one another in the file."""
@@ -232,9 +213,9 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], N
 
 def _check_code(path: Path, head: bytes) -> str:
     code = head[:4].decode("latin-1")
-    if not fourcc.is_known(code):
+    if not fourcc.is_index(head):
         raise StoreError(f"{path}: this is no FAISS index but {describe_content(head)}")
-    if code in fourcc.BINARY:
+    if code.startswith("IB"):
         raise UnsupportedStoreError(
             f"{path}: a binary index ({code}); its vectors are bits, which no map between embedding spaces applies to: "
             "use the index of the float vectors"

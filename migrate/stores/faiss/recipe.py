@@ -1,4 +1,4 @@
-"""How an index was built, as nested facts, and the factory string of such a recipe.
+"""Recipes of indexes: nested facts of how one was built, and the factory string of such a recipe.
 
 A recipe is JSON: `{"kind": "IVF", "nlist": 64, "code": {"kind": "PQ", ...}, ...}`. `decode.py` makes it, `rescale.py`
 fits it to another dimension, and `build.py` builds an index from it. Nothing here needs FAISS.

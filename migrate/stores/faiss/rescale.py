@@ -11,22 +11,7 @@ _Adapted = dict[str, Any]
 
 
 def rescale(recipe: Recipe, old_dim: int, dim: int, count: int) -> tuple[_Adapted, tuple[str, ...]]:
-    """The recipe of an index of the same kind for other vectors.
-
-    Parameters
-    ----------
-    recipe
-        Of the old index.
-    old_dim, dim
-        Dimension of the old vectors and of the new ones.
-    count
-        How many vectors there are.
-
-    Returns
-    -------
-    tuple
-        The new recipe, and what differs, as sentences.
-    """
+    """Return the recipe of an index of the same kind for `count` vectors of another dimension, and what differs."""
     scaler = _Scaler(count)
     adapted = scaler.adapt(recipe, old_dim, dim)
     return adapted, tuple(dict.fromkeys(scaler.remarks))

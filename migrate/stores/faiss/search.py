@@ -21,7 +21,6 @@ from migrate.stores.base import Store
 from migrate.stores.serving import Hits, Searchable, as_fields, as_hits, check_queries
 from migrate.vectors import Document, Vectors, squared_norms
 
-_FILTERS_KEPT: Final = 32
 _NOT_FOUND: Final = -1
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -31,18 +30,7 @@ RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 class IndexSearch:
     """An index of FAISS in memory that searches a store; FAISS lets several threads search at once.
 
-    Parameters
-    ----------
-    store
-        The store.
-    index
-        Its index.
-    ids
-        The id of each row.
-    labels
-        The label of each row in the index; None where it is the number of the row.
-    rows_of
-        The rows of labels.
+    `ids` and `labels` are of each row; labels are None where they are the numbers of the rows.
     """
 
     def __init__(
@@ -78,7 +66,7 @@ class IndexSearch:
         return cls(store, index, ids, labels, rows_of)
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """As `Searchable.search`; `where` is a mapping of metadata to values."""
+        """Search as `Searchable.search`; `where` is a mapping of metadata to values."""
         queries = check_queries(self._store.info, queries)
         fields = as_fields(self._store.info, where)
         chosen = self._fields.rows(fields) if fields else None
@@ -135,13 +123,7 @@ class IndexSearch:
 
 
 class MetadataIndex:
-    """Which rows of a store have which metadata: read when a name is first asked for, and held in memory.
-
-    Parameters
-    ----------
-    store
-        The store.
-    """
+    """The rows of a store by their metadata: read when a name is first needed, and held in memory."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -167,7 +149,7 @@ class MetadataIndex:
     def _values(self, name: str) -> dict[str, NDArray[np.int64]]:
         with self._lock:
             if name not in self._by_name:
-                if len(self._by_name) >= _FILTERS_KEPT:
+                if len(self._by_name) >= 32:
                     self._by_name.clear()
                 self._by_name[name] = self._read(name, self._store.documents())
             return self._by_name[name]

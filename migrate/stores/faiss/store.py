@@ -37,18 +37,9 @@ _LISTED = 8
 class FaissStore(FileStore):
     """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
 
-    IVF indexes are told in the order of their lists. Ids of batches are read when they are looked at.
-
-    Parameters
-    ----------
-    path
-        What the user gave: a folder or a file.
-    index
-        The FAISS file.
-    pickled
-        The LangChain pickle that belongs to it, if there is one.
-    fields
-        The fields of a file beside it that the location names as `text` and `id`; else those of the manifest.
+    IVF indexes are read in the order of their lists. Ids of batches are read when they are looked at. `path` is what
+    the user gave, `pickled` the LangChain pickle of the index, `fields` are the fields of a file beside it that the
+    location names as `text` and `id`; else those of the manifest.
 
     Raises
     ------
@@ -175,7 +166,7 @@ def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
 
 
 def _links_out(folder: Path) -> Iterator[str]:
-    """What is read, and copied, from elsewhere: the cache of a hub is made of such links, and so is a trap."""
+    """Name what is read, and copied, from elsewhere: the cache of a hub is made of such links, and so is a trap."""
     with read_errors(folder):
         links = [path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.name.startswith(".")]
         out = [path.name for path in links if real_path(folder) not in real_path(path).parents]

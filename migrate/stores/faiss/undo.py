@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from migrate.stores.faiss.parts import Recipe, Rows, library
 from migrate.stores.frames import RefusedError
 
-_WELL_CONDITIONED = 1e4
 _ROTATIONS = ("PCAMatrix", "OPQMatrix", "RandomRotationMatrix", "ITQMatrix")
-_FEW = 0.25
 _RIGHT_ANGLES = 2e-4
 """How far products of rows of a rotation may be from 0 and 1. FAISS leaves a millionth, and a ten-thousandth where a
 PCA was trained with hardly more vectors than it has axes; a wrong sign among 4,096 numbers a thousandth."""
@@ -116,15 +114,15 @@ def _check_rows(matrix: NDArray[np.float64], transform: Any, name: str) -> None:
 
 
 def _was_rotation(matrix: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
-    """Whether a dense matrix without a kind, as FAISS writes those of OPQ, is a rotation except for some rows."""
-    return bool(np.count_nonzero(matrix) > matrix.size / 2 and (errors > _RIGHT_ANGLES).mean() <= _FEW)
+    """Return whether a dense matrix without a kind, as FAISS writes those of OPQ, is a rotation but for some rows."""
+    return bool(np.count_nonzero(matrix) > matrix.size / 2 and (errors > _RIGHT_ANGLES).mean() <= 0.25)
 
 
 def _linear_remark(matrix: NDArray[np.float64], name: str) -> str:
     d_out, d_in = matrix.shape
     if d_out < d_in:
         return f"{name} projects {d_in} dimensions to {d_out}; what lay outside of these is lost"
-    if np.linalg.cond(matrix) > _WELL_CONDITIONED:
+    if np.linalg.cond(matrix) > 1e4:
         return f"{name} shrinks some directions so much that they come back blurred"
     return f"{name} is undone up to the rounding of float32"
 

@@ -27,8 +27,6 @@ from migrate.work.writer import FlatFileWriter, StoreWriter
 _QUIET_S: Final = 7 * 86_400.0
 """A process that builds an index is silent until it is done; graphs of many million rows take days."""
 
-_SPARE_BYTES: Final = 4 << 30
-
 
 def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource) -> StoreWriter:
     """Return the writer of an index like `old` at `path`, with `documents` beside it."""
@@ -72,7 +70,7 @@ class _BuiltWriter(StoreWriter):
 
     @property
     def order(self) -> NDArray[np.int64] | None:
-        """By the labels of both indexes: the new lists are others than the old ones."""
+        """Found by the labels of both indexes, as the new lists are others than the old ones."""
         return self._order
 
     def finish(self, rows: Rows) -> None:
@@ -89,7 +87,7 @@ class _BuiltWriter(StoreWriter):
             "metric": fourcc.METRIC_NUMBERS[self._old.metric],
             "recipe": json.dumps(self._recipe),
             # rows, and the links of a graph
-            "memory_bytes": _SPARE_BYTES + 8 * size + 4096 * rows.count,
+            "memory_bytes": (4 << 30) + 8 * size + 4096 * rows.count,
         }
         with output_errors(self._path):
             if old is not None:

@@ -185,7 +185,10 @@ class ParquetWriter(StoreWriter):
             path = Path(opened.name)
             file = _HashedFile(opened)
             try:
-                with pyarrow.parquet.ParquetWriter(pyarrow.PythonFile(file, "w"), schema) as writer:
+                encoded = _leaves(schema, but=self._vector)  # numbers of vectors are hardly ever the same
+                with pyarrow.parquet.ParquetWriter(
+                    pyarrow.PythonFile(file, "w"), schema, use_dictionary=encoded
+                ) as writer:
                     for count, ids, columns in records:
                         rows = vectors.take(count)
                         place = schema.get_field_index(self._vector)
@@ -336,6 +339,18 @@ class _Facts:
             "norm_mean": self.norm_sum / self.rows,
             "norm_max": self.norms[1],
         }
+
+
+def _leaves(schema: Any, *, but: str) -> list[str]:
+    """Return the paths of all columns of a Parquet file but one, as an empty file of that schema names them."""
+    import pyarrow.parquet
+
+    empty = pyarrow.BufferOutputStream()
+    with pyarrow.parquet.ParquetWriter(empty, schema):
+        pass
+    leaves = pyarrow.parquet.read_metadata(pyarrow.BufferReader(empty.getvalue())).schema
+    paths = [leaves.column(number).path for number in range(len(leaves.names))]
+    return [path for path in paths if not path.startswith(f"{but}.")]
 
 
 def _ends(column: Any) -> list[Any]:

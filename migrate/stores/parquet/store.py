@@ -180,9 +180,25 @@ class ParquetStore(Store):
         return tuple(shard.version for shard in self.shards)
 
     def _texts_sha256(self) -> str:
-        """Of the texts, and not of the files they are in; read once, as files that change are refused."""
+        """Hash ids and texts as `Store` does, a batch at once; read once, as files that change are refused."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if self._texts is None:
-            self._texts = Store._texts_sha256(self)
+            digest, (key, text) = hashlib.sha256(), (self.columns.id, self.columns.text)
+            names = [name for name in (key, text) if name is not None]
+            for first, batch in self._parts(range(len(self._groups)), names, BATCH_SIZE):
+                ids = pa.array(range(first, first + batch.num_rows)) if key is None else batch.column(key)
+                pieces = []
+                for column in (ids, batch.column(text)):
+                    content = pc.fill_null(column.cast(pa.large_string()), "").cast(pa.large_binary())
+                    lengths = pa.py_buffer(pc.binary_length(content).to_numpy().astype("<u8"))
+                    sizes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(content), [None, lengths])
+                    pieces += [sizes.cast(pa.large_binary()), content]
+                # all in one buffer, as if each was hashed after the other
+                joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
+                digest.update(memoryview(joined.buffers()[2])[: pc.sum(pc.binary_length(joined)).as_py() or 0])
+            self._texts = digest.hexdigest()
         return self._texts
 
     @property

@@ -1,0 +1,287 @@
+"""Jobs that write a store from shards, and work on one of them: what is finished, and how the rest is made.
+
+A shard is a pure function of its rows and of locations: the same bytes in any process, in any order, and again if need
+be. That is all a runner relies on, so another (a cluster's) needs only a `Pool`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate import __version__
+from migrate.errors import StoreError, UsageError
+from migrate.files import beside, canonical_json, require_room
+from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder, pack, write_values
+from migrate.work.writer import OpenWriter, StoreWriter, make_shard
+
+Facts = Mapping[str, Any]
+_VALUES_AT_ONCE: Final = 1 << 20
+START_OVER: Final = "to discard the unfinished work and start over, add `restart=True`"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The `source` that is read and the `options` of the work on it; both of what JSON can hold."""
+
+    command: str
+    source: Facts = field(default_factory=dict)
+    options: Facts = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the state of unfinished work has it."""
+        read_back: dict[str, Any] = json.loads(
+            canonical_json({**asdict(self), "options": {**self.options, "tool": __version__}})
+        )
+        return read_back
+
+    def check(self, begun: Facts, output: object) -> None:
+        """Refuse unfinished work of another command, source (StoreError) or options (UsageError)."""
+        now = self.as_json()
+        if begun["command"] != now["command"]:
+            raise UsageError(
+                f"{output}: the unfinished work there is of {begun['command']}, not of {now['command']}; {START_OVER}"
+            )
+        if begun["source"] != now["source"]:
+            raise StoreError(
+                f"{output}: the unfinished work there was begun with another source, or it changed since; {START_OVER}"
+            )
+        names = sorted(begun["options"].keys() | now["options"].keys())
+        others = [name for name in names if begun["options"].get(name) != now["options"].get(name)]
+        if others:
+            raise UsageError(
+                f"{output}: the unfinished work there was begun with other values of {', '.join(others)}; {START_OVER}"
+            )
+
+
+class Task(ABC):
+    """Work that any process can do with a pickled copy of this.
+
+    `digest` tells what the task makes from what any other makes, in hexadecimal digits.
+    """
+
+    digest: str
+
+    @abstractmethod
+    def open(self) -> Callable[..., bytes]:
+        """Open what is needed, once in each thread, and return the function that makes the content of a shard file."""
+
+    def name_of(self, *arguments: Any) -> str:
+        """Return a name for what that function makes of these: hexadecimal digits and hyphens."""
+        shard: Shard = arguments[0]
+        return shard.name
+
+
+MakeBlocks = Callable[[Shard], Iterator[Block]]
+
+
+class ShardTask(Task):
+    """Making the shards of a store in any process.
+
+    Processes of this machine write shard files into the folder `work`, and return their names alone. Without that
+    folder, on another machine, they return the content.
+    """
+
+    work: Path | None
+
+    @abstractmethod
+    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
+        """Open what is needed, and return the function that makes the rows of a shard, and the writer of a dimension.
+
+        Without a `work` folder the writer takes no parts but those that go to where every machine can write.
+        """
+
+    def open(self) -> Callable[[Shard], bytes]:
+        """Open what the rows are made from."""
+        blocks, writer = self.open_rows()
+        shards = None if self.work is None else ShardFolder(self.work / "shards")
+
+        def make(shard: Shard) -> bytes:
+            arrays, facts = make_shard(shard, blocks(shard), writer)()
+            if shards is not None:
+                arrays, facts = {}, {"shard_file": shards.write(shard, arrays, facts)}
+            return b"".join(pack(arrays, facts))
+
+        return make
+
+
+class Pool(Protocol):
+    """Workers that have opened one task."""
+
+    @property
+    def capacity(self) -> int:
+        """The number of calls that are worth having under way."""
+        ...
+
+    def call(self, *arguments: Any) -> Block:
+        """Return what a worker's function makes, which is waited for; raises what the worker met."""
+        ...
+
+    def release(self, files: Iterable[str]) -> None:
+        """Remove shared files whose content is safe now."""
+        ...
+
+    def stop(self) -> None:
+        """Let calls that wait raise an error: they are not wanted any more."""
+        ...
+
+
+class Work:
+    """An output in the making, by a job; `path` is its work folder."""
+
+    def __init__(self, output: Path, job: StoreJob) -> None:
+        self.output, self.job = output, job
+        self.path = beside(output, "work")
+        self.content = self.path / "content"
+        self.shards = ShardFolder(self.path / "shards")
+        self._writer: StoreWriter | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of durable rows."""
+        return self.shards.rows
+
+    def writer(self, dim: int) -> StoreWriter:
+        """Return the writer of this process, for vectors of a dimension."""
+        if self._writer is None:
+            self._writer = self.job.writer(self, dim)
+            if self.job.total is not None and not self._writer.is_shared:
+                require_room(self.output, (self.job.total - self.rows) * dim * 4)
+            self._writer.begin()
+        return self._writer
+
+    def all_rows(self, dim: int) -> Rows:
+        """Return the vectors of all shards; raises a StoreError where some are missing."""
+        return self.shards.all_rows(dim, self.job.total)
+
+    def lacking(self, shards: Iterable[Shard]) -> Iterator[Shard]:
+        """Return those of some shards that are not durable now."""
+        ranges = self.shards.ranges()
+        for shard in shards:
+            at = bisect_right(ranges, shard.start, key=lambda known: known[0]) - 1
+            if at < 0 or shard.stop > ranges[at][1]:
+                yield shard
+
+    def make_here(self, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+        """Make shards in this process, in order; one is made durable while the next is made."""
+
+        def keep(shard: Shard, seal: Callable[[], tuple[Any, Any]]) -> Shard:
+            self.shards.write(shard, *seal())
+            return shard
+
+        with ThreadPoolExecutor(1) as thread:
+            sealed: Future[Shard] | None = None
+            for shard in shards:
+                seal = make_shard(shard, self.job.blocks(shard), self.writer)
+                if sealed is not None:
+                    yield sealed.result()
+                sealed = thread.submit(keep, shard, seal)
+                if self.job.waits:
+                    yield sealed.result()
+                    sealed = None
+            if sealed is not None:
+                yield sealed.result()
+
+    def make_by(self, pool: Pool, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
+        """Have the workers of a pool make shards, in any order; each comes as soon as it is durable here."""
+        waiting, flying = iter(shards), dict[Future[Block], Shard]()
+        with ThreadPoolExecutor(1024) as threads:
+            try:
+                while True:
+                    # no more than keep the workers busy, so that memory does not grow with the number of shards
+                    for shard in islice(waiting, max(pool.capacity - len(flying), 0 if flying else 1)):
+                        flying[threads.submit(pool.call, shard)] = shard
+                    if not flying:
+                        return
+                    for future in wait(flying, 1.0, FIRST_COMPLETED).done:
+                        shard, block = flying.pop(future), future.result()
+                        if (name := block.facts.get("shard_file")) is not None:
+                            self.shards.add(shard, name)
+                        else:
+                            self.shards.write(shard, *make_shard(shard, [block], self.writer)())
+                        yield shard
+                        if block.file is not None:
+                            pool.release([block.file])
+            finally:
+                pool.stop()
+
+    def write_values(self, order: NDArray[np.int64] | None) -> dict[str, str]:
+        """Write what shards have beside vectors, a `.npy` each in `StoreWriter.order`; return the SHA-256 of each."""
+        first = next(iter(self.shards), None)
+        names = [] if first is None else [name for name in self.shards.names(first) if name != VECTORS]
+        hashes = {}
+        for name in names:
+            parts: Iterable[NDArray[Any]] = (self.shards.array(shard, name) for shard in self.shards)
+            if order is not None:
+                values = self.shards.all_values(name)
+                parts = (values[order[at : at + _VALUES_AT_ONCE]] for at in range(0, len(order), _VALUES_AT_ONCE))
+            file = f"{name}.npy"
+            hashes[file] = write_values(self.content / file, parts, self.rows)
+        return hashes
+
+
+class StoreJob(ABC):
+    """The rows of a store that one command writes; see `write_store`.
+
+    `stage` names it in reports of progress. With `waits`, a shard is durable before the next is begun, as what it cost
+    is lost otherwise. Rows `in_order` come from a stream: what an earlier run has finished after a gap is made again.
+    """
+
+    stage: str
+    waits: bool = False
+    in_order: bool = False
+
+    @property
+    def total(self) -> int | None:
+        """Number of rows; None where only the end will tell."""
+        return None
+
+    @property
+    def dim(self) -> int | None:
+        """Dimension of the vectors; None where only the first of them will tell."""
+        return None
+
+    @property
+    def spreads(self) -> bool:
+        """True if rows are made so slowly that starting processes is worth it."""
+        return False
+
+    @abstractmethod
+    def configuration(self) -> Configuration:
+        """Return what the store is made from; called when the output is free and locked."""
+
+    @abstractmethod
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        """The writer of the store in a folder that may hold some of it already."""
+
+    def begin(self, work: Work) -> None:
+        """Prepare to make what is left; an error here leaves the unfinished work as it is."""
+
+    @abstractmethod
+    def shards(self, work: Work) -> Iterable[Shard]:
+        """The shards, in order; those that are finished may be left out."""
+
+    @abstractmethod
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        """The rows of a shard, some at a time, made in this process."""
+
+    def task(self, work: Path | None) -> ShardTask | None:
+        """The same for other processes; None where only this one can.
+
+        `work` is the folder of unfinished work if they see it.
+        """
+        return None
+
+    @abstractmethod
+    def finish(self, work: Work, writer: StoreWriter) -> Facts:
+        """Complete the store once every shard is there, and return facts that JSON can hold."""
