@@ -4,6 +4,7 @@
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
     python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
     python benchmarks/cluster.py commit [--rows 2000000]
+    python benchmarks/cluster.py bucket [--rows 200000]
 
 `speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
 own that do one half each, at the same time; ratios are above 1 where the cluster takes less. All processes that are
@@ -12,7 +13,9 @@ embedding out. `kills` kills a worker, the scheduler or the coordinator, whichev
 translation, starts again what is missing, and compares every file in the end; with `s3` shards go through moto's server
 (pip install 'moto[server]' s3fs). `memory` writes stores whose made-up vectors go elsewhere, in shards of 8,192, and
 prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and
-prints the memory that it takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
+prints the memory that it takes, beside the size of the vectors. `bucket` translates Parquet on S3 to Parquet on S3, by
+a stitch that reads texts, with one worker and with two, and counts what goes through the coordinator's sockets; moto's
+server takes a part of the same cores. Ends with exit code 1 where an output differs.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -34,6 +38,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import victims
@@ -275,6 +280,89 @@ def _place(shards: str, folder: Path) -> Iterator[str | None]:
         yield str(folder / "shards") if shards == "folder" else None
 
 
+_SOURCE, _PARTS = "parquet:s3://shards/source", 8
+
+
+class CountedSocket(socket.socket):
+    """A socket whose bytes are counted, those of all together."""
+
+    count = 0
+
+    def recv(self, *arguments: Any) -> bytes:
+        """Receive, and count."""
+        received = super().recv(*arguments)
+        CountedSocket.count += len(received)
+        return received
+
+    def recv_into(self, *arguments: Any) -> int:
+        """Receive, and count."""
+        received = super().recv_into(*arguments)
+        CountedSocket.count += received
+        return received
+
+    def send(self, *arguments: Any) -> int:
+        """Send, and count."""
+        sent = super().send(*arguments)
+        CountedSocket.count += sent
+        return sent
+
+
+def compare_workers(rows: int) -> None:
+    """Print the seconds of a translation on object storage by one worker and by two, and the coordinator's bytes."""
+    print("workers    wall s  of 1 worker  coordinator MiB  of the vectors")
+    with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as variables:
+        folder = Path(name)
+        if not ended(forked(partial(_prepare_bucket, folder, rows))):
+            raise SystemExit("the store could not be made")
+        alone_s, vectors = 0.0, 4 * 768 * rows
+        for workers in (1, 2):
+            (folder / str(workers)).mkdir()
+            with processes(folder / str(workers), workers, with_this() | variables) as started:
+                runner = DaskRunner(str(started.file))
+                ended(forked(partial(_wait_for_workers, runner, workers)))
+                took = [_on_bucket(folder, f"new-{workers}-{run}", runner) for run in range(2)][-1]  # the first imports
+            alone_s = alone_s or took[0]
+            print(
+                f"{workers:7} {took[0]:9.1f} {alone_s / took[0]:12.2f} {took[1] / (1 << 20):16.1f} "
+                f"{took[1] / vectors:15.1%}",
+                flush=True,
+            )
+
+
+def _prepare_bucket(folder: Path, rows: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import s3fs
+
+    prepare_passages(folder, rows)
+    store, system, size = open_store(folder / "source"), s3fs.S3FileSystem(), -(-rows // _PARTS)
+    documents = store.documents()
+    for part, first in enumerate(range(0, rows, size)):
+        batch = store.get(np.arange(first, min(first + size, rows)))
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(batch.vectors.ravel()), store.info.dim)
+        columns = {"id": list(batch.ids), "text": [next(documents).text for _ in batch.ids], "vector": vectors}
+        with system.open(f"shards/source/part-{part}.parquet", "wb") as file:
+            pq.write_table(pa.table(columns), file)
+
+
+def _on_bucket(folder: Path, output: str, runner: Runner) -> tuple[float, float]:
+    """Seconds of a translation, and bytes of the coordinator's sockets."""
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+
+        def job() -> None:
+            socket.socket = CountedSocket  # type: ignore[misc]
+            begun = time.perf_counter()
+            location = f"parquet:s3://shards/{output}"
+            stitch = load_stitch(folder / "stitch")
+            translate_store(open_store(_SOURCE), stitch, location, runner=runner, any_store=True)
+            np.save(file.name, [time.perf_counter() - begun, CountedSocket.count])
+
+        if not ended(forked(job)):
+            raise SystemExit("a run failed by itself; CLUSTER_DEBUG=1 shows why")
+        seconds, count = np.load(file.name).tolist()
+        return seconds, count
+
+
 _SHARD_ROWS = 8_192
 
 
@@ -408,7 +496,7 @@ def _peak_mib(process: int) -> float:
 
 
 def main() -> None:
-    """Print one of four tables."""
+    """Print one of five tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     speed = parts.add_parser("speed")
@@ -421,6 +509,8 @@ def main() -> None:
     kills.add_argument("--seed", type=int, default=0)
     memory = parts.add_parser("memory")
     memory.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
+    bucket = parts.add_parser("bucket")
+    bucket.add_argument("--rows", type=int, default=200_000)
     commit = parts.add_parser("commit")
     commit.add_argument("--rows", type=int, default=2_000_000)
     arguments = parser.parse_args()
@@ -433,6 +523,8 @@ def main() -> None:
             compare_speed(rows, 0 if number else arguments.texts)
     elif arguments.part == "commit":
         measure_commit(arguments.rows)
+    elif arguments.part == "bucket":
+        compare_workers(arguments.rows)
     elif arguments.part == "memory":
         measure_memory(arguments.rows)
     elif not count_kills(arguments.kills, arguments.rows, arguments.shards, arguments.seed):

@@ -20,7 +20,16 @@ from migrate.embedders.registry import find_model
 from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
-from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
+from migrate.selection import (
+    SAMPLE_SIZE,
+    Pairs,
+    QueryLog,
+    Sample,
+    choose_strategy,
+    draw_sample,
+    embed_pairs,
+    random_order,
+)
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import (
@@ -513,7 +522,7 @@ def fit_reader(
     seed: int = 0,
 ) -> TextReader:
     """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
-    rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:CORPUS_SIZE])
+    rows = random_order(store, seed)[:CORPUS_SIZE]
     texts = [document.text for document in store.documents(rows)]
     models, spec = dict(views or {}), None
     if base is not None:

@@ -13,13 +13,13 @@ from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError, VectorError
 from migrate.fit import FitOptions, fit_pairs, fit_query_pairs, fit_reader, fit_stitch, plan_fit
 from migrate.manifest import Manifest
-from migrate.selection import Pairs, QueryLog
+from migrate.selection import Pairs, QueryLog, random_order
 from migrate.stitch.base import Pairing
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO_CANDIDATES, tune
 from migrate.stitch.text_reader import TextReader
-from migrate.stores import open_store
+from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Batch, Document
 
@@ -189,7 +189,6 @@ def test_a_stitch_that_reads_texts_keeps_one_that_does_not(store):
 
 
 def test_one_document_is_too_few(tmp_path, source_folder):
-    from migrate.stores import create_store
     from migrate.vectors import Document
 
     writer = create_store(tmp_path, format="faiss", dim=4)
@@ -244,11 +243,28 @@ def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
     embedder = load_embedder("tfidf:24")
     np.testing.assert_array_equal(fit_reader(store, embedder).ngram_idf, TextReader.fit(texts).ngram_idf)
     monkeypatch.setattr("migrate.fit.CORPUS_SIZE", 40)
-    rows = np.sort(np.random.default_rng(3).permutation(150)[:40])
+    rows = random_order(store, 3)[:40]
     expected = TextReader.fit([texts[row] for row in rows], seed=3)
     found = fit_reader(store, embedder, seed=3)
     for name, array in expected.arrays().items():
         np.testing.assert_array_equal(found.arrays()[name], array)
+
+
+def test_the_order_of_rows_changes_no_more_of_a_stitch_than_rounding(store, tmp_path):
+    documents, batch = list(store.documents()), read_all(store.scan())
+    order = np.random.default_rng(0).permutation(len(documents))
+    (tmp_path / "shuffled").mkdir()
+    writer = create_store(tmp_path / "shuffled", format="faiss", dim=store.info.dim, metric=store.info.metric)
+    writer.append([documents[row] for row in order], batch.vectors[order])
+    writer.finish()
+    target = load_embedder("tfidf:24")
+    target.fit(documents)
+    first, second = (fit_stitch(one, target, size=60) for one in (store, open_store(tmp_path / "shuffled")))
+    assert sorted(first.sample.ids) == sorted(second.sample.ids)
+    assert first.selection.chosen == second.selection.chosen
+    texts = [document.text for document in documents]
+    mapped = [fitted.translate(batch, texts, source="here").vectors for fitted in (first, second)]
+    np.testing.assert_allclose(mapped[0], mapped[1], atol=1e-4)
 
 
 def test_a_text_aware_fit_is_deterministic(store, tmp_path, digest, monkeypatch):

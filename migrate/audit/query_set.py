@@ -27,6 +27,7 @@ from migrate.datasets.graded import read_graded
 from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
+from migrate.selection import random_order
 from migrate.selection.choosers import digest_of, is_chooser
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Query, no_progress, query_key
@@ -196,7 +197,7 @@ def synthetic_queries(
     location = store.info.location
     if not store.info.has_texts:
         raise StoreError(f"{location}: expected texts to make queries from, found none; give queries: --queries FILE")
-    order = np.random.default_rng([seed, _STREAM]).permutation(store.info.count)
+    order = random_order(store, seed, _STREAM)
     blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
     drawn = (document for rows in blocks for document in store.documents(rows))
     made = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))

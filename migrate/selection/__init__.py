@@ -1,7 +1,16 @@
 """The sample: which documents to embed again, and the pairs of old and new vectors this gives."""
 
 from migrate.selection.query_log import QueryLog, query_log_rows
-from migrate.selection.sample import SAMPLE_SIZE, STRATEGIES, Pairs, Sample, choose_strategy, draw_sample, embed_pairs
+from migrate.selection.sample import (
+    SAMPLE_SIZE,
+    STRATEGIES,
+    Pairs,
+    Sample,
+    choose_strategy,
+    draw_sample,
+    embed_pairs,
+    random_order,
+)
 
 __all__ = [
     "SAMPLE_SIZE",
@@ -13,4 +22,5 @@ __all__ = [
     "draw_sample",
     "embed_pairs",
     "query_log_rows",
+    "random_order",
 ]

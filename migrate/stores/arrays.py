@@ -140,6 +140,10 @@ class ArrayStore(FileStore):
             raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, 0 to {self.info.count - 1} are there")
         return Batch(self._documents.ids(rows), self._file.get(rows))
 
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows."""
+        return self._documents.ids(rows)
+
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """The documents of some rows, or of all."""
         return self._documents.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))

@@ -160,6 +160,10 @@ class Store(ABC):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """The vectors and ids of some rows, in the order of `rows`."""
 
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows; kinds that can do so read no vector."""
+        return list(self.get(np.asarray(rows, np.int64)).ids)
+
     @abstractmethod
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """The documents of some rows in the order of `rows`, or of all rows.

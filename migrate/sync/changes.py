@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.stores.base import BATCH_SIZE, RecordStore, Store
+from migrate.stores.base import BATCH_SIZE, Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import Checksums, stored_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, Vectors
@@ -124,11 +124,6 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
     return Changes(counts, final, now.vectors, now_confidence, now.blank, by_texts, int((~kept).sum()))
 
 
-def row_ids(store: Store, rows: range | NDArray[np.int64]) -> list[str]:
-    """The ids of some rows; no vector is read where that can be helped."""
-    return store.ids(rows) if isinstance(store, RecordStore) else list(store.get(np.asarray(rows)).ids)
-
-
 @dataclass(frozen=True, slots=True)
 class _Records:
     """Hashes of what each document of a store has, (n,); `blank` says whether it has no text.
@@ -204,7 +199,7 @@ def _rows_of(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.in
 def _refuse_doubles(store: Store, ids: NDArray[np.int64]) -> None:
     found, first, counts = np.unique(ids, return_index=True, return_counts=True)
     if len(found) < len(ids):
-        (doc_id,) = row_ids(store, first[counts > 1][:1].astype(np.int64))
+        (doc_id,) = store.ids(first[counts > 1][:1].astype(np.int64))
         raise StoreError(
             f"{store.info.location}: expected a different id for each document, found {doc_id!r} twice; what changed "
             "cannot be told"

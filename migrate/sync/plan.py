@@ -30,7 +30,7 @@ from migrate.stores.base import RecordStore, Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.sources import check_all_vectors
-from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids
+from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes
 from migrate.sync.place import place_over, refuse_switched
 from migrate.translate import batch_rows
 from migrate.vectors import Document, Progress, Vectors, no_progress
@@ -300,7 +300,7 @@ def _refuse_blank(old: Store, embedder: Embedder, changes: Changes) -> None:
         )
     blank = np.flatnonzero(changes.blank & (changes.rows == TRUE_VECTOR))
     if len(blank):
-        (doc_id,) = row_ids(old, blank[:1])
+        (doc_id,) = old.ids(blank[:1])
         raise InputError(
             f"{old.info.location}: {len(blank):,} new or changed documents have no text, such as {doc_id!r}, and so no "
             "true vector; give them one, or translate the store again"
@@ -397,7 +397,7 @@ class _SyncJob(StoreJob):
             vectors[is_kept] = _vectors_of(self.plan.new, rows[is_kept])
         places = np.flatnonzero(~is_kept)
         found = list(islice(self._embedded, len(places)))
-        if [doc_id for doc_id, _ in found] != (row_ids(self.plan.old, places + start) if len(places) else []):
+        if [doc_id for doc_id, _ in found] != (self.plan.old.ids(places + start) if len(places) else []):
             raise StoreError(
                 f"{self.plan.old.info.location}: expected the documents as they were compared, found others; nothing "
                 "was written, run again on a store at rest"

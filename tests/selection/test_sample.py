@@ -6,7 +6,7 @@ import pytest
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.fit import fit_stitch
-from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs
+from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs, random_order
 from migrate.selection import sample as drawing
 from migrate.stitch.base import fold_rows
 from migrate.stores import create_store, open_store
@@ -214,3 +214,22 @@ def test_docs_without_text_field_give_no_texts(tmp_path):
     lines = [json.dumps({"id": f"d{i}"}) for i in range(2)]
     (store.folder / "docs.jsonl").write_text("\n".join(lines))
     assert not open_store(store.folder).info.has_texts
+
+
+def test_the_order_of_rows_changes_neither_the_sample_nor_the_order_it_is_drawn_in(tmp_path):
+    texts = [f"text {number}" for number in range(200)]
+    documents = [Document(f"d{number}", text) for number, text in enumerate(texts)]
+    shuffled = [documents[row] for row in np.random.default_rng(1).permutation(200)]
+    drawn = []
+    for name, some in (("first", documents), ("second", shuffled)):
+        (tmp_path / name).mkdir()
+        writer = create_store(tmp_path / name, format="faiss", dim=8, metric="ip")
+        writer.append(some, np.ones((200, 8), np.float32))
+        writer.finish()
+        store = open_store(tmp_path / name)
+        order = store.ids(random_order(store, 3))
+        assert sorted(order) == sorted(document.id for document in documents)
+        drawn.append((order, {document.id for document in draw_sample(store, 30, seed=3).documents}))
+    assert drawn[0] == drawn[1]
+    assert drawn[0][1] == set(drawn[0][0][:30])
+    assert drawn[0][0] != store.ids(random_order(store, 4))

@@ -79,6 +79,10 @@ class FaissStore(FileStore):
         rows = np.asarray(rows, np.int64)
         return Batch(self.source.ids(rows), self._file.take(rows))
 
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows."""
+        return self.source.ids(rows)
+
     def rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """The row of each label, of any shape; -1 for labels that no row has."""
         own = self._labels
