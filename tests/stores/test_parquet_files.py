@@ -406,7 +406,7 @@ def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
         open_store(f"parquet:{tmp_path / 'c'}")
     with pytest.raises(StoreError, match="found neither; check the path"):
         open_store(f"parquet:{tmp_path / 'nothing'}")
-    with pytest.raises(StoreError, match="found n"):
+    with pytest.raises(StoreError, match=r"no file \.parquet was found there"):
         open_store("parquet:memory://nothing-there")
     with pytest.raises(UsageError, match="install what that kind of place needs"):
         open_store("parquet:nowhere://x")
@@ -502,7 +502,7 @@ def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects
     if point in ("listed:1", "published:1"):
         assert open_store(f"parquet:{place}/new").info.count == 200
     else:
-        with pytest.raises(StoreError, match=r"being written|found none"):
+        with pytest.raises(StoreError, match=r"being written|no file \.parquet was found"):
             open_store(f"parquet:{place}/new")
         if objects(f"{place}/new"):
             with pytest.raises(UsageError, match="another run writes there, or broke off"):  # as from another machine

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from migrate.stores.documents.arrow import ParquetDocuments, has_parquet
-from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly
+from migrate.stores.documents.arrow import ParquetDocuments
+from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, sidecar_files
 from migrate.stores.documents.huggingface import DatasetDocuments, has_dataset
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
@@ -38,7 +38,7 @@ def find_documents(
         return JsonlDocuments(docs, labels, count)
     if not asked and has_dataset(index):
         return DatasetDocuments(index, labels, count)
-    if has_parquet(index):
+    if sidecar_files(index, "*.parquet"):
         return ParquetDocuments(index, labels, count, asked)
     found, why = find_own_file(index, labels, count, asked)
     return found or LabelsOnly(labels, index, why)

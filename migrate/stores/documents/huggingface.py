@@ -16,11 +16,11 @@ from migrate.stores.documents.arrow import (
     ArrowDocuments,
     arrow_errors,
     check_ids,
-    find_columns,
-    import_pyarrow,
 )
 from migrate.stores.documents.base import Labels, check_count, copy_files
+from migrate.stores.documents.columns import columns_beside_index
 from migrate.stores.documents.json_file import AGAIN, read_json
+from migrate.stores.records import import_client
 
 _STATE: Final = "state.json"
 _INFO: Final = "dataset_info.json"
@@ -59,7 +59,7 @@ class DatasetDocuments(ArrowDocuments):
             raise StoreError(f"{index.parent}: has {len(datasets)} datasets ({names}); keep one")
         self._index, self._dataset = index, datasets[0]
         self.file = self._path = self._dataset / _STATE
-        self._pyarrow = import_pyarrow(self._path)
+        import_client("pyarrow", "parquet")
         self._data_files = _data_files(self._path)
         self.also_read = tuple(self._data_files)
         self._table = self._map_table()
@@ -67,23 +67,25 @@ class DatasetDocuments(ArrowDocuments):
         if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
             raise malformed(index, f"labels 0 to {count - 1}, the rows of the dataset", "others", AGAIN)
         self._places = labels
-        self._columns = columns = find_columns(self._table.schema, self._dataset)
-        self._ids = columns.id and check_ids(self._table.column(columns.id), count, self._dataset, self._pyarrow)
+        self._columns = columns = columns_beside_index(self._table.schema, self._dataset)
+        self._ids = columns.id and check_ids(self._table.column(columns.id), self._dataset)
         self._describe("dataset, by row")
 
     def _map_table(self) -> Any:
-        pyarrow, tables = self._pyarrow, []
+        import pyarrow.ipc
+
+        tables = []
         for file in self._data_files:
-            with arrow_errors(file, pyarrow):
+            with read_errors(file), arrow_errors(file):
                 table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
                 # offsets out of the file would be followed blindly later
                 table.validate(full=True)
                 tables.append(table)
-        with arrow_errors(self._path, pyarrow):
+        with arrow_errors(self._path):
             return pyarrow.concat_tables(tables)
 
     def _batches(self) -> Iterator[Any]:
-        yield from self._table.select(self._columns.read).to_batches(ROWS_PER_BATCH)
+        yield from self._table.select(self._columns.documents).to_batches(ROWS_PER_BATCH)
 
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""
