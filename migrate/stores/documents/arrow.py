@@ -21,10 +21,7 @@ from migrate.stores.documents.base import (
     LOOKED_AT,
     DocumentSource,
     Labels,
-    Rows,
     check_count,
-    copy_files,
-    label_values,
     longest_first,
     match_rows,
     sidecar_files,
@@ -91,14 +88,12 @@ def take_ascending(path: Any, parts: Iterable[tuple[int, Any]], rows: NDArray[np
 class ArrowDocuments(DocumentSource):
     """Base of Parquet files and datasets; a subclass sets these fields, reads the rows, and calls `_describe`.
 
-    `_ids` is a column of texts, None where ids are row numbers; `_places` are the places of the rows' documents, None
-    where row i is document i.
+    `_ids` is a column of texts, None where ids are row numbers.
     """
 
-    _path: Path
+    _no_texts = "no column holds the texts; name one of them text"
     _columns: Columns
     _ids: Any
-    _places: Labels
 
     @abstractmethod
     def _batches(self) -> Iterator[Any]:
@@ -126,22 +121,17 @@ class ArrowDocuments(DocumentSource):
             for _, batch in take_ascending(self._path, parts(), places):
                 yield from batch.to_pylist()
 
-    def ids(self, rows: Rows) -> list[str]:
-        """Return the ids of some rows."""
-        places = label_values(self._places, rows)
-        found = places if self._ids is None else self._ids.take(places).to_pylist()
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        found = positions.tolist() if self._ids is None else self._ids.take(positions).to_pylist()
         return list(map(str, found))
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """Return the documents of some rows; metadata are the other columns, without empty cells."""
-        if not self.has_texts:
-            raise StoreError(f"{self._path}: no column holds the texts; name one of them text")
-        places = label_values(self._places, rows)
-        return map(self._document, places, rows_in_order(places, self._read))
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        """Return documents; metadata are the other columns, without empty cells."""
+        return map(self._document, positions.tolist(), rows_in_order(positions, self._read))
 
-    def _document(self, place: int, row: dict[str, Any]) -> Document:
+    def _document(self, position: int, row: dict[str, Any]) -> Document:
         columns = self._columns
-        doc_id = place if columns.id is None else row[columns.id]
+        doc_id = position if columns.id is None else row[columns.id]
         metadata = {name: row[name] for name in columns.others if row[name] is not None}
         return Document(str(doc_id), row[columns.text or ""] or "", metadata)
 
@@ -170,7 +160,7 @@ class ParquetDocuments(ArrowDocuments):
         The label of each row.
     count
         How many rows the index has.
-    asked
+    named
         The columns that are named for `id` and `text`.
 
     Raises
@@ -179,7 +169,7 @@ class ParquetDocuments(ArrowDocuments):
         There are several files; or it is malformed, or not of this index.
     """
 
-    def __init__(self, index: Path, labels: Labels, count: int, asked: Mapping[str, str]) -> None:
+    def __init__(self, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:
         files = sidecar_files(index, "*.parquet")
         if len(files) > 1:
             names = ", ".join(file.name for file in files[:3])
@@ -192,12 +182,12 @@ class ParquetDocuments(ArrowDocuments):
             self._identity = FileIdentity.of(opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
-            self._columns = columns = columns_beside_index(parquet.schema_arrow, self._path, asked)
+            self._columns = columns = columns_beside_index(parquet.schema_arrow, self._path, named)
             table = parquet.read(columns=[name for name in (columns.id, columns.label) if name is not None])
             label = None if columns.label is None else table.column(columns.label)
             faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
         self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
-        self._places, matched = match_rows(self._path, labels, count, _integers(self._ids), faiss_ids)
+        self._positions, matched = match_rows(self._path, labels, count, _integers(self._ids), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
         if columns.text is None:
             rows = list(self._read(np.arange(min(count, LOOKED_AT))))
@@ -211,10 +201,6 @@ class ParquetDocuments(ArrowDocuments):
             self._identity.check(self._path, opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             yield from parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.documents)
-
-    def write(self, folder: Path) -> None:
-        """Copy the file byte for byte."""
-        copy_files([self._path], folder)
 
 
 def _integers(column: Any) -> NDArray[np.int64] | None:

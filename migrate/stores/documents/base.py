@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, overload
 
@@ -34,7 +35,7 @@ Rows = range | NDArray[np.int64]
 
 
 def check_labels(labels: Labels, path: Path) -> Labels:
-    """The labels, or None where they are the row numbers after all."""
+    """Return the labels, or None if they are the row numbers after all."""
     if labels is None or np.array_equal(labels, np.arange(labels.size)):
         return None
     ordered = np.sort(labels)
@@ -48,17 +49,10 @@ def check_labels(labels: Labels, path: Path) -> Labels:
 
 
 def label_values(labels: Labels, rows: Rows) -> NDArray[np.int64]:
-    """The labels of some rows."""
+    """Return the labels of some rows."""
     if isinstance(rows, range):
         return np.arange(rows.start, rows.stop) if labels is None else labels[rows.start : rows.stop]
     return rows if labels is None else labels[rows]
-
-
-def label_ids(labels: Labels, rows: Rows) -> list[str]:
-    """The labels of some rows, written out."""
-    if labels is None and isinstance(rows, range):
-        return list(map(str, rows))
-    return list(map(str, label_values(labels, rows).tolist()))
 
 
 class LazyIds(Sequence[str]):
@@ -74,14 +68,11 @@ class LazyIds(Sequence[str]):
 
     def __init__(self, count: int, load: Callable[[], list[str]]) -> None:
         self._count = count
-        self._load: Callable[[], list[str]] | None = load
-        self._ids: list[str] = []
+        self._load = load
 
-    def _loaded(self) -> list[str]:
-        if self._load is not None:
-            self._ids = self._load()
-            self._load = None
-        return self._ids
+    @cached_property
+    def _ids(self) -> list[str]:
+        return self._load()
 
     def __len__(self) -> int:
         return self._count
@@ -91,20 +82,17 @@ class LazyIds(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        return self._loaded()[index]
+        return self._ids[index]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded())
+        return iter(self._ids)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str) or not isinstance(other, Sequence):
             return NotImplemented
-        return self._loaded() == list(other)
+        return self._ids == list(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(self._loaded())
 
 
 def match_rows(
@@ -156,7 +144,7 @@ def check_count(path: Path, vectors: int, documents: int) -> None:
 
 
 def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
+    """Return the position of each expected value in `values`, or None unless both hold the same ones."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     if not np.array_equal(np.sort(expected), ordered):
@@ -173,7 +161,7 @@ def _mismatch(path: Path, count: int, why: str) -> StoreError:
 
 
 def sidecar_files(index: Path, *patterns: str) -> list[Path]:
-    """The files beside an index whose names fit a pattern; no hidden ones, nor the index, nor our manifest."""
+    """Return the files beside an index whose names fit a pattern, without hidden ones and the manifest."""
     with read_errors(index.parent):
         return sorted(
             file
@@ -186,7 +174,7 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
 
 
 def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -> StoreError:
-    """The error of a file beside an index that has no field of texts by a known name, to be raised or noted."""
+    """Return the error of a file beside an index that has no field of texts by a known name."""
     location = shlex.quote(f"faiss:{index}#?text={example}")
     return malformed(
         file,
@@ -207,7 +195,7 @@ def longest_first(names: Iterable[str], records: Sequence[Mapping[str, Any]]) ->
 
 
 def is_faiss(file: Path) -> bool:
-    """Whether a file begins as a FAISS index does."""
+    """Return whether a file begins as a FAISS index does."""
     with read_errors(file), file.open("rb") as opened:
         return fourcc.is_known(opened.read(4).decode("latin-1"))
 
@@ -235,20 +223,37 @@ class DocumentSource(ABC):
     has_texts: bool
     notes: tuple[str, ...]
 
-    @abstractmethod
+    _path: Path
+    """The file that errors name."""
+    _positions: Labels = None
+    """The position of each row's document in the file; None where row i is document i."""
+    _no_texts: str
+    """The reason why there are no texts, and the remedy."""
+
     def ids(self, rows: Rows) -> list[str]:
-        """The ids of some rows, in the order of `rows`."""
+        """Return the ids of some rows, in the order of `rows`."""
+        return self._ids_at(label_values(self._positions, rows))
 
-    @abstractmethod
     def documents(self, rows: Rows) -> Iterator[Document]:
-        """The documents of some rows, in the order of `rows`."""
+        """Return the documents of some rows, in the order of `rows`; raises `StoreError` if there are no texts."""
+        if not self.has_texts:
+            raise StoreError(f"{self._path}: {self._no_texts}")
+        return self._documents_at(label_values(self._positions, rows))
 
     @abstractmethod
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        """Return the ids at some positions in the file."""
+
+    @abstractmethod
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        """Return the documents at some positions in the file."""
+
     def write(self, folder: Path) -> None:
-        """Write the same documents into a folder, durably; translation does not change them."""
+        """Write the same documents into a folder, durably: by default a copy of the file."""
+        copy_files([self._path], folder)
 
     def for_dimension(self, dim: int) -> DocumentSource:
-        """The source that writes documents for vectors of dimension `dim`, which only some formats record."""
+        """Return the source that writes documents for vectors of dimension `dim`, which only some formats record."""
         return self
 
 
@@ -270,18 +275,16 @@ class LabelsOnly(DocumentSource):
     has_texts = False
 
     def __init__(self, labels: Labels, path: Path, why: str = "") -> None:
-        self._labels = labels
+        self._positions = labels
         self._path = path
-        self._way = why or WAY_TO_TEXTS
+        self._no_texts = f"the store has vectors but no texts; {why or WAY_TO_TEXTS}"
         self.notes = (f"{NO_TEXTS}{why}",) if why else ()
 
-    def ids(self, rows: Rows) -> list[str]:
-        """The labels as text."""
-        return label_ids(self._labels, rows)
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        return list(map(str, positions.tolist()))
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """There are none."""
-        raise StoreError(f"{self._path}: the store has vectors but no texts; {self._way}")
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        return iter(())
 
     def write(self, folder: Path) -> None:
         """Nothing to write: the labels are in the index."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from migrate.stores.documents.arrow import ParquetDocuments
 from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, sidecar_files
@@ -14,10 +13,8 @@ from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaind
 from migrate.stores.documents.own_file import find_own_file
 
 
-def find_documents(
-    index: Path, labels: Labels, count: int, asked: Mapping[str, str] = MappingProxyType({})
-) -> DocumentSource:
-    """The documents of an index; labels alone where no file beside the index has any.
+def find_documents(index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> DocumentSource:
+    """Return the documents of an index; labels alone where no file beside the index has any.
 
     Parameters
     ----------
@@ -27,18 +24,18 @@ def find_documents(
         The label of each row.
     count
         How many rows the index has.
-    asked
+    named
         The fields that hold `text` and `id` in a file of the user's own; where any is named, only such files are read.
     """
     # frameworks by their own file names before files of any name
     docs = index.with_name(DOCS_NAME)
-    if not asked and is_llamaindex(index):
+    if not named and is_llamaindex(index):
         return LlamaIndexDocuments(index, labels, count)
-    if not asked and docs.exists():
+    if not named and docs.exists():
         return JsonlDocuments(docs, labels, count)
-    if not asked and has_dataset(index):
+    if not named and has_dataset(index):
         return DatasetDocuments(index, labels, count)
     if sidecar_files(index, "*.parquet"):
-        return ParquetDocuments(index, labels, count, asked)
-    found, why = find_own_file(index, labels, count, asked)
+        return ParquetDocuments(index, labels, count, named)
+    found, why = find_own_file(index, labels, count, named)
     return found or LabelsOnly(labels, index, why)

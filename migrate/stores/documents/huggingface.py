@@ -27,7 +27,7 @@ _INFO: Final = "dataset_info.json"
 
 
 def has_dataset(index: Path) -> bool:
-    """Whether there is a dataset beside an index, or in a folder beside it."""
+    """Return whether there is a dataset beside an index, or in a folder beside it."""
     return bool(_datasets(index.parent))
 
 
@@ -66,7 +66,7 @@ class DatasetDocuments(ArrowDocuments):
         check_count(self._dataset, count, self._table.num_rows)
         if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
             raise malformed(index, f"labels 0 to {count - 1}, the rows of the dataset", "others", AGAIN)
-        self._places = labels
+        self._positions = labels
         self._columns = columns = columns_beside_index(self._table.schema, self._dataset)
         self._ids = columns.id and check_ids(self._table.column(columns.id), self._dataset)
         self._describe("dataset, by row")

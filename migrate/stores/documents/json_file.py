@@ -22,7 +22,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_whole(path: Path) -> bytes:
-    """The bytes of a file that is held in memory."""
+    """Return the bytes of a file that is held in memory."""
     if not path.is_file():
         raise malformed(path, "a file", "none", "copy the whole folder")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -44,7 +44,7 @@ def decode_json(content: bytes) -> Any:
 
 
 def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") -> dict[str, Any]:
-    """A JSON object from its bytes, or from a text inside another file."""
+    """Return a JSON object from its bytes, or from a text inside another file."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     try:
         value = decode_json(raw.removeprefix(codecs.BOM_UTF8))
@@ -58,7 +58,7 @@ def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") ->
 
 
 def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
-    """The object under a name."""
+    """Return the object under a name."""
     value = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(value, dict):
         raise malformed(path, f'an object "{name}"', "nothing" if value is None else type(value).__name__, AGAIN)
@@ -66,7 +66,7 @@ def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
 
 
 def unique_ids(ids: list[str], path: Path) -> list[str]:
-    """The ids, checked."""
+    """Return ids that are texts, each another one; raises `StoreError` if they are not."""
     distinct: set[str] = set()
     for doc_id in ids:
         if not isinstance(doc_id, str):

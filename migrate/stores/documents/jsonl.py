@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,14 +23,11 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import is_endless
-from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
+from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
 from migrate.stores.documents.base import (
     DocumentSource,
     Labels,
-    Rows,
     check_count,
-    copy_files,
-    label_values,
     match_rows,
 )
 from migrate.stores.documents.json_file import decode_json
@@ -44,7 +41,7 @@ DOCS_NAME: Final = "docs.jsonl"
 
 
 class Read(NamedTuple):
-    """What is read of one document; `faiss_id` is the label that it names, if it does."""
+    """One document of a file; `faiss_id` is the label that it names, if it does."""
 
     document: Document
     faiss_id: int | None
@@ -52,7 +49,7 @@ class Read(NamedTuple):
 
 
 class Form(ABC):
-    """How documents stand in a file, one after another; of two equal forms a file is scanned once."""
+    """A way of writing documents in a file, one after another; by equal forms a file is scanned once."""
 
     @abstractmethod
     def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
@@ -173,7 +170,7 @@ def scan_docs(path: Path, form: Form = DocsForm(), most: int | None = None) -> D
 
 
 def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and bytes of each line that is not blank, or of every one; a byte order mark is left out."""
+    """Yield number, offset and bytes of each line that is not blank, or of every one, without a byte order mark."""
     offset = 0
     number = 0
     while line := file.readline(_LONGEST_LINE):
@@ -187,14 +184,15 @@ def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[in
 
 
 def as_integer(doc_id: str) -> int | None:
-    """The number an id writes out, if it writes it as `str` would."""
+    """Return the number that an id writes out, if it writes it as `str` would."""
     if len(doc_id) < 21 and re.fullmatch(r"0|-?[1-9][0-9]*", doc_id):
         return int(doc_id)
     return None
 
 
 def _refuse_duplicates(scan: DocsScan, form: Form) -> None:
-    """Equal hashes are only a suspicion: the lines are read again and their ids compared."""
+    """Refuse an id that two documents have."""
+    # equal hashes are only a suspicion: the lines are read again and their ids compared
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     line_of: dict[str, int] = {}
@@ -226,6 +224,8 @@ class JsonlDocuments(DocumentSource):
         Line i belongs to row i and ids are ignored, for vectors that have no labels.
     """
 
+    _no_texts = 'no line has a "text"; add the texts'
+
     def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
         self._open(path, DocsForm(), labels, count, in_order=in_order)
 
@@ -236,54 +236,25 @@ class JsonlDocuments(DocumentSource):
         self._form = form
         self._scan = scan = scan_docs(path, form, most)
         check_count(path, count, scan.offsets.size)
-        self._lines: Labels = None
         matched = "line by line"
         if not in_order:
-            self._lines, matched = match_rows(path, labels, count, scan.values, scan.faiss_ids)
+            self._positions, matched = match_rows(path, labels, count, scan.values, scan.faiss_ids)
         self.kind = f"{path.name}, {matched}"
         self.has_texts = scan.with_text > 0
         missing = count - scan.with_text
         self.notes = (f"{missing} of {count} documents in {path.name} have no text",) if missing else ()
 
-    def ids(self, rows: Rows) -> list[str]:
-        """Return the `id` of each row's line."""
-        return [document.id for document in self._read(rows)]
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        return [document.id for document in self._documents_at(positions)]
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """Return the document of each row's line."""
-        if not self.has_texts:
-            raise StoreError(f'{self._path}: no line has a "text"; add the texts')
-        return self._read(rows)
-
-    def write(self, folder: Path) -> None:
-        """Copy the file byte for byte."""
-        copy_files([self._path], folder)
-
-    def _read(self, rows: Rows) -> Iterator[Document]:
-        scan, lines = self._scan, label_values(self._lines, rows)
-        with read_errors(self._path), self._path.open("rb", buffering=0) as file:
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        scan = self._scan
+        with read_errors(self._path), self._path.open("rb", buffering=1 << 16) as file:
             scan.identity.check(self._path, file.fileno())
-            for first in range(0, len(lines), 1_024):
-                portion = lines[first : first + 1_024]
-                numbers, starts = scan.line_numbers[portion].tolist(), scan.offsets[portion].tolist()
-                ends = (scan.offsets[portion] + scan.sizes[portion]).tolist()
-                for one, last in _neighbours(starts, ends):
-                    begin = starts[one]
-                    content = bytearray(ends[last - 1] - begin)
-                    read_exactly(self._path, file.fileno(), memoryview(content), begin)
-                    for number, start, end in zip(numbers[one:last], starts[one:last], ends[one:last], strict=True):
-                        line = bytes(content[start - begin : end - begin])
-                        yield self._form.parse(line, self._path, number).document
-
-
-def _neighbours(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut a sequence of lines, by their places in a file, into ranges that are each worth reading in one piece."""
-    first = 0
-    for last in range(1, len(starts) + 1):
-        if (
-            last == len(starts)
-            or not 0 <= starts[last] - ends[last - 1] <= 1 << 12
-            or ends[last] - starts[first] > 1 << 20
-        ):
-            yield first, last
-            first = last
+            for position in positions.tolist():
+                size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
+                file.seek(int(scan.offsets[position]))  # neighbours are in the buffer
+                line = file.read(size)
+                if len(line) < size:
+                    raise malformed(self._path, f"{size} bytes in line {number}", len(line), "the file was cut")
+                yield self._form.parse(line, self._path, number).document

@@ -141,13 +141,13 @@ class _Json(_Lines):
 
 
 def _is_entry(content: bytes) -> bool:
-    """Whether some bytes are an entry of an object, and no value."""
+    """Return whether some bytes are an entry of an object, and no value."""
     text = content.decode()
     return text.startswith('"') and json.JSONDecoder().raw_decode(text)[1] < len(text)
 
 
 def _values(text: str) -> Iterator[tuple[int, int]]:
-    """Where each value of a JSON list, or entry of an object, begins and ends."""
+    """Yield beginning and end of each value of a JSON list, or entry of an object."""
     decoder, at = json.JSONDecoder(), _after_space(text, 0)
     closing = {"[": "]", "{": "}"}.get(text[at : at + 1])
     if closing is None:

@@ -160,7 +160,7 @@ class RemoteParquetStore(ParquetStore):
         return f"{self.files.location}/{MANIFEST_NAME}"
 
     def verify(self) -> tuple[str, ...]:
-        """As `FileStore.verify`; reads all files, once for each store that is opened."""
+        """Hold the files against their hashes as `FileStore.verify` does; they are read once."""
         if self._verified is None:
             expected = expected_hashes(self.info, self.shards[0].name)
             shards = {shard.name: shard for shard in self.shards}
