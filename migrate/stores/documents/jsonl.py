@@ -9,6 +9,7 @@ texts are read when they are needed.
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
 from array import array
@@ -249,12 +250,11 @@ class JsonlDocuments(DocumentSource):
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan
-        with read_errors(self._path), self._path.open("rb", buffering=1 << 16) as file:
+        with read_errors(self._path), self._path.open("rb", buffering=0) as file:
             scan.identity.check(self._path, file.fileno())
             for position in positions.tolist():
                 size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
-                file.seek(int(scan.offsets[position]))  # neighbours are in the buffer
-                line = file.read(size)
+                line = os.pread(file.fileno(), size, int(scan.offsets[position]))
                 if len(line) < size:
                     raise malformed(self._path, f"{size} bytes in line {number}", len(line), "the file was cut")
                 yield self._form.parse(line, self._path, number).document
