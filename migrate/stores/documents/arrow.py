@@ -152,17 +152,6 @@ def check_ids(column: Any, path: Path) -> Any:
 class ParquetDocuments(ArrowDocuments):
     """Rows of the Parquet file beside an index, matched as `match_rows` says; ids are in memory, texts are streamed.
 
-    Parameters
-    ----------
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    named
-        The columns that are named for `id` and `text`.
-
     Raises
     ------
     StoreError

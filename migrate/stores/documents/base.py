@@ -56,15 +56,7 @@ def label_values(labels: Labels, rows: Rows) -> NDArray[np.int64]:
 
 
 class LazyIds(Sequence[str]):
-    """Document ids that are read on first use; translating a store never reads them.
-
-    Parameters
-    ----------
-    count
-        How many ids there are.
-    load
-        Reads them; called at most once.
-    """
+    """Document ids that are read on first use; translating a store never reads them."""
 
     def __init__(self, count: int, load: Callable[[], list[str]]) -> None:
         self._count = count
@@ -98,30 +90,14 @@ class LazyIds(Sequence[str]):
 def match_rows(
     path: Path, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
 ) -> tuple[Labels, str]:
-    """Find the document of each row.
+    """Return the position of each row's document in a file, None where row i is document i; and how they were matched.
 
+    `values` are the ids as integers and `faiss_ids` the labels that documents name, each where every document has one.
     The first of these that fits decides:
 
     1. every document has an integer `faiss_id`, and these are the labels: by that;
     2. the ids are the labels, written out: by value;
     3. the labels are 0 to n-1: document i belongs to label i.
-
-    Parameters
-    ----------
-    path
-        Named in errors.
-    labels
-        The label of each row.
-    count
-        How many rows and how many documents there are.
-    values
-        The ids as integers, where every id is one.
-    faiss_ids
-        The labels that the documents name, where every document does.
-
-    Returns
-    -------
-    The position of each row's document in the file, None where row i is document i; and how they were matched.
     """
     expected = np.arange(count) if labels is None else labels
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
@@ -212,7 +188,8 @@ class DocumentSource(ABC):
     """Ids, texts and metadata by row.
 
     `kind` is one phrase for a person; `file` is what they are read from, if anything, `also_read` what must not change
-    with it; `format` is the store's.
+    with it; `format` is the store's. Sources are made from the path of the FAISS file (`index`), the label of each row
+    (`labels`) and the number of rows (`count`).
     """
 
     format = "faiss"
@@ -258,17 +235,7 @@ class DocumentSource(ABC):
 
 
 class LabelsOnly(DocumentSource):
-    """An index alone: a document is known by its label, as text.
-
-    Parameters
-    ----------
-    labels
-        The label of each row.
-    path
-        The index, named in errors.
-    why
-        Why a file beside the index is none of its documents; empty where there is no such file.
-    """
+    """An index alone: ids are its labels, as text. `why` tells why no file beside it has its documents."""
 
     kind = "none: ids are the labels of the index"
     file = None

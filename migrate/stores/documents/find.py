@@ -16,16 +16,8 @@ from migrate.stores.documents.own_file import find_own_file
 def find_documents(index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> DocumentSource:
     """Return the documents of an index; labels alone where no file beside the index has any.
 
-    Parameters
-    ----------
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    named
-        The fields that hold `text` and `id` in a file of the user's own; where any is named, only such files are read.
+    `named` are the fields that hold `text` and `id` in a file of the user's own; if there are any, only such files are
+    read.
     """
     # frameworks by their own file names before files of any name
     docs = index.with_name(DOCS_NAME)

@@ -38,17 +38,7 @@ def _datasets(folder: Path) -> list[Path]:
 
 
 class DatasetDocuments(ArrowDocuments):
-    """Rows of a dataset; row i belongs to label i, as in `datasets` itself. The files are mapped into memory.
-
-    Parameters
-    ----------
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    """
+    """Rows of a dataset; row i belongs to label i, as in `datasets` itself. The files are mapped into memory."""
 
     format = "huggingface"
 

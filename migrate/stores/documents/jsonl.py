@@ -211,18 +211,8 @@ def _refuse_duplicates(scan: DocsScan, form: Form) -> None:
 class JsonlDocuments(DocumentSource):
     """A file of documents, one after another, that are matched to rows as `match_rows` says.
 
-    Only offsets are kept; documents are read again when they are needed.
-
-    Parameters
-    ----------
-    path
-        The file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    in_order
-        Line i belongs to row i and ids are ignored, for vectors that have no labels.
+    Only offsets are kept; documents are read again when they are needed. With `in_order` line i belongs to row i
+    whatever its id, for vectors that have no labels.
     """
 
     _no_texts = 'no line has a "text"; add the texts'

@@ -63,17 +63,7 @@ def current_state(fields: Mapping[str, Any], fields_set: frozenset[str]) -> dict
 
 
 def write_docstore(path: Path, states: Mapping[str, dict[str, Any]], row_ids: Mapping[int, str]) -> None:
-    """Write a LangChain pickle, durably.
-
-    Parameters
-    ----------
-    path
-        Created, or replaced.
-    states
-        The state of each document by id, see `current_state`.
-    row_ids
-        The id of each row.
-    """
+    """Write a LangChain pickle, durably: states by id, as `current_state` returns them, and the id of each row."""
     docstore = DocstoreStub({"_dict": {doc_id: DocumentStub(state) for doc_id, state in states.items()}})
     with output_errors(path), path.open("wb") as file:
         try:
@@ -124,17 +114,7 @@ class _DocstorePickler(pickle._Pickler):
 
 
 class LangchainDocuments(DocumentSource):
-    """A docstore pickle beside an index; ids are held in memory, texts are in a temporary file.
-
-    Parameters
-    ----------
-    path
-        The pickle.
-    labels
-        The label of each row of the index.
-    count
-        How many rows the index has.
-    """
+    """A docstore pickle beside an index; ids are held in memory, texts are in a temporary file."""
 
     format = "langchain"
     _no_texts = "all texts are empty; save the store with its texts"
@@ -199,7 +179,7 @@ class LangchainDocuments(DocumentSource):
         return json.loads(os.pread(self._documents.fileno(), size, start), object_hook=self._revive)
 
     def _revive(self, fields: dict[str, Any]) -> Any:
-        """Return a value that JSON lacks, from the object that stands for it; see `unpickle._Records`."""
+        """Return a value that JSON lacks, from the object that stands for it; see `unpickle._Sender`."""
         if TAG not in fields:
             return fields
         name, content = fields[TAG]

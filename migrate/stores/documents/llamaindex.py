@@ -46,15 +46,6 @@ class LlamaIndexDocuments(DocumentSource):
 
     The text of a document is what LlamaIndex embeds: the node's metadata, as far as it is not excluded, and its text,
     put together by the node's own templates. A target model has to see the same text as the source model did.
-
-    Parameters
-    ----------
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
     """
 
     format = "llamaindex"

@@ -45,7 +45,7 @@ def _bad_record(path: Path, number: int, expected: str, found: object) -> StoreE
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines(Form):
+class _JsonLines(Form):
     """Records of JSON, one a line; the fields that are the id and the text of a record.
 
     Without `id` records are numbered; `titled` puts the title before the text.
@@ -113,7 +113,7 @@ def _is_id(value: object) -> bool:
     return type(value) is int or (isinstance(value, str) and value != "")
 
 
-class _Json(_Lines):
+class _Json(_JsonLines):
     """The values of a list, or the entries of an object."""
 
     def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
@@ -178,7 +178,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells(_Lines):
+class _Cells(_JsonLines):
     """The rows of a table below its header."""
 
     header: tuple[str, ...] = ()
@@ -225,9 +225,9 @@ def _rows(file: Any, path: Path, delimiter: str) -> Iterator[tuple[int, bytes]]:
         raise _bad_record(path, number, "a row of cells", f"other ({error})") from error
 
 
-def _form_of(path: Path) -> _Lines:
+def _form_of(path: Path) -> _JsonLines:
     if path.suffix in (".json", ".jsonl"):
-        return _Json() if path.suffix == ".json" else _Lines()
+        return _Json() if path.suffix == ".json" else _JsonLines()
     with read_errors(path), path.open("rb") as file:
         first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
         delimiter = "\t" if path.suffix == ".tsv" else max((",", ";", "\t"), key=first.count)
@@ -239,7 +239,7 @@ def _form_of(path: Path) -> _Lines:
     return _Cells(header=header, delimiter=delimiter)
 
 
-def _forms_of(path: Path, named: Mapping[str, str], index: Path) -> tuple[list[_Lines], list[str]]:
+def _forms_of(path: Path, named: Mapping[str, str], index: Path) -> tuple[list[_JsonLines], list[str]]:
     """Return the file's form with each field of the first records that could be the id, the likeliest first; notes."""
     form = _form_of(path)
     with read_errors(path), path.open("rb") as file:
@@ -284,19 +284,6 @@ def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: 
 
 class OwnFileDocuments(JsonlDocuments):
     """Records of a file by row, matched as `match_rows` says.
-
-    Parameters
-    ----------
-    path
-        The file.
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    named
-        The fields that are named `text` and `id`, where any are.
 
     Raises
     ------

@@ -180,13 +180,13 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     send_facts(pipe, FACTS, facts)
     for first in range(0, count, 1 << 14):
         send(pipe, IDS, json.dumps(ids[first : first + (1 << 14)]).encode())
-    records = _Records(pipe, path.stat().st_size)
+    sender = _Sender(pipe, path.stat().st_size)
     of_rows = set(ids)
     orphans = [doc_id for doc_id in documents if doc_id not in of_rows]
     for doc_id in (*ids, *orphans):
-        records.put(documents.pop(doc_id), doc_id)
-    records.send()
-    send_array(pipe, PLACES, np.array(records.places, np.int64))
+        sender.put(documents.pop(doc_id), doc_id)
+    sender.send()
+    send_array(pipe, PLACES, np.array(sender.places, np.int64))
     send_facts(pipe, DONE, {})
 
 
@@ -224,7 +224,7 @@ def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int)
     return ids
 
 
-class _Records:
+class _Sender:
     """Sends documents as JSON, one after another.
 
     A document is a list: its id, text, metadata, the field `id`, and the names of the fields that were given. A long

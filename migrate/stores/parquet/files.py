@@ -7,7 +7,6 @@ LOCATION/_unfinished.json          the run that puts files to object storage, an
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,73 +38,6 @@ class ParquetFile:
     version: Any
 
 
-class Files(ABC):
-    """Files of one store. `location` is for errors; `is_folder` is False if one file was named."""
-
-    location: str
-    is_folder: bool
-
-    @abstractmethod
-    def list_all(self) -> list[ParquetFile]:
-        """Return all files of rows below the folder by their paths in it, and others beside them; or the one named."""
-
-    @abstractmethod
-    def opened(self, file: ParquetFile) -> Any:
-        """Return a context with the open file; one that changed since it was listed is an error."""
-
-    @abstractmethod
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a small file in the folder; None if there is none."""
-
-    def find(self) -> list[ParquetFile]:
-        """Return the files of rows in their order.
-
-        Raises
-        ------
-        StoreError
-            There are none, or others than `_shards.json` lists; or they are not all there yet.
-        """
-        listed = self.list_all()
-        if not self.is_folder:
-            return listed
-        by_name = {file.name: file for file in listed}
-        names = [name for name in by_name if name.endswith(SUFFIX) and not _is_hidden(name)]
-        if SHARDS_NAME in by_name:
-            return self._find_shards(by_name, names)
-        if UNFINISHED_NAME in by_name:
-            raise StoreError(
-                f"{self.location}: the store is still being written ({UNFINISHED_NAME}); wait for the run that writes "
-                "it, or continue it"
-            )
-        deeper = next((name for name in names if "/" in name), None)
-        if deeper is not None:
-            raise StoreError(
-                f"{self.location}: expected all files in one folder, found {deeper}; name the folder that it is in, "
-                "or write the data without partitions"
-            )
-        if not names:
-            raise StoreError(f"{self.location}: no file {SUFFIX} was found there; check the path")
-        return [by_name[name] for name in names]
-
-    def _find_shards(self, by_name: Mapping[str, ParquetFile], names: Sequence[str]) -> list[ParquetFile]:
-        shards = read_shards(self.read(SHARDS_NAME) or b"", f"{self.location}/{SHARDS_NAME}")
-        for shard in shards:
-            found = by_name.get(shard["name"])
-            if found is None or found.size != shard["bytes"]:
-                size = "none" if found is None else f"one of {found.size:,}"
-                raise StoreError(
-                    f"{self.location}: expected a file {shard['name']} of {shard['bytes']:,} bytes, as {SHARDS_NAME} "
-                    f"says, found {size}; copy it again, or remove {SHARDS_NAME} to read what is there"
-                )
-        unlisted = sorted({*names} - {shard["name"] for shard in shards})
-        if unlisted:
-            raise StoreError(
-                f"{self.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(unlisted[:5])} "
-                f"beside them; move these away, or remove {SHARDS_NAME} to read all of them"
-            )
-        return [by_name[shard["name"]] for shard in shards]
-
-
 def _is_hidden(name: str) -> bool:
     """Return whether readers of such folders pass over a file."""
     return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)
@@ -129,8 +61,11 @@ def read_shards(content: bytes, path: str) -> list[dict[str, Any]]:
     return shards
 
 
-class LocalFiles(Files):
-    """A file or a folder of this machine."""
+class LocalFiles:
+    """A file or a folder of this machine.
+
+    `location` is for errors; `is_folder` is False if one file was named.
+    """
 
     def __init__(self, location: str, path: Path) -> None:
         self.location = location
@@ -182,7 +117,7 @@ class LocalFiles(Files):
             return path.read_bytes() if path.is_file() else None
 
 
-class RemoteFiles(Files):
+class RemoteFiles:
     """Objects below a URL that fsspec knows: `s3://BUCKET/PREFIX`, `gs://...`."""
 
     def __init__(self, location: str, url: str) -> None:
@@ -275,6 +210,57 @@ def _described(name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
     version = next((facts[key] for key in keys if facts.get(key) is not None), None)
     moment = version.timestamp() if isinstance(version, datetime) else version
     return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], moment])
+
+
+def find_files(files: LocalFiles | RemoteFiles) -> list[ParquetFile]:
+    """Return the files of rows of a store in their order.
+
+    Raises
+    ------
+    StoreError
+        There are none, or others than `_shards.json` lists; or they are not all there yet.
+    """
+    by_name = {file.name: file for file in files.list_all()}
+    if not files.is_folder:
+        return [*by_name.values()]
+    names = [name for name in by_name if name.endswith(SUFFIX) and not _is_hidden(name)]
+    if SHARDS_NAME in by_name:
+        return _find_shards(files, by_name, names)
+    if UNFINISHED_NAME in by_name:
+        raise StoreError(
+            f"{files.location}: the store is still being written ({UNFINISHED_NAME}); wait for the run that writes it, "
+            "or continue it"
+        )
+    deeper = next((name for name in names if "/" in name), None)
+    if deeper is not None:
+        raise StoreError(
+            f"{files.location}: expected all files in one folder, found {deeper}; name the folder that it is in, or "
+            "write the data without partitions"
+        )
+    if not names:
+        raise StoreError(f"{files.location}: no file {SUFFIX} was found there; check the path")
+    return [by_name[name] for name in names]
+
+
+def _find_shards(
+    files: LocalFiles | RemoteFiles, by_name: Mapping[str, ParquetFile], names: Sequence[str]
+) -> list[ParquetFile]:
+    shards = read_shards(files.read(SHARDS_NAME) or b"", f"{files.location}/{SHARDS_NAME}")
+    for shard in shards:
+        found = by_name.get(shard["name"])
+        if found is None or found.size != shard["bytes"]:
+            size = "none" if found is None else f"one of {found.size:,}"
+            raise StoreError(
+                f"{files.location}: expected a file {shard['name']} of {shard['bytes']:,} bytes, as {SHARDS_NAME} "
+                f"says, found {size}; copy it again, or remove {SHARDS_NAME} to read what is there"
+            )
+    unlisted = sorted({*names} - {shard["name"] for shard in shards})
+    if unlisted:
+        raise StoreError(
+            f"{files.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(unlisted[:5])} beside "
+            f"them; move these away, or remove {SHARDS_NAME} to read all of them"
+        )
+    return [by_name[shard["name"]] for shard in shards]
 
 
 def is_remote(place: str) -> bool:

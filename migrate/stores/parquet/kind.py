@@ -16,7 +16,7 @@ from migrate.stores.base import KindSupport, Snapshot, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileStore, expected_hashes
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, is_remote, local_path
+from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, find_files, is_remote, local_path
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
@@ -182,7 +182,7 @@ class RemoteParquetStore(ParquetStore):
         if self._noted is None:
             self._noted = self._versions(), super().snapshot()
         versions, noted = self._noted
-        if tuple(file.version for file in self.files.find()) != versions:
+        if tuple(file.version for file in find_files(self.files)) != versions:
             raise StoreError(
                 f"{self.files.location}: the store changed while it was read; nothing was written, run again"
             )

@@ -24,7 +24,7 @@ from migrate.stores.base import BATCH_SIZE, Store, StoreInfo
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.documents.columns import columns_of_store, to_document
-from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, local_path
+from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, local_path
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
 
@@ -55,7 +55,7 @@ class ParquetStore(Store):
 
     def __init__(self, location: str, files: LocalFiles | RemoteFiles, options: Mapping[str, str]) -> None:
         self.files = files
-        self.shards = files.find()
+        self.shards = find_files(files)
         self._texts: str | None = None
         self._cursors: dict[str, tuple[int, list[tuple[int, Any]], Iterator[tuple[int, Any]]]] = {}
         self._read_footers()
