@@ -12,6 +12,7 @@ import os
 import pickle
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -31,7 +32,7 @@ from migrate.stores.documents.unpickle import (
     DocstoreStub,
     DocumentStub,
 )
-from migrate.stores.frames import FACTS, IDS, PLACES, TEXT
+from migrate.stores.frames import FACTS, PLACES, TEXT
 from migrate.vectors import Document
 
 _CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
@@ -114,7 +115,7 @@ class _DocstorePickler(pickle._Pickler):
 
 
 class LangchainDocuments(DocumentSource):
-    """A docstore pickle beside an index; ids are held in memory, texts are in a temporary file."""
+    """A docstore pickle beside an index; its documents are in a temporary file."""
 
     format = "langchain"
     _no_texts = "all texts are empty; save the store with its texts"
@@ -127,6 +128,7 @@ class LangchainDocuments(DocumentSource):
             )
         self.file = self._path = path
         self._positions = labels
+        self._count = count
         self._load(count)
         self._texts: dict[int, str] = {}
         facts, notes = self._facts, []
@@ -139,7 +141,7 @@ class LangchainDocuments(DocumentSource):
         self.notes = tuple(notes)
 
     def _load(self, count: int) -> None:
-        """Fill `_ids`, `_facts`, the file of documents, and `_places`: the first byte and size of each."""
+        """Fill `_facts`, the file of documents, and `_places`: first byte, and sizes of the id and of the rest."""
         with read_errors(self._path):
             size = self._path.stat().st_size
         job = {
@@ -149,7 +151,6 @@ class LangchainDocuments(DocumentSource):
             "memory_bytes": (1 << 28) + 32 * size,
             "cpu_s": 3 + size // (4 << 20),
         }
-        self._ids: list[str] = []
         self._facts: dict[str, Any] = {}
         self._documents = temporary_file(self._path, size)
         weakref.finalize(self, self._documents.close)
@@ -158,24 +159,25 @@ class LangchainDocuments(DocumentSource):
         for tag, content in run_job(self._path, job, file_bytes=size, reader="the unpickler", remedy=remedy):
             if tag == FACTS:
                 self._facts = json.loads(content)
-            elif tag == IDS:
-                self._ids += json.loads(content)
             elif tag == TEXT:
                 write_all(self._documents, content)
             elif tag == PLACES:
                 places += content
-        self._places = np.frombuffer(places, np.int64).reshape(-1, 2)
-        if len(self._ids) != count or len(self._places) != self._facts.get("documents"):
+        self._places = np.frombuffer(places, np.int64).reshape(-1, 3)
+        if not count <= len(self._places) == self._facts.get("documents"):
             raise StoreError(f"{self._path}: the unpickler did not return all documents; copy the file again")
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        return [self._ids[position] for position in positions.tolist()]
+        return [self._value(start, id_size) for start, id_size, _ in self._places[positions].tolist()]
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
-        return (Document(*self._value(*self._places[position].tolist())[:3]) for position in positions.tolist())
+        for position in positions.tolist():
+            start, id_size, size = self._places[position].tolist()
+            text, metadata, _, _ = self._value(start + id_size, size)
+            yield Document(self._value(start, id_size), text, metadata)
 
     def _value(self, start: int, size: int) -> Any:
-        """Return a document as a list, or a long text of its metadata."""
+        """Return an id, the rest of a document as a list, or a long text of its metadata."""
         return json.loads(os.pread(self._documents.fileno(), size, start), object_hook=self._revive)
 
     def _revive(self, fields: dict[str, Any]) -> Any:
@@ -201,8 +203,8 @@ class LangchainDocuments(DocumentSource):
             super().write(folder)
             return
         states = {}
-        for start, size in self._places.tolist():
-            doc_id, text, metadata, own_id, given = self._value(start, size)
+        for start, id_size, size in self._places.tolist():
+            text, metadata, own_id, given = self._value(start + id_size, size)
             fields = {"id": own_id, "metadata": metadata, "page_content": text}
-            states[doc_id] = current_state(fields, frozenset(filter(None, given.split(","))))
-        write_docstore(folder / self._path.name, states, dict(enumerate(self._ids)))
+            states[self._value(start, id_size)] = current_state(fields, frozenset(filter(None, given.split(","))))
+        write_docstore(folder / self._path.name, states, dict(enumerate(islice(states, self._count))))

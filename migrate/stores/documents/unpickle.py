@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, Self
 import numpy as np
 
 from migrate.stores.binary_reader import shown
-from migrate.stores.frames import DONE, FACTS, IDS, PLACES, TEXT, RefusedError, send, send_array, send_facts
+from migrate.stores.frames import DONE, FACTS, PLACES, TEXT, RefusedError, send, send_array, send_facts
 
 CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
 CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
@@ -151,7 +151,7 @@ def prepare() -> None:
 
 
 def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
-    """Send facts of a docstore, the id of each row, and the documents: those of the rows, then those of none."""
+    """Send facts of a docstore, and its documents with their places: those of the rows in order, then those of none."""
     path, count = Path(job["path"]), job["count"]
     # Millions of new values, and none of them garbage; the process ends before that matters.
     gc.disable()
@@ -178,8 +178,6 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
         "is_current": is_pydantic_2 and classes <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT},
     }
     send_facts(pipe, FACTS, facts)
-    for first in range(0, count, 1 << 14):
-        send(pipe, IDS, json.dumps(ids[first : first + (1 << 14)]).encode())
     sender = _Sender(pipe, path.stat().st_size)
     of_rows = set(ids)
     orphans = [doc_id for doc_id in documents if doc_id not in of_rows]
@@ -227,9 +225,9 @@ def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int)
 class _Sender:
     """Sends documents as JSON, one after another.
 
-    A document is a list: its id, text, metadata, the field `id`, and the names of the fields that were given. A long
-    text in metadata is sent alone before the first document that has it, and documents have its place: many may share
-    it. `places` are the first byte and the size of each document.
+    A document is its id, and a list of its text, metadata, the field `id`, and the names of the fields that were given.
+    A long text in metadata is sent alone before the first document that has it, and documents have its place: many may
+    share it. `places` are the first byte of each document, the size of its id, and that of its list.
     """
 
     def __init__(self, pipe: BinaryIO, file_bytes: int) -> None:
@@ -248,7 +246,9 @@ class _Sender:
         try:
             metadata = self._plain(fields.metadata, 0)
             own_id = fields.id if type(fields.id) is str else None
-            self.places.extend(self._put([doc_id, fields.text, metadata, own_id, fields.given.lstrip("2,")]))
+            start, id_size = self._put(doc_id)
+            _, size = self._put([fields.text, metadata, own_id, fields.given.lstrip("2,")])
+            self.places.extend((start, id_size, size))
         except UnicodeEncodeError as error:
             raise RefusedError(f"the document {shown(doc_id)} holds half a character; save it again") from error
         except ValueError as error:  # a number of more digits than Python writes
