@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrate.stores.documents.arrow import ParquetDocuments
 from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, sidecar_files
-from migrate.stores.documents.huggingface import DatasetDocuments, has_dataset
+from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
 from migrate.stores.documents.own_file import find_own_file
@@ -25,7 +25,7 @@ def find_documents(index: Path, labels: Labels, count: int, named: Mapping[str, 
         return LlamaIndexDocuments(index, labels, count)
     if not named and docs.exists():
         return JsonlDocuments(docs, labels, count)
-    if not named and has_dataset(index):
+    if not named and find_datasets(index.parent):
         return DatasetDocuments(index, labels, count)
     if sidecar_files(index, "*.parquet"):
         return ParquetDocuments(index, labels, count, named)
