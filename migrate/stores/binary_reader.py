@@ -12,7 +12,6 @@ from pathlib import Path
 from migrate.errors import OutputError, StoreError
 from migrate.files import describe_os_error
 
-_LARGEST_READ = 1 << 30
 DAMAGED = "the file is damaged or was not copied whole; copy it again"
 
 
@@ -81,7 +80,7 @@ def read_exactly(path: Path, descriptor: int, target: memoryview, offset: int) -
     """
     done = 0
     while done < len(target):
-        count = os.preadv(descriptor, [target[done : done + _LARGEST_READ]], offset + done)
+        count = os.preadv(descriptor, [target[done : done + (1 << 30)]], offset + done)
         if count == 0:
             raise malformed(
                 path, f"{offset + len(target)} bytes", f"{offset + done}", "the file was cut while it was read"

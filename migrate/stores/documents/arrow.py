@@ -86,7 +86,7 @@ def take_ascending(path: Any, parts: Iterable[tuple[int, Any]], rows: NDArray[np
 
 
 def map_streams(path: Path, files: Iterable[Path]) -> Any:
-    """Return the rows of files of record batches, which are mapped into memory; errors of them all name `path`."""
+    """Return the rows of files of record batches, which are mapped into memory; `path` names what lists them."""
     import pyarrow.ipc
 
     tables = []

@@ -217,9 +217,9 @@ class DocumentSource(ABC):
             raise StoreError(f"{self._path}: {self._no_texts}")
         return self._documents_at(label_values(self._positions, rows))
 
-    @abstractmethod
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        """Return the ids at some positions in the file."""
+        """Return the ids at some positions in the file, by default those of the whole documents."""
+        return [document.id for document in self._documents_at(positions)]
 
     @abstractmethod
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -50,10 +51,10 @@ def columns_beside_index(schema: Any, place: Any, named: Mapping[str, str] = Map
     """
     types = _types(schema, place)
     doc_id = _choose_id(place, types, named.get("id"))
-    texts = [name for name in types if is_text(types[name]) and (name != doc_id or name == named.get("text"))]
+    texts = [name for name in types if _is_text(types[name]) and (name != doc_id or name == named.get("text"))]
     text, _ = choose_text(place, texts, named.get("text"))
     label = LABEL if str(types.get(LABEL)).startswith(("int", "uint")) else None
-    vectors = tuple(name for name, kind in types.items() if "list" in str(kind) and _holds_floats(kind))
+    vectors = tuple(name for name, kind in types.items() if re.search("list.*(float|double)", str(kind)))
     left_out = {doc_id, text, label, *vectors, *(name for name, kind in types.items() if "binary" in str(kind))}
     return Columns(doc_id, text, tuple(name for name in types if name not in left_out), vectors, label=label)
 
@@ -67,11 +68,14 @@ def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Colum
         One that is named is not there, or there is more than one choice.
     """
     types = _types(schema, place)
-    vectors = [name for name, kind in types.items() if _is_vector(kind)]
+    lists = {
+        name: kind for name, kind in types.items() if str(kind).startswith(("list<", "large_list<", "fixed_size_"))
+    }
+    vectors = [name for name, kind in lists.items() if str(kind.value_type) in _FLOATS]
     vector = _choose_vector(place, vectors, named.get("vector"))
     doc_id = _choose_id(place, types, named.get("id"))
     metadata = _choose_metadata(place, types, named.get("metadata"))
-    texts = [name for name in types if is_text(types[name]) and name not in (doc_id, metadata)]
+    texts = [name for name in types if _is_text(types[name]) and name not in (doc_id, metadata)]
     text, why_text = choose_text(place, texts, named.get("text"))
     numbered = "the file has no column of ids: rows are numbered from 0 on; say #?id=COLUMN for one"
     notes = [why_text] if doc_id else [numbered, why_text]
@@ -138,7 +142,7 @@ def _choose_id(place: Any, types: Mapping[str, Any], named: str | None) -> str |
         return None
     if name not in types:
         raise StoreError(f"{place}: expected a column of ids {name!r}, found {', '.join(types)}; name one of these")
-    if not is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
+    if not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
         raise StoreError(
             f"{place}: expected ids that are texts or integers in column {name}, found {types[name]}; convert it, or "
             "say ?id=COLUMN for another"
@@ -168,7 +172,7 @@ def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) ->
         return None
     name = named or "metadata"
     kind = types.get(name)
-    if kind is not None and (is_text(kind) or str(kind).startswith(("struct<", "map<string, ", "map<large_string, "))):
+    if kind is not None and (_is_text(kind) or str(kind).startswith(("struct<", "map<string, ", "map<large_string, "))):
         return name
     if named is None:
         return None
@@ -178,14 +182,6 @@ def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) ->
     )
 
 
-def is_text(kind: Any) -> bool:
+def _is_text(kind: Any) -> bool:
     """Return whether a type of Arrow is one of texts."""
     return str(kind) in ("string", "large_string", "string_view")
-
-
-def _holds_floats(kind: Any) -> bool:
-    return "float" in str(kind) or "double" in str(kind)
-
-
-def _is_vector(kind: Any) -> bool:
-    return str(kind).startswith(("list<", "large_list<", "fixed_size_list<")) and str(kind.value_type) in _FLOATS

@@ -9,6 +9,7 @@ texts are read when they are needed.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from abc import ABC, abstractmethod
@@ -35,8 +36,6 @@ from migrate.stores.documents.json_file import decode_json
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_INT64: Final = range(-(1 << 63), 1 << 63)
 
 DOCS_NAME: Final = "docs.jsonl"
 
@@ -151,7 +150,7 @@ def scan_docs(path: Path, form: Form = DocsForm(), most: int | None = None) -> D
             numbers.append(number)
             hashes.append(hash(document.id))
             for column, value in ((values, as_integer(document.id)), (faiss_ids, faiss_id)):
-                if value is not None and value in _INT64:
+                if value is not None and -(1 << 63) <= value < 1 << 63:
                     column.append(value)
             with_text += has_text
     scan = DocsScan(
@@ -178,7 +177,7 @@ def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[in
         number += 1
         if len(line) == _LONGEST_LINE:
             raise bad_line(path, number, f"a line of less than {_LONGEST_LINE} bytes", "a longer one")
-        mark = len(_BYTE_ORDER_MARK) if number == 1 and line.startswith(_BYTE_ORDER_MARK) else 0
+        mark = len(codecs.BOM_UTF8) if number == 1 and line.startswith(codecs.BOM_UTF8) else 0
         if blank or line[mark:].strip():
             yield number, offset + mark, line[mark:]
         offset += len(line)
@@ -234,9 +233,6 @@ class JsonlDocuments(DocumentSource):
         self.has_texts = scan.with_text > 0
         missing = count - scan.with_text
         self.notes = (f"{missing} of {count} documents in {path.name} have no text",) if missing else ()
-
-    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        return [document.id for document in self._documents_at(positions)]
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan

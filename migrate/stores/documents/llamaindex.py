@@ -31,7 +31,6 @@ VECTORS_NAME: Final = "default__vector_store.json"
 _DOCSTORE: Final = "docstore.json"
 _INDEX_STORE: Final = "index_store.json"
 _ID_MAP: Final = "id_map.json"
-_VECTOR_TYPES: Final = ("vector_store", "multimodal")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -128,7 +127,7 @@ def _listed_nodes(path: Path) -> dict[Any, Any]:
     """Return the `nodes_dict` of all vector indexes of an index_store.json, which share the rows."""
     node_of: dict[Any, Any] = {}
     for name, struct in entry(read_json(path), "index_store/data", path).items():
-        if not isinstance(struct, dict) or struct.get("__type__") not in _VECTOR_TYPES:
+        if not isinstance(struct, dict) or struct.get("__type__") not in ("vector_store", "multimodal"):
             continue
         data = struct.get("__data__")
         fields = parse_json(data, path, f"JSON in index {name!r}") if isinstance(data, str) else data

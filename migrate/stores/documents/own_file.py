@@ -91,22 +91,18 @@ class _JsonLines(Form):
             raise _bad_record(path, number, f"a text as {self.text!r}", shown_type(text))
         left_out = {_KEY, self.id, self.text, LABEL, _METADATA, *VECTOR_NAMES}
         metadata = {name: value for name, value in record.items() if name not in left_out}
+        inner = record.get(_METADATA)
+        if isinstance(inner, str) and inner.lstrip().startswith("{"):
+            with suppress(MalformedError):
+                inner = parse_json(inner)
         if _METADATA in record:
-            metadata |= _metadata(record[_METADATA])
+            metadata |= inner if isinstance(inner, dict) else {_METADATA: inner}
         title = record.get(_TITLE) if self.titled else None
         whole = f"{title} {text or ''}".strip() if title and isinstance(title, str) else text
         label = record.get(LABEL)
         if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
             label = int(label)
         return Read(Document(str(doc_id), whole or "", metadata), label if type(label) is int else None, bool(whole))
-
-
-def _metadata(value: Any) -> dict[str, Any]:
-    """Return the fields of a field `metadata`: an object, or one that is written as a text."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        with suppress(MalformedError):
-            value = parse_json(value)
-    return value if isinstance(value, dict) else {_METADATA: value}
 
 
 def _is_id(value: object) -> bool:

@@ -32,10 +32,6 @@ MAX_DEPTH: Final = 100
 TAG: Final = "$"
 """The only key of a JSON object that stands for a value which JSON lacks: a list of its kind and its content."""
 
-_MAX_BYTES: Final = 1 << 28
-_MAX_VALUES: Final = 1 << 18
-"""The most metadata of a document, all that they share written out, beside the size of the file."""
-
 _FRAME_BYTES: Final = 1 << 20
 _SAVE_AGAIN: Final = "save the store again with plain metadata (text, numbers, lists, dates)"
 
@@ -232,8 +228,9 @@ class _Sender:
 
     def __init__(self, pipe: BinaryIO, file_bytes: int) -> None:
         self._pipe = pipe
-        self._most_bytes = _MAX_BYTES + 8 * file_bytes
-        self._most_values = _MAX_VALUES + file_bytes
+        # of the metadata of a document, with all that they share written out
+        self._most_bytes = (1 << 28) + 8 * file_bytes
+        self._most_values = (1 << 18) + file_bytes
         # holds the text, too, so that no other gets its identity
         self._long: dict[int, tuple[tuple[int, int], str]] = {}
         self._waiting = bytearray()
