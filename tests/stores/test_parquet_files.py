@@ -165,6 +165,7 @@ SCHEMA = pa.schema(
         pa.field("big", pa.int64()),
         pa.field("huge", pa.uint64()),
         pa.field("raw", pa.large_binary()),
+        pa.field("code", pa.binary(4)),
         pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False))),
         pa.field("nested", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.float16())])))])),
         pa.field("pairs", pa.map_(pa.string(), pa.int8())),
@@ -192,6 +193,7 @@ def awkward_rows(count=60):
             "big": (2**63 - 1, -(2**63), None)[row % 3],
             "huge": 2**64 - 1 - row,
             "raw": (None, b"", bytes(range(256)))[row % 3],
+            "code": None if row % 2 else bytes([row] * 4),
             "tags": (None, [], ["", "b"])[row % 3],
             "nested": (None, {"a": None, "b": None}, {"a": row, "b": [{"c": None}, None, {"c": np.float16(0.5)}]})[
                 row % 3

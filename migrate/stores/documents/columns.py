@@ -68,9 +68,7 @@ def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Colum
         One that is named is not there, or there is more than one choice.
     """
     types = _types(schema, place)
-    lists = {
-        name: kind for name, kind in types.items() if str(kind).startswith(("list<", "large_list<", "fixed_size_"))
-    }
+    lists = {name: kind for name, kind in types.items() if re.match("(fixed_size_|large_)?list<", str(kind))}
     vectors = [name for name, kind in lists.items() if str(kind.value_type) in _FLOATS]
     vector = _choose_vector(place, vectors, named.get("vector"))
     doc_id = _choose_id(place, types, named.get("id"))
