@@ -56,7 +56,7 @@ def label_values(labels: Labels, rows: Rows) -> NDArray[np.int64]:
 
 
 class LazyIds(Sequence[str]):
-    """Document ids that are read on first use; translating a store never reads them."""
+    """Document ids that are read on first use, and once."""
 
     def __init__(self, count: int, load: Callable[[], list[str]]) -> None:
         self._count = count
@@ -103,11 +103,15 @@ def match_rows(
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
         if integers is not None and (places := places_of(expected, integers)) is not None:
             return places, how
+    why = "ids are not its labels, which are not 0 to n-1 either"
     if faiss_ids is not None and count:
-        raise _mismatch(path, count, "faiss_id differs from the labels of the index")
-    if np.array_equal(np.sort(expected), np.arange(count)):
+        why = "faiss_id differs from the labels of the index"
+    elif np.array_equal(np.sort(expected), np.arange(count)):
         return labels, "matched by position"
-    raise _mismatch(path, count, "ids are not its labels, which are not 0 to n-1 either")
+    raise StoreError(
+        f"{path}: expected {count} documents that match the labels of the index, found {count} whose {why}; "
+        'give each document the label of its vector as "faiss_id"'
+    )
 
 
 def check_count(path: Path, vectors: int, documents: int) -> None:
@@ -127,13 +131,6 @@ def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray
         return None
     places: NDArray[np.int64] = order[np.searchsorted(ordered, expected)]
     return places
-
-
-def _mismatch(path: Path, count: int, why: str) -> StoreError:
-    return StoreError(
-        f"{path}: expected {count} documents that match the labels of the index, found {count} whose {why}; "
-        'give each document the label of its vector as "faiss_id"'
-    )
 
 
 def sidecar_files(index: Path, *patterns: str) -> list[Path]:

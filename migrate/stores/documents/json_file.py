@@ -6,6 +6,7 @@ import codecs
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,11 +68,10 @@ def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
 
 def unique_ids(ids: list[str], path: Path) -> list[str]:
     """Return ids that are texts, each another one; raises `StoreError` if they are not."""
-    distinct: set[str] = set()
     for doc_id in ids:
         if not isinstance(doc_id, str):
             raise malformed(path, "ids that are text", repr(doc_id)[:40], AGAIN)
-        if doc_id in distinct:
-            raise StoreError(f"{path}: two vectors have the id {doc_id[:80]!r}; {AGAIN}")
-        distinct.add(doc_id)
+    doc_id, count = next(iter(Counter(ids).most_common(1)), ("", 0))
+    if count > 1:
+        raise StoreError(f"{path}: two vectors have the id {doc_id[:80]!r}; {AGAIN}")
     return ids
