@@ -12,7 +12,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,28 +47,19 @@ class Read(NamedTuple):
     has_text: bool
 
 
-class Form(ABC):
-    """A way of writing documents in a file, one after another; by equal forms a file is scanned once."""
-
-    @abstractmethod
-    def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-        """Yield number, offset and bytes of each document of an open file."""
-
-    @abstractmethod
-    def parse(self, content: bytes, path: Path, number: int) -> Read:
-        """Return the document of some bytes that `cut` gave."""
-
-
 @dataclass(frozen=True, slots=True)
-class DocsForm(Form):
-    """The lines of a docs.jsonl."""
+class Form:
+    """The lines of a docs.jsonl; a subclass reads documents that are written in another way.
+
+    By equal forms a file is scanned once.
+    """
 
     def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-        """Yield each line that is not blank."""
+        """Yield number, offset and bytes of each document of an open file: each line that is not blank."""
         return lines_of(file, path)
 
     def parse(self, content: bytes, path: Path, number: int) -> Read:
-        """Return the document of a line; without a text it is empty."""
+        """Return the document of some bytes that `cut` gave."""
         try:
             fields = decode_json(content)
         except UnicodeError as error:
@@ -125,7 +115,7 @@ class RepeatedIdError(StoreError):
     """Two documents of a file have one id."""
 
 
-def scan_docs(path: Path, form: Form = DocsForm(), most: int | None = None) -> DocsScan:
+def scan_docs(path: Path, form: Form = Form(), most: int | None = None) -> DocsScan:
     """Read a file once, checking every document; not again while a store of this process has it open.
 
     A file with more than `most` documents is refused without reading the rest.
@@ -217,7 +207,7 @@ class JsonlDocuments(DocumentSource):
     _no_texts = 'no line has a "text"; add the texts'
 
     def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
-        self._open(path, DocsForm(), labels, count, in_order=in_order)
+        self._open(path, Form(), labels, count, in_order=in_order)
 
     def _open(
         self, path: Path, form: Form, labels: Labels, count: int, *, in_order: bool = False, most: int | None = None
