@@ -206,11 +206,15 @@ class JsonlDocuments(DocumentSource):
 
     _no_texts = 'no line has a "text"; add the texts'
 
-    def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
-        self._open(path, Form(), labels, count, in_order=in_order)
-
-    def _open(
-        self, path: Path, form: Form, labels: Labels, count: int, *, in_order: bool = False, most: int | None = None
+    def __init__(
+        self,
+        path: Path,
+        labels: Labels,
+        count: int,
+        *,
+        in_order: bool = False,
+        form: Form = Form(),
+        most: int | None = None,
     ) -> None:
         self.file = self._path = path
         self._form = form

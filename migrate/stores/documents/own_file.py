@@ -293,7 +293,7 @@ class OwnFileDocuments(JsonlDocuments):
         forms, notes = _forms_of(path, named, index)
         for form in forms:
             try:
-                self._open(path, form, labels, count, most=count)
+                super().__init__(path, labels, count, form=form, most=count)
                 break
             except RepeatedIdError:
                 if form is forms[-1]:
