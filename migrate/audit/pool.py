@@ -81,7 +81,7 @@ class PoolStore(Store):
     """The pool as a store: some `rows` of the translated store, ascending, with their true `vectors`, in memory."""
 
     def __init__(self, translated: Store, ids: Sequence[str], rows: Rows, vectors: Vectors) -> None:
-        self._translated, self.ids, self._rows, self._vectors = translated, ids, rows, vectors
+        self._translated, self._ids, self._rows, self._vectors = translated, ids, rows, vectors
         self.info = StoreInfo(
             location="pool",
             kind="pool",
@@ -95,14 +95,18 @@ class PoolStore(Store):
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """The vectors with their ids."""
-        end = len(self.ids) if stop is None else min(stop, len(self.ids))
+        end = len(self._ids) if stop is None else min(stop, len(self._ids))
         for first in range(start, end, batch_size):
             last = min(first + batch_size, end)
-            yield Batch(self.ids[first:last], self._vectors[first:last])
+            yield Batch(self._ids[first:last], self._vectors[first:last])
 
     def get(self, rows: Rows) -> Batch:
         """The vectors and ids of some rows."""
-        return Batch([self.ids[row] for row in rows], self._vectors[rows])
+        return Batch(self.ids(rows), self._vectors[rows])
+
+    def ids(self, rows: range | Rows) -> list[str]:
+        """Return the ids of some rows."""
+        return [self._ids[row] for row in rows]
 
     def documents(self, rows: Rows | None = None) -> Iterator[Document]:
         """The documents, as the translated store has them."""
@@ -513,7 +517,10 @@ class _Pool:
     def _prepared(self, *, in_pool: bool) -> PreparedAudit:
         """The inputs with the pool in the place of the full re-embed, after it was proven."""
         inputs, store = self.retriever.inputs, self._store()
-        keys = {**inputs.keys, FULL: {doc_id: inputs.keys[TRANSLATED][doc_id] for doc_id in store.ids}}
+        keys = {
+            **inputs.keys,
+            FULL: {doc_id: inputs.keys[TRANSLATED][doc_id] for doc_id in store.ids(range(store.info.count))},
+        }
         proof = prove_pool(
             inputs.stores[TRANSLATED],
             store,

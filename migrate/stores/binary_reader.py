@@ -12,7 +12,6 @@ from pathlib import Path
 from migrate.errors import OutputError, StoreError
 from migrate.files import describe_os_error
 
-_LARGEST_READ = 1 << 30
 DAMAGED = "the file is damaged or was not copied whole; copy it again"
 
 
@@ -22,7 +21,7 @@ _SHOWN.maxlevel = 2
 
 
 def shown(value: object) -> str:
-    """A value out of a file for a message of one line: its repr, short however large it is."""
+    """Return the repr of a value out of a file, short however large it is, for a message of one line."""
     return _SHOWN.repr(value)
 
 
@@ -38,13 +37,13 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 def malformed(path: Path, expected: str, found: object, advice: str = DAMAGED) -> StoreError:
-    """The error of a file that is not what it claims to be, to be raised."""
+    """Return the error of a file that is not what it claims to be, to be raised."""
     return StoreError(f"{path}: expected {expected}, found {found}; {advice}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """Tells whether a path still leads to the same bytes, as far as the file system can."""
+    """Identity of a file, which another file or other content does not have, as far as the file system can tell."""
 
     device: int
     inode: int
@@ -53,7 +52,7 @@ class FileIdentity:
 
     @classmethod
     def of(cls, descriptor: int) -> FileIdentity:
-        """The identity of an open file."""
+        """Return the identity of an open file."""
         status = os.fstat(descriptor)
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -81,7 +80,7 @@ def read_exactly(path: Path, descriptor: int, target: memoryview, offset: int) -
     """
     done = 0
     while done < len(target):
-        count = os.preadv(descriptor, [target[done : done + _LARGEST_READ]], offset + done)
+        count = os.preadv(descriptor, [target[done : done + (1 << 30)]], offset + done)
         if count == 0:
             raise malformed(
                 path, f"{offset + len(target)} bytes", f"{offset + done}", "the file was cut while it was read"

@@ -16,7 +16,7 @@ _BESIDE: Final = "beside_sha256"
 
 
 def content_of(store: Store) -> dict[str, Any]:
-    """What tells a store from any other, to the last vector: its fingerprint, and hashes of all it has. Reads it whole.
+    """Return the fingerprint of a store and hashes of all it has, to the last vector; reads it whole.
 
     A report notes it of the stores that it is of, and `switch` asks whether these are the ones (`is_content`). Of what
     lies beside the store it has the files of numbers, one a document.

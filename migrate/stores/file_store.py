@@ -20,7 +20,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange
 
 FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
-"""What a new store is in that has no predecessor in files."""
+"""Files of a new store that has no predecessor in files."""
 
 _STAMP = "stamp the store anew (lead-migrate stamp --force)"
 
@@ -37,7 +37,7 @@ class FileStore(Store):
     named_fields: Mapping[str, str] = MappingProxyType({})
     """The fields of documents that its location names, which the manifest of a copy has to name."""
     mixes_vectors: bool = False
-    """Whether texts, metadata and vectors share files, so that a hash of the files does not tell which has changed."""
+    """True if texts, metadata and vectors share files, so that a hash of the files does not tell which has changed."""
 
     @property
     def folder(self) -> Path:
@@ -46,17 +46,17 @@ class FileStore(Store):
 
     @property
     def document_files(self) -> tuple[str, ...]:
-        """Where the documents are read from: paths within the folder, of a translated store as of its source."""
+        """Paths within the folder of the files with the documents, the same in a translated store as in its source."""
         paths = (stamp.path.relative_to(self.folder).as_posix() for stamp in self.stamps)
         return tuple(path for path in dict.fromkeys(paths) if path != self.index_path.name)
 
     def document_hashes(self) -> dict[str, str]:
-        """SHA-256 of each of `document_files`; of the file of vectors where the documents lie in it."""
+        """Return the SHA-256 of each of `document_files`; of the file of vectors if the documents are in it."""
         names = self.document_files or ((self.index_path.name,) if self.info.has_texts else ())
         return {name: self._sha256(name) for name in names}
 
     def keep_manifest(self, manifest: Manifest) -> Path:
-        """Write it into the folder, in the place of one that is there."""
+        """Write a manifest into the folder, over one that is there."""
         path = self.folder / MANIFEST_NAME
         with atomic_file(path, force=True) as aside:
             write_json(aside, manifest.as_json())
@@ -94,7 +94,7 @@ class FileStore(Store):
         return tuple(expected)
 
     def exchange(self, new: Store) -> Exchange:
-        """See `Switchable`: the two folders trade places."""
+        """Exchange the two folders, see `Switchable`."""
         other = as_files(new)
         if other is None:
             raise UsageError(f"{new.info.location}: expected a store in files, found none; switch stores of one kind")
@@ -105,16 +105,16 @@ class FileStore(Store):
         return FolderExchange.of(self.folder, other.folder)
 
     def exchanged(self) -> Exchange | None:
-        """See `Switchable`."""
+        """Return the last exchange of the folder, see `Switchable`."""
         return FolderExchange.at(str(self.folder))
 
     def strangers(self) -> list[str]:
-        """Files and folders beside those that the store is read from, and what this tool leaves."""
+        """Return files and folders that belong neither to the store nor to this tool."""
         own = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}
         return sorted(path.name for path in self.folder.iterdir() if path.name not in own)
 
     def is_as_opened(self) -> bool:
-        """Whether its files are those that were opened."""
+        """Return whether its files are those that were opened."""
         try:
             return all(FileStamp.of(stamp.path) == stamp for stamp in self.stamps)
         except OutputError:
@@ -133,7 +133,7 @@ class FileStore(Store):
         return tuple(sorted(stamp.facts for stamp in self.stamps))
 
     def _sha256(self, name: str) -> str:
-        """The hash of a file in the folder, read again only if its stamp is another."""
+        """Return the hash of a file in the folder, read again only if its stamp is another."""
         stamp = FileStamp.of(self.folder / name)
         if stamp not in self._hashes:
             with read_errors(stamp.path):
@@ -146,12 +146,12 @@ class FileStore(Store):
 
 
 def as_files(store: Store) -> FileStore | None:
-    """The store, if it lies in files."""
+    """Return the store if it is in files, else None."""
     return store if isinstance(store, FileStore) else None
 
 
 def folder_of(store: Store) -> Path | None:
-    """The folder with what lies beside the store; see `Store.folder`."""
+    """Return the folder with what lies beside the store; see `Store.folder`."""
     return store.folder
 
 
@@ -164,12 +164,12 @@ class Verifiable(Protocol):
 
 
 def verify_files(store: Store) -> tuple[str, ...]:
-    """The files that are as the manifest says, see `FileStore.verify`; none of a store that has no hashes."""
+    """Return the files that are as the manifest says, see `FileStore.verify`; none if the store has no hashes."""
     return store.verify() if isinstance(store, Verifiable) else ()
 
 
 def index_is_verified(store: Store) -> bool:
-    """Whether the manifest has a hash of the store's vectors, and they are what it says; raises as `verify`."""
+    """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `verify`."""
     files = as_files(store)
     return files is not None and files.index_path.name in files.verify()
 
@@ -182,16 +182,15 @@ def check_stamps(store: Store) -> None:
 
 
 def file_bytes(store: Store) -> int:
-    """Bytes of the store's files; 0 for a store that does not lie in files."""
+    """Return the bytes of the store's files; 0 for a store that is not in files."""
     files = as_files(store)
     return 0 if files is None else sum(stamp.size for stamp in files.stamps)
 
 
 def state_of(store: Store, snapshot: Snapshot) -> str:
-    """What changes whenever anything but the vectors of a store may have changed, fields that nobody sees among them.
+    """Return a hash that changes whenever anything but the vectors of a store may have changed.
 
-    Of files it is what is in those of documents; a database, or files that hold vectors too, may give another one
-    without a reason.
+    It is of the files of documents; for a database, or files that hold vectors too, it may change without a reason.
     """
     files = as_files(store)
     told = list(snapshot.versions) if files is None or files.mixes_vectors else [snapshot.texts_sha256]
@@ -199,7 +198,7 @@ def state_of(store: Store, snapshot: Snapshot) -> str:
 
 
 def source_hashes(store: Store) -> dict[str, str]:
-    """What a manifest says of the files that documents were read from, and of the vectors that stand beside them."""
+    """Return the hashes of the files that documents were read from, and of the vectors beside them, for a manifest."""
     files = as_files(store)
     documents = {} if files is None else files.document_hashes()
     return {"source rows": store.snapshot().rows_sha256, **documents}
@@ -210,7 +209,7 @@ Sha256 = Callable[[Path], str]
 
 
 def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> dict[str, Any]:
-    """What the manifest of a complete store of the kind of `store` says of its files in `folder`."""
+    """Return the facts of a complete store in `folder`, of the kind of `store`, for its manifest."""
     files = as_files(store)
     if files is not None:
         hashes = hash_files(folder, files.index_path.name, files.document_files, sha256)
@@ -221,13 +220,13 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
 
 
 def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:
-    """What the manifest of a complete store says of its files, so that `FileStore.verify` knows them again."""
+    """Return the hashes of the files of a complete store for its manifest, see `FileStore.verify`."""
     hashes = {name: sha256(folder / name) for name in documents}
     return StoreFacts(index=index, index_sha256=sha256(folder / index), documents_sha256=hashes).as_details()
 
 
 def expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
-    """The hashes in a store's manifest by file; none where it is older than they are."""
+    """Return the hashes in a store's manifest by file; none if it is older than they are."""
     facts = info.manifest.store if info.manifest else StoreFacts()
     own = {} if facts.index_sha256 is None else {index: facts.index_sha256}
     return {**own, **(facts.documents_sha256 or {})}

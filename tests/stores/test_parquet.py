@@ -120,7 +120,7 @@ def test_docs_jsonl_comes_first(write):
         ({"id": IDS[1:], "text": IDS[1:]}, "has 399 documents for 400 vectors"),
         ({"id": [*IDS[1:], "doc-1"], "text": IDS}, "found 1 repetitions"),
         ({"id": [*IDS[1:], None], "text": IDS}, "found 1 rows without"),
-        ({"id": [1.5] * COUNT, "text": IDS}, "texts or integers, found double"),
+        ({"id": [1.5] * COUNT, "text": IDS}, "texts or integers in column id, found double"),
     ],
 )
 def test_what_does_not_fit_is_refused(columns, found, write):
@@ -158,8 +158,9 @@ def test_damaged_files_are_one_line_or_read(write):
 
 def test_fewer_rows_than_announced_are_noticed(pyarrow, tmp_path):
     batch = pyarrow.record_batch({"a": [1, 2, 3]})
-    rows = take_ascending(tmp_path, [batch], np.array([1, 2, 3]), pyarrow)
-    assert [next(rows), next(rows)] == [{"a": 2}, {"a": 3}]
+    rows = take_ascending(tmp_path, [(0, batch)], np.array([1, 2, 3]))
+    place, found = next(rows)
+    assert (place, found.to_pylist()) == (0, [{"a": 2}, {"a": 3}])
     with pytest.raises(StoreError, match="expected a row 3, found 3 rows"):
         next(rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, overload
 
@@ -34,7 +35,7 @@ Rows = range | NDArray[np.int64]
 
 
 def check_labels(labels: Labels, path: Path) -> Labels:
-    """The labels, or None where they are the row numbers after all."""
+    """Return the labels, or None if they are the row numbers after all."""
     if labels is None or np.array_equal(labels, np.arange(labels.size)):
         return None
     ordered = np.sort(labels)
@@ -48,40 +49,22 @@ def check_labels(labels: Labels, path: Path) -> Labels:
 
 
 def label_values(labels: Labels, rows: Rows) -> NDArray[np.int64]:
-    """The labels of some rows."""
+    """Return the labels of some rows."""
     if isinstance(rows, range):
         return np.arange(rows.start, rows.stop) if labels is None else labels[rows.start : rows.stop]
     return rows if labels is None else labels[rows]
 
 
-def label_ids(labels: Labels, rows: Rows) -> list[str]:
-    """The labels of some rows, written out."""
-    if labels is None and isinstance(rows, range):
-        return list(map(str, rows))
-    return list(map(str, label_values(labels, rows).tolist()))
-
-
 class LazyIds(Sequence[str]):
-    """Document ids that are read on first use; translating a store never reads them.
-
-    Parameters
-    ----------
-    count
-        How many ids there are.
-    load
-        Reads them; called at most once.
-    """
+    """Document ids that are read on first use, and once."""
 
     def __init__(self, count: int, load: Callable[[], list[str]]) -> None:
         self._count = count
-        self._load: Callable[[], list[str]] | None = load
-        self._ids: list[str] = []
+        self._load = load
 
-    def _loaded(self) -> list[str]:
-        if self._load is not None:
-            self._ids = self._load()
-            self._load = None
-        return self._ids
+    @cached_property
+    def _ids(self) -> list[str]:
+        return self._load()
 
     def __len__(self) -> int:
         return self._count
@@ -91,59 +74,44 @@ class LazyIds(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        return self._loaded()[index]
+        return self._ids[index]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded())
+        return iter(self._ids)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str) or not isinstance(other, Sequence):
             return NotImplemented
-        return self._loaded() == list(other)
+        return self._ids == list(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(self._loaded())
 
 
 def match_rows(
     path: Path, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
 ) -> tuple[Labels, str]:
-    """Find the document of each row.
+    """Return the position of each row's document in a file, None where row i is document i; and how they were matched.
 
+    `values` are the ids as integers and `faiss_ids` the labels that documents name, each where every document has one.
     The first of these that fits decides:
 
     1. every document has an integer `faiss_id`, and these are the labels: by that;
     2. the ids are the labels, written out: by value;
     3. the labels are 0 to n-1: document i belongs to label i.
-
-    Parameters
-    ----------
-    path
-        Named in errors.
-    labels
-        The label of each row.
-    count
-        How many rows and how many documents there are.
-    values
-        The ids as integers, where every id is one.
-    faiss_ids
-        The labels that the documents name, where every document does.
-
-    Returns
-    -------
-    The position of each row's document in the file, None where row i is document i; and how they were matched.
     """
     expected = np.arange(count) if labels is None else labels
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
         if integers is not None and (places := places_of(expected, integers)) is not None:
             return places, how
+    why = "ids are not its labels, which are not 0 to n-1 either"
     if faiss_ids is not None and count:
-        raise _mismatch(path, count, "faiss_id differs from the labels of the index")
-    if np.array_equal(np.sort(expected), np.arange(count)):
+        why = "faiss_id differs from the labels of the index"
+    elif np.array_equal(np.sort(expected), np.arange(count)):
         return labels, "matched by position"
-    raise _mismatch(path, count, "ids are not its labels, which are not 0 to n-1 either")
+    raise StoreError(
+        f"{path}: expected {count} documents that match the labels of the index, found {count} whose {why}; "
+        'give each document the label of its vector as "faiss_id"'
+    )
 
 
 def check_count(path: Path, vectors: int, documents: int) -> None:
@@ -156,7 +124,7 @@ def check_count(path: Path, vectors: int, documents: int) -> None:
 
 
 def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
+    """Return the position of each expected value in `values`, or None unless both hold the same ones."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     if not np.array_equal(np.sort(expected), ordered):
@@ -165,15 +133,8 @@ def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray
     return places
 
 
-def _mismatch(path: Path, count: int, why: str) -> StoreError:
-    return StoreError(
-        f"{path}: expected {count} documents that match the labels of the index, found {count} whose {why}; "
-        'give each document the label of its vector as "faiss_id"'
-    )
-
-
 def sidecar_files(index: Path, *patterns: str) -> list[Path]:
-    """The files beside an index whose names fit a pattern; no hidden ones, nor the index, nor our manifest."""
+    """Return the files beside an index whose names fit a pattern, without hidden ones and the manifest."""
     with read_errors(index.parent):
         return sorted(
             file
@@ -186,7 +147,7 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
 
 
 def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -> StoreError:
-    """The error of a file beside an index that has no field of texts by a known name, to be raised or noted."""
+    """Return the error of a file beside an index that has no field of texts by a known name."""
     location = shlex.quote(f"faiss:{index}#?text={example}")
     return malformed(
         file,
@@ -207,7 +168,7 @@ def longest_first(names: Iterable[str], records: Sequence[Mapping[str, Any]]) ->
 
 
 def is_faiss(file: Path) -> bool:
-    """Whether a file begins as a FAISS index does."""
+    """Return whether a file begins as a FAISS index does."""
     with read_errors(file), file.open("rb") as opened:
         return fourcc.is_index(opened.read(8))
 
@@ -224,7 +185,8 @@ class DocumentSource(ABC):
     """Ids, texts and metadata by row.
 
     `kind` is one phrase for a person; `file` is what they are read from, if anything, `also_read` what must not change
-    with it; `format` is the store's.
+    with it; `format` is the store's. Sources are made from the path of the FAISS file (`index`), the label of each row
+    (`labels`) and the number of rows (`count`).
     """
 
     format = "faiss"
@@ -235,53 +197,58 @@ class DocumentSource(ABC):
     has_texts: bool
     notes: tuple[str, ...]
 
-    @abstractmethod
+    _path: Path
+    """The file that errors name."""
+    _positions: Labels = None
+    """The position of each row's document in the file; None where row i is document i."""
+    _no_texts: str
+    """The reason why there are no texts, and the remedy."""
+
     def ids(self, rows: Rows) -> list[str]:
-        """The ids of some rows, in the order of `rows`."""
+        """Return the ids of some rows, in the order of `rows`."""
+        return self._ids_at(label_values(self._positions, rows))
 
-    @abstractmethod
     def documents(self, rows: Rows) -> Iterator[Document]:
-        """The documents of some rows, in the order of `rows`."""
+        """Return the documents of some rows, in the order of `rows`; raises `StoreError` if there are no texts."""
+        if not self.has_texts:
+            raise StoreError(f"{self._path}: {self._no_texts}")
+        return self._documents_at(label_values(self._positions, rows))
+
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        """Return the ids at some positions in the file, by default those of the whole documents."""
+        return [document.id for document in self._documents_at(positions)]
 
     @abstractmethod
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        """Return the documents at some positions in the file."""
+
     def write(self, folder: Path) -> None:
-        """Write the same documents into a folder, durably; translation does not change them."""
+        """Write the same documents into a folder, durably: by default a copy of the file."""
+        copy_files([self._path], folder)
 
     def for_dimension(self, dim: int) -> DocumentSource:
-        """The source that writes documents for vectors of dimension `dim`, which only some formats record."""
+        """Return the source that writes documents for vectors of dimension `dim`, which only some formats record."""
         return self
 
 
 class LabelsOnly(DocumentSource):
-    """An index alone: a document is known by its label, as text.
-
-    Parameters
-    ----------
-    labels
-        The label of each row.
-    path
-        The index, named in errors.
-    why
-        Why a file beside the index is none of its documents; empty where there is no such file.
-    """
+    """An index alone: ids are its labels, as text. `why` tells why no file beside it has its documents."""
 
     kind = "none: ids are the labels of the index"
     file = None
     has_texts = False
 
     def __init__(self, labels: Labels, path: Path, why: str = "") -> None:
-        self._labels = labels
+        self._positions = labels
         self._path = path
-        self._way = why or WAY_TO_TEXTS
+        self._no_texts = f"the store has vectors but no texts; {why or WAY_TO_TEXTS}"
         self.notes = (f"{NO_TEXTS}{why}",) if why else ()
 
-    def ids(self, rows: Rows) -> list[str]:
-        """The labels as text."""
-        return label_ids(self._labels, rows)
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        return list(map(str, positions.tolist()))
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """There are none."""
-        raise StoreError(f"{self._path}: the store has vectors but no texts; {self._way}")
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        return iter(())
 
     def write(self, folder: Path) -> None:
         """Nothing to write: the labels are in the index."""

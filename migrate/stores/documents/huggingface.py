@@ -11,79 +11,49 @@ import numpy as np
 from migrate.errors import StoreError
 from migrate.files import output_errors, sync_path
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.arrow import (
-    ROWS_PER_BATCH,
-    ArrowDocuments,
-    arrow_errors,
-    check_ids,
-    find_columns,
-    import_pyarrow,
-)
+from migrate.stores.documents.arrow import ROWS_PER_BATCH, ArrowDocuments, check_ids, map_streams
 from migrate.stores.documents.base import Labels, check_count, copy_files
+from migrate.stores.documents.columns import columns_beside_index
 from migrate.stores.documents.json_file import AGAIN, read_json
+from migrate.stores.records import import_client
 
 _STATE: Final = "state.json"
 _INFO: Final = "dataset_info.json"
 
 
-def has_dataset(index: Path) -> bool:
-    """Whether there is a dataset beside an index, or in a folder beside it."""
-    return bool(_datasets(index.parent))
-
-
-def _datasets(folder: Path) -> list[Path]:
+def find_datasets(folder: Path) -> list[Path]:
+    """Return the datasets in a folder: itself, or folders in it."""
     with read_errors(folder):
         below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     return [path for path in (folder, *below) if (path / _STATE).is_file() and (path / _INFO).is_file()]
 
 
 class DatasetDocuments(ArrowDocuments):
-    """Rows of a dataset; row i belongs to label i, as in `datasets` itself. The files are mapped into memory.
-
-    Parameters
-    ----------
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    """
+    """Rows of a dataset; row i belongs to label i, as in `datasets` itself. The files are mapped into memory."""
 
     format = "huggingface"
 
     def __init__(self, index: Path, labels: Labels, count: int) -> None:
-        datasets = _datasets(index.parent)
+        datasets = find_datasets(index.parent)
         if len(datasets) > 1:
             names = ", ".join(path.name for path in datasets[:3])
             raise StoreError(f"{index.parent}: has {len(datasets)} datasets ({names}); keep one")
         self._index, self._dataset = index, datasets[0]
         self.file = self._path = self._dataset / _STATE
-        self._pyarrow = import_pyarrow(self._path)
+        import_client("pyarrow", "parquet")
         self._data_files = _data_files(self._path)
         self.also_read = tuple(self._data_files)
-        self._table = self._map_table()
+        self._table = map_streams(self._path, self._data_files)
         check_count(self._dataset, count, self._table.num_rows)
         if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
             raise malformed(index, f"labels 0 to {count - 1}, the rows of the dataset", "others", AGAIN)
-        self._places = labels
-        self._columns = columns = find_columns(self._table.schema, self._dataset)
-        self._ids = columns.id and check_ids(self._table.column(columns.id), count, self._dataset, self._pyarrow)
+        self._positions = labels
+        self._columns = columns = columns_beside_index(self._table.schema, self._dataset)
+        self._ids = columns.id and check_ids(self._table.column(columns.id), self._dataset)
         self._describe("dataset, by row")
 
-    def _map_table(self) -> Any:
-        pyarrow, tables = self._pyarrow, []
-        for file in self._data_files:
-            with arrow_errors(file, pyarrow):
-                table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
-                # offsets out of the file would be followed blindly later
-                table.validate(full=True)
-                tables.append(table)
-        with arrow_errors(self._path, pyarrow):
-            return pyarrow.concat_tables(tables)
-
     def _batches(self) -> Iterator[Any]:
-        yield from self._table.select(self._columns.read).to_batches(ROWS_PER_BATCH)
+        yield from self._table.select(self._columns.documents).to_batches(ROWS_PER_BATCH)
 
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""
@@ -103,16 +73,14 @@ def _data_files(path: Path) -> list[Path]:
     files = state.get("_data_files")
     if not isinstance(files, list) or not files:
         raise malformed(path, 'a list "_data_files"', "none", AGAIN)
-    return [_data_file(path, entry.get("filename") if isinstance(entry, dict) else None) for entry in files]
-
-
-def _data_file(path: Path, name: Any) -> Path:
-    # a name with folders in it could lead out of the dataset, and a new store would be written there
-    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-        raise malformed(path, "names of files in the same folder", repr(name)[:80], AGAIN)
-    file = path.with_name(name)
-    with read_errors(path):
-        exists = file.is_file()
-    if not exists:
-        raise malformed(path.parent, f"the file {name}", "none", "copy the whole folder")
-    return file
+    found = []
+    for entry in files:
+        name = entry.get("filename") if isinstance(entry, dict) else None
+        # a name with folders in it could lead out of the dataset, and a new store would be written there
+        if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+            raise malformed(path, "names of files in the same folder", repr(name)[:80], AGAIN)
+        found.append(path.with_name(name))
+        with read_errors(path):
+            if not found[-1].is_file():
+                raise malformed(path.parent, f"the file {name}", "none", "copy the whole folder")
+    return found

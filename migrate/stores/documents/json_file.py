@@ -6,6 +6,7 @@ import codecs
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_whole(path: Path) -> bytes:
-    """The bytes of a file that is held in memory."""
+    """Return the bytes of a file that is held in memory."""
     if not path.is_file():
         raise malformed(path, "a file", "none", "copy the whole folder")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -44,7 +45,7 @@ def decode_json(content: bytes) -> Any:
 
 
 def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") -> dict[str, Any]:
-    """A JSON object from its bytes, or from a text inside another file."""
+    """Return a JSON object from its bytes, or from a text inside another file."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     try:
         value = decode_json(raw.removeprefix(codecs.BOM_UTF8))
@@ -58,7 +59,7 @@ def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") ->
 
 
 def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
-    """The object under a name."""
+    """Return the object under a name."""
     value = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(value, dict):
         raise malformed(path, f'an object "{name}"', "nothing" if value is None else type(value).__name__, AGAIN)
@@ -66,12 +67,11 @@ def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
 
 
 def unique_ids(ids: list[str], path: Path) -> list[str]:
-    """The ids, checked."""
-    distinct: set[str] = set()
+    """Return ids that are texts, each another one; raises `StoreError` if they are not."""
     for doc_id in ids:
         if not isinstance(doc_id, str):
             raise malformed(path, "ids that are text", repr(doc_id)[:40], AGAIN)
-        if doc_id in distinct:
-            raise StoreError(f"{path}: two vectors have the id {doc_id[:80]!r}; {AGAIN}")
-        distinct.add(doc_id)
+    doc_id, count = next(iter(Counter(ids).most_common(1)), ("", 0))
+    if count > 1:
+        raise StoreError(f"{path}: two vectors have the id {doc_id[:80]!r}; {AGAIN}")
     return ids

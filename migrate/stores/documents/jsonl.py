@@ -9,9 +9,11 @@ texts are read when they are needed.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import codecs
+import os
+import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,66 +23,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import copy_file, is_endless, output_errors
-from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, check_count, label_values, match_rows
+from migrate.files import is_endless
+from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
+from migrate.stores.documents.base import (
+    DocumentSource,
+    Labels,
+    check_count,
+    match_rows,
+)
 from migrate.stores.documents.json_file import decode_json
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_INT64: Final = range(-(1 << 63), 1 << 63)
-
-_LINES_AT_ONCE: Final = 1_024
-_LARGEST_PIECE: Final = 1 << 20
-_WIDEST_GAP: Final = 1 << 12
 
 DOCS_NAME: Final = "docs.jsonl"
 
 
 class Read(NamedTuple):
-    """What is read of one document; `faiss_id` is the label that it names, if it does."""
+    """One document of a file; `faiss_id` is the label that it names, if it does."""
 
     document: Document
     faiss_id: int | None
     has_text: bool
 
 
-class Form(ABC):
-    """How documents stand in a file, one after another; of two equal ones a file is scanned once."""
-
-    @abstractmethod
-    def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-        """Number, offset and bytes of each document of an open file."""
-
-    @abstractmethod
-    def parse(self, content: bytes, path: Path, number: int) -> Read:
-        """The document of some bytes that `cut` gave."""
-
-
 @dataclass(frozen=True, slots=True)
-class DocsForm(Form):
-    """The lines of a docs.jsonl."""
+class Form:
+    """The lines of a docs.jsonl; a subclass reads documents that are written in another way.
+
+    By equal forms a file is scanned once.
+    """
 
     def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-        """Each line that is not blank."""
+        """Yield number, offset and bytes of each document of an open file: each line that is not blank."""
         return lines_of(file, path)
 
     def parse(self, content: bytes, path: Path, number: int) -> Read:
-        """The document of a line; without a text it is empty."""
-        fields = _parse_json(content, path, number)
+        """Return the document of some bytes that `cut` gave."""
+        try:
+            fields = decode_json(content)
+        except UnicodeError as error:
+            raise bad_line(path, number, "UTF-8", str(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise bad_line(path, number, "a JSON object", str(error)) from error
+        if not isinstance(fields, dict):
+            raise bad_line(path, number, "a JSON object", shown_type(fields))
         doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
         if not isinstance(doc_id, str):
             raise bad_line(path, number, 'a text as "id"', shown_type(doc_id))
-        if text is not None and not isinstance(text, str):
+        if not isinstance(text, str | None):
             raise bad_line(path, number, 'a text as "text"', shown_type(text))
-        if metadata is not None and not isinstance(metadata, dict):
+        if not isinstance(metadata, dict | None):
             raise bad_line(path, number, 'an object as "metadata"', shown_type(metadata))
         label = label if type(label) is int else None
         return Read(Document(doc_id, text or "", metadata or {}), label, text is not None)
-
-
-DOCS: Final = DocsForm()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -101,48 +97,15 @@ class DocsScan:
     faiss_ids: NDArray[np.int64] | None
     with_text: int
 
-    @property
-    def count(self) -> int:
-        """How many documents there are."""
-        return self.offsets.size
-
-
-class _Integers:
-    """A column that exists only as long as every line has an integer for it."""
-
-    def __init__(self) -> None:
-        self._values: array[int] | None = array("q")
-
-    def append(self, value: int | None) -> None:
-        if value is None or value not in _INT64:
-            self._values = None
-        elif self._values is not None:
-            self._values.append(value)
-
-    def result(self) -> NDArray[np.int64] | None:
-        return None if self._values is None else np.array(self._values, np.int64)
-
-
-def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    try:
-        fields = decode_json(line)
-    except UnicodeError as error:
-        raise bad_line(path, number, "UTF-8", str(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise bad_line(path, number, "a JSON object", str(error)) from error
-    if not isinstance(fields, dict):
-        raise bad_line(path, number, "a JSON object", shown_type(fields))
-    return fields
-
 
 def bad_line(path: Path, number: int, expected: str, problem: str) -> StoreError:
-    """The error of a line, to be raised."""
+    """Return the error of a line, to be raised."""
     return StoreError(f"{path}, line {number}: expected {expected}, found {problem}; correct the line")
 
 
 def shown_type(value: object) -> str:
-    """A value out of a file, with its type, for a message."""
-    return "nothing" if value is None else f"{type(value).__name__} {repr(value)[:40]}"
+    """Return a value out of a file, with its type, for a message."""
+    return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
 _scans: WeakValueDictionary[tuple[Path, FileIdentity, Form], DocsScan] = WeakValueDictionary()
@@ -152,10 +115,12 @@ class RepeatedIdError(StoreError):
     """Two documents of a file have one id."""
 
 
-def scan_docs(path: Path, form: Form = DOCS) -> DocsScan:
-    """Read a file once, checking every document; not again while a store of this process has it open."""
-    offsets, sizes, numbers, hashes = array("q"), array("q"), array("q"), array("q")
-    values, faiss_ids = _Integers(), _Integers()
+def scan_docs(path: Path, form: Form = Form(), most: int | None = None) -> DocsScan:
+    """Read a file once, checking every document; not again while a store of this process has it open.
+
+    A file with more than `most` documents is refused without reading the rest.
+    """
+    offsets, sizes, numbers, hashes, values, faiss_ids = (array("q") for _ in range(6))
     with_text = 0
     if is_endless(path):
         raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
@@ -163,52 +128,61 @@ def scan_docs(path: Path, form: Form = DOCS) -> DocsScan:
         identity = FileIdentity.of(file.fileno())
         if (known := _scans.get((path, identity, form))) is not None:
             return known
-        for number, offset, line in form.cut(file, path):
-            document, faiss_id, has_text = form.parse(line, path, number)
+        for number, offset, content in form.cut(file, path):
+            if len(offsets) == most:
+                raise StoreError(
+                    f"{path}: has more than {most} documents for {most} vectors; write the file and the index from the "
+                    "same documents"
+                )
+            document, faiss_id, has_text = form.parse(content, path, number)
             offsets.append(offset)
-            sizes.append(len(line))
+            sizes.append(len(content))
             numbers.append(number)
             hashes.append(hash(document.id))
-            values.append(as_integer(document.id))
-            faiss_ids.append(faiss_id)
+            for column, value in ((values, as_integer(document.id)), (faiss_ids, faiss_id)):
+                if value is not None and -(1 << 63) <= value < 1 << 63:
+                    column.append(value)
             with_text += has_text
-    offset_of, size_of, number_of, hash_of = (
-        np.array(column, np.int64) for column in (offsets, sizes, numbers, hashes)
+    scan = DocsScan(
+        path,
+        identity,
+        offsets=np.array(offsets, np.int64),
+        sizes=np.array(sizes, np.int64),
+        line_numbers=np.array(numbers, np.int64),
+        hashes=np.array(hashes, np.int64),
+        values=np.array(values, np.int64) if len(values) == len(offsets) else None,
+        faiss_ids=np.array(faiss_ids, np.int64) if len(faiss_ids) == len(offsets) else None,
+        with_text=with_text,
     )
-    facts = (values.result(), faiss_ids.result(), with_text)
-    scan = DocsScan(path, identity, offset_of, size_of, number_of, hash_of, *facts)
     _refuse_duplicates(scan, form)
     _scans[path, identity, form] = scan
     return scan
 
 
 def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and bytes of each line that is not blank, or of every one; a byte order mark is left out."""
+    """Yield number, offset and bytes of each line that is not blank, or of every one, without a byte order mark."""
     offset = 0
     number = 0
     while line := file.readline(_LONGEST_LINE):
         number += 1
         if len(line) == _LONGEST_LINE:
             raise bad_line(path, number, f"a line of less than {_LONGEST_LINE} bytes", "a longer one")
-        mark = len(_BYTE_ORDER_MARK) if number == 1 and line.startswith(_BYTE_ORDER_MARK) else 0
+        mark = len(codecs.BOM_UTF8) if number == 1 and line.startswith(codecs.BOM_UTF8) else 0
         if blank or line[mark:].strip():
             yield number, offset + mark, line[mark:]
         offset += len(line)
 
 
 def as_integer(doc_id: str) -> int | None:
-    """The number an id writes out, if it writes it as `str` would."""
-    if not (len(doc_id) < 21 and doc_id.isascii() and doc_id.lstrip("-").isdigit()):
-        return None
-    try:
-        value = int(doc_id)
-    except ValueError:
-        return None
-    return value if str(value) == doc_id else None
+    """Return the number that an id writes out, if it writes it as `str` would."""
+    if len(doc_id) < 21 and re.fullmatch(r"0|-?[1-9][0-9]*", doc_id):
+        return int(doc_id)
+    return None
 
 
 def _refuse_duplicates(scan: DocsScan, form: Form) -> None:
-    """Equal hashes are only a suspicion: the lines are read again and their ids compared."""
+    """Refuse an id that two documents have."""
+    # equal hashes are only a suspicion: the lines are read again and their ids compared
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     line_of: dict[str, int] = {}
@@ -224,84 +198,43 @@ def _refuse_duplicates(scan: DocsScan, form: Form) -> None:
 
 
 class JsonlDocuments(DocumentSource):
-    """A file of documents, one after another, that are matched to rows.
+    """A file of documents, one after another, that are matched to rows as `match_rows` says.
 
-    `match_rows` says how. Only offsets are kept; documents are read again when they are needed.
-
-    Parameters
-    ----------
-    path
-        The file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
-    in_order
-        Line i belongs to row i and ids are ignored, for vectors that have no labels.
-    form
-        What is in the file.
+    Only offsets are kept; documents are read again when they are needed. With `in_order` line i belongs to row i
+    whatever its id, for vectors that have no labels.
     """
 
-    def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False, form: Form = DOCS) -> None:
-        self.file = path
-        self._path = path
+    _no_texts = 'no line has a "text"; add the texts'
+
+    def __init__(
+        self,
+        path: Path,
+        labels: Labels,
+        count: int,
+        *,
+        in_order: bool = False,
+        form: Form = Form(),
+        most: int | None = None,
+    ) -> None:
+        self.file = self._path = path
         self._form = form
-        self._scan = scan_docs(path, form)
-        check_count(path, count, self._scan.count)
-        self._lines, matched = (
-            (None, "line by line")
-            if in_order
-            else match_rows(path, labels, count, self._scan.values, self._scan.faiss_ids)
-        )
+        self._scan = scan = scan_docs(path, form, most)
+        check_count(path, count, scan.offsets.size)
+        matched = "line by line"
+        if not in_order:
+            self._positions, matched = match_rows(path, labels, count, scan.values, scan.faiss_ids)
         self.kind = f"{path.name}, {matched}"
-        self.has_texts = self._scan.with_text > 0
-        missing = count - self._scan.with_text
+        self.has_texts = scan.with_text > 0
+        missing = count - scan.with_text
         self.notes = (f"{missing} of {count} documents in {path.name} have no text",) if missing else ()
 
-    def ids(self, rows: Rows) -> list[str]:
-        """The `id` of each row's line."""
-        return [document.id for document in self._read(rows)]
-
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """Each row's line."""
-        if not self.has_texts:
-            raise StoreError(f'{self._path}: no line has a "text"; add the texts')
-        return self._read(rows)
-
-    def write(self, folder: Path) -> None:
-        """Copy the file byte for byte."""
-        target = folder / self._path.name
-        with output_errors(target):
-            copy_file(self._path, target)
-
-    def _read(self, rows: Rows) -> Iterator[Document]:
-        lines = label_values(self._lines, rows)
-        with read_errors(self._path), self._path.open("rb", buffering=0) as file:
-            self._scan.identity.check(self._path, file.fileno())
-            for first in range(0, len(lines), _LINES_AT_ONCE):
-                yield from self._read_lines(file.fileno(), lines[first : first + _LINES_AT_ONCE])
-
-    def _read_lines(self, descriptor: int, lines: NDArray[np.int64]) -> Iterator[Document]:
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan
-        numbers, starts = scan.line_numbers[lines].tolist(), scan.offsets[lines].tolist()
-        ends = (scan.offsets[lines] + scan.sizes[lines]).tolist()
-        for first, last in _neighbours(starts, ends):
-            begin = starts[first]
-            content = bytearray(ends[last - 1] - begin)
-            read_exactly(self._path, descriptor, memoryview(content), begin)
-            for place in range(first, last):
-                line = bytes(content[starts[place] - begin : ends[place] - begin])
-                yield self._form.parse(line, self._path, numbers[place]).document
-
-
-def _neighbours(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut a sequence of lines, by their places in a file, into ranges that are each worth reading in one piece."""
-    first = 0
-    for last in range(1, len(starts) + 1):
-        if (
-            last == len(starts)
-            or not 0 <= starts[last] - ends[last - 1] <= _WIDEST_GAP
-            or ends[last] - starts[first] > _LARGEST_PIECE
-        ):
-            yield first, last
-            first = last
+        with read_errors(self._path), self._path.open("rb", buffering=0) as file:
+            scan.identity.check(self._path, file.fileno())
+            for position in positions.tolist():
+                size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
+                line = os.pread(file.fileno(), size, int(scan.offsets[position]))
+                if len(line) < size:
+                    raise malformed(self._path, f"{size} bytes in line {number}", len(line), "the file was cut")
+                yield self._form.parse(line, self._path, number).document

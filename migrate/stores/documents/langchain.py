@@ -7,14 +7,12 @@ each document as a line of JSON, and these lie in a temporary file here.
 from __future__ import annotations
 
 import base64
-import datetime
-import decimal
 import json
 import os
 import pickle
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -22,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import copy_file, output_errors
+from migrate.files import output_errors
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, label_values
+from migrate.stores.documents.base import DocumentSource, Labels
 from migrate.stores.documents.unpickle import (
     CURRENT_DOCSTORE,
     CURRENT_DOCUMENT,
@@ -34,26 +32,23 @@ from migrate.stores.documents.unpickle import (
     DocstoreStub,
     DocumentStub,
 )
-from migrate.stores.frames import FACTS, IDS, TEXT
+from migrate.stores.frames import FACTS, PLACES, TEXT
 from migrate.vectors import Document
 
-_PROTOCOL: Final = 4
-_JOB: Final = "migrate.stores.documents.unpickle:unpickle"
-_SPARE_BYTES: Final = 1 << 28
-_MEMORY_PER_BYTE: Final = 32
-_LEAST_S: Final = 3
-_BYTES_PER_S: Final = 4 << 20
-_TEXTS_IN_MEMORY: Final = 64
 _CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
     DocstoreStub: CURRENT_DOCSTORE,
     DocumentStub: CURRENT_DOCUMENT,
     **{kind: name for name, kind in HARMLESS.items()},
 }
-"""What each class is called in a pickle that the present LangChain opens."""
+"""The name of each class in a pickle that the present LangChain opens."""
+
+_KINDS: Final[dict[str, type]] = {
+    kind.__name__: kind for kind in (tuple, set, frozenset, dict, bytes, bytearray, *HARMLESS.values())
+}
 
 
 def current_state(fields: Mapping[str, Any], fields_set: frozenset[str]) -> dict[str, Any]:
-    """The state of a `Document` of pydantic 2 with these fields."""
+    """Return the state of a `Document` of pydantic 2 with these fields."""
     values = {
         "id": fields.get("id"),
         "metadata": fields.get("metadata", {}),
@@ -69,17 +64,7 @@ def current_state(fields: Mapping[str, Any], fields_set: frozenset[str]) -> dict
 
 
 def write_docstore(path: Path, states: Mapping[str, dict[str, Any]], row_ids: Mapping[int, str]) -> None:
-    """Write a LangChain pickle, durably.
-
-    Parameters
-    ----------
-    path
-        Created, or replaced.
-    states
-        The state of each document by id, see `current_state`.
-    row_ids
-        The id of each row.
-    """
+    """Write a LangChain pickle, durably: states by id, as `current_state` returns them, and the id of each row."""
     docstore = DocstoreStub({"_dict": {doc_id: DocumentStub(state) for doc_id, state in states.items()}})
     with output_errors(path), path.open("wb") as file:
         try:
@@ -103,7 +88,7 @@ class _DocstorePickler(pickle._Pickler):
     dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)
 
     def __init__(self, file: Any, path: Path) -> None:
-        super().__init__(file, _PROTOCOL)
+        super().__init__(file, protocol=4)
         self._path = path
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
@@ -130,19 +115,10 @@ class _DocstorePickler(pickle._Pickler):
 
 
 class LangchainDocuments(DocumentSource):
-    """A docstore pickle beside an index; ids are held in memory, texts are in a temporary file.
-
-    Parameters
-    ----------
-    path
-        The pickle.
-    labels
-        The label of each row of the index.
-    count
-        How many rows the index has.
-    """
+    """A docstore pickle beside an index; its documents are in a temporary file."""
 
     format = "langchain"
+    _no_texts = "all texts are empty; save the store with its texts"
 
     def __init__(self, path: Path, labels: Labels, count: int) -> None:
         if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
@@ -150,149 +126,85 @@ class LangchainDocuments(DocumentSource):
                 f"{path}: the labels of the index are not 0 to {count - 1}, which LangChain needs; save the index with "
                 "them"
             )
-        self.file = path
-        self._path = path
-        self._labels = labels
-        self._ids: list[str] = []
-        self._facts: dict[str, Any] = {}
-        self._lines = self._load(count)
+        self.file = self._path = path
+        self._positions = labels
+        self._count = count
+        self._load(count)
         self._texts: dict[int, str] = {}
-        self.kind = self._facts["layout"]
-        self.has_texts = self._facts["has_texts"]
-        self.notes = tuple(self._remarks(count))
+        facts, notes = self._facts, []
+        self.kind = facts["layout"]
+        self.has_texts = facts["has_texts"]
+        if orphans := facts["documents"] - count:
+            notes.append(f"{orphans} documents in {path.name} belong to no vector; they are kept as they are")
+        if not facts["is_current"]:
+            notes.append(f"{path.name} has an old layout; a new store is written in the present one")
+        self.notes = tuple(notes)
 
-    def _load(self, count: int) -> Lines:
+    def _load(self, count: int) -> None:
+        """Fill `_facts`, the file of documents, and `_places`: first byte, and sizes of the id and of the rest."""
         with read_errors(self._path):
             size = self._path.stat().st_size
         job = {
-            "do": _JOB,
+            "do": "migrate.stores.documents.unpickle:unpickle",
             "path": str(self._path),
             "count": count,
-            "memory_bytes": _SPARE_BYTES + _MEMORY_PER_BYTE * size,
-            "cpu_s": _LEAST_S + size // _BYTES_PER_S,
+            "memory_bytes": (1 << 28) + 32 * size,
+            "cpu_s": 3 + size // (4 << 20),
         }
-        lines = Lines(self._path, size)
+        self._facts: dict[str, Any] = {}
+        self._documents = temporary_file(self._path, size)
+        weakref.finalize(self, self._documents.close)
+        places = b""
         remedy = "copy the file again, or save the store again with LangChain"
         for tag, content in run_job(self._path, job, file_bytes=size, reader="the unpickler", remedy=remedy):
             if tag == FACTS:
                 self._facts = json.loads(content)
-            elif tag == IDS:
-                self._ids += json.loads(content)
             elif tag == TEXT:
-                lines.append(content)
-        lines.finish()
-        if len(self._ids) != count or len(lines.documents) != self._facts.get("documents"):
+                write_all(self._documents, content)
+            elif tag == PLACES:
+                places += content
+        self._places = np.frombuffer(places, np.int64).reshape(-1, 3)
+        if not count <= len(self._places) == self._facts.get("documents"):
             raise StoreError(f"{self._path}: the unpickler did not return all documents; copy the file again")
-        return lines
 
-    def _remarks(self, count: int) -> Iterator[str]:
-        if orphans := self._facts["documents"] - count:
-            yield f"{orphans} documents in {self._path.name} belong to no vector; they are kept as they are"
-        if not self._facts["is_current"]:
-            yield f"{self._path.name} has an old layout; a new store is written in the present one"
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        return [self._value(start, id_size) for start, id_size, _ in self._places[positions].tolist()]
 
-    def ids(self, rows: Rows) -> list[str]:
-        """The docstore ids of some rows."""
-        if self._labels is None and isinstance(rows, range):
-            return self._ids[rows.start : rows.stop]
-        return [self._ids[label] for label in label_values(self._labels, rows).tolist()]
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        for position in positions.tolist():
+            start, id_size, size = self._places[position].tolist()
+            text, metadata, _, _ = self._value(start + id_size, size)
+            yield Document(self._value(start, id_size), text, metadata)
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """The documents of some rows."""
-        if not self.has_texts:
-            raise StoreError(f"{self._path}: all texts are empty; save the store with its texts")
-        return (
-            Document(*self._line(int(self._lines.documents[label]))[:3])
-            for label in label_values(self._labels, rows).tolist()
-        )
-
-    def _line(self, number: int) -> Any:
-        """The value of a line: a document as a list, or a long text of its metadata."""
-        return json.loads(self._lines[number], object_hook=self._revive)
+    def _value(self, start: int, size: int) -> Any:
+        """Return an id, the rest of a document as a list, or a long text of its metadata."""
+        return json.loads(os.pread(self._documents.fileno(), size, start), object_hook=self._revive)
 
     def _revive(self, fields: dict[str, Any]) -> Any:
-        """A value that JSON lacks, from the object that stands for it."""
+        """Return a value that JSON lacks, from the object that stands for it; see `unpickle._Sender`."""
         if TAG not in fields:
             return fields
-        kind, content = fields[TAG]
-        return self._long_text(content) if kind == "text" else _MAKERS[kind](content)
-
-    def _long_text(self, number: int) -> str:
-        """A text that documents share, which is in memory once while they are read in turn."""
-        if number not in self._texts:
-            if len(self._texts) >= _TEXTS_IN_MEMORY:
-                self._texts.clear()
-            self._texts[number] = self._line(number)
-        return self._texts[number]
+        name, content = fields[TAG]
+        if name == "text":  # documents may share it: it is in memory once while they are read in turn
+            start, size = content
+            if start not in self._texts:
+                if len(self._texts) >= 64:
+                    self._texts.clear()
+                self._texts[start] = self._value(start, size)
+            return self._texts[start]
+        kind = _KINDS[name]
+        if kind in (bytes, bytearray):
+            return kind(base64.b64decode(content))
+        return kind(*content) if kind in HARMLESS.values() else kind(content)
 
     def write(self, folder: Path) -> None:
         """Copy the pickle byte for byte if the present LangChain opens it, else write it in the present layout."""
-        target = folder / self._path.name
         if self._facts["is_current"]:
-            with output_errors(target):
-                copy_file(self._path, target)
+            super().write(folder)
             return
         states = {}
-        for number in self._lines.documents.tolist():
-            doc_id, text, metadata, own_id, given = self._line(number)
+        for start, id_size, size in self._places.tolist():
+            text, metadata, own_id, given = self._value(start + id_size, size)
             fields = {"id": own_id, "metadata": metadata, "page_content": text}
-            states[doc_id] = current_state(fields, frozenset(filter(None, given.split(","))))
-        write_docstore(target, states, dict(enumerate(self._ids)))
-
-
-_MAKERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": dict,
-    "bytes": base64.b64decode,
-    "bytearray": lambda content: bytearray(base64.b64decode(content)),
-    "UUID": uuid.UUID,
-    "Decimal": decimal.Decimal,
-    "date": lambda content: datetime.date(*content),
-    "timedelta": lambda content: datetime.timedelta(*content),
-    "timezone": lambda content: datetime.timezone(*content),
-    "time": lambda content: datetime.time(*content[:-1], fold=content[-1]),
-    "datetime": lambda content: datetime.datetime(*content[:-1], fold=content[-1]),
-}
-"""How values are made that JSON lacks, see `unpickle._Records`."""
-
-
-class Lines:
-    """Lines of text in a temporary file.
-
-    Parameters
-    ----------
-    path
-        The file that they are read from, named in errors.
-    size
-        About how many bytes they take.
-    """
-
-    def __init__(self, path: Path, size: int) -> None:
-        self._file = temporary_file(path, size)
-        weakref.finalize(self, self._file.close)
-        self._ends: list[NDArray[np.int64]] = []
-        self._is_document: list[NDArray[np.bool_]] = []
-        self._size, self._is_whole = 0, True
-
-    def append(self, content: bytes) -> None:
-        """Append some bytes, which may end within a line."""
-        characters = np.frombuffer(content, np.uint8)
-        ends = np.flatnonzero(characters == ord("\n")) + 1
-        starts = np.concatenate([np.zeros(int(self._is_whole), np.int64), ends[ends < len(content)]])
-        self._is_document.append(characters[starts] == ord("["))
-        self._ends.append(ends + self._size)
-        self._size += len(content)
-        self._is_whole = content.endswith(b"\n")
-        write_all(self._file, content)
-
-    def finish(self) -> None:
-        """Make the lines readable."""
-        self._bounds = np.concatenate([np.zeros(1, np.int64), *self._ends])
-        self.documents = np.flatnonzero(np.concatenate([np.zeros(0, bool), *self._is_document]))
-
-    def __getitem__(self, number: int) -> bytes:
-        """A line."""
-        start, end = int(self._bounds[number]), int(self._bounds[number + 1])
-        return os.pread(self._file.fileno(), end - start, start)
+            states[self._value(start, id_size)] = current_state(fields, frozenset(filter(None, given.split(","))))
+        write_docstore(folder / self._path.name, states, dict(enumerate(islice(states, self._count))))

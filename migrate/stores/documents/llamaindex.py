@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from migrate.errors import StoreError
 from migrate.stores.binary_reader import malformed
 from migrate.stores.documents.base import (
     DocumentSource,
     Labels,
-    Rows,
     copy_files,
     is_faiss,
     label_values,
@@ -32,12 +31,11 @@ VECTORS_NAME: Final = "default__vector_store.json"
 _DOCSTORE: Final = "docstore.json"
 _INDEX_STORE: Final = "index_store.json"
 _ID_MAP: Final = "id_map.json"
-_VECTOR_TYPES: Final = ("vector_store", "multimodal")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
 def is_llamaindex(index: Path) -> bool:
-    """Whether an index has the files of a LlamaIndex folder beside it."""
+    """Return whether an index has the files of a LlamaIndex folder beside it."""
     siblings = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
     return index.name.endswith("vector_store.json") and any(file.exists() for file in siblings)
 
@@ -47,34 +45,25 @@ class LlamaIndexDocuments(DocumentSource):
 
     The text of a document is what LlamaIndex embeds: the node's metadata, as far as it is not excluded, and its text,
     put together by the node's own templates. A target model has to see the same text as the source model did.
-
-    Parameters
-    ----------
-    index
-        The FAISS file.
-    labels
-        The label of each row.
-    count
-        How many rows the index has.
     """
 
     format = "llamaindex"
+    _no_texts = f"all nodes have empty texts; {AGAIN}"
 
     def __init__(self, index: Path, labels: Labels, count: int) -> None:
-        self.file = index.with_name(_DOCSTORE)
+        self.file = self._path = index.with_name(_DOCSTORE)
         self._index = index
-        self._docstore = self.file
         id_map = index.with_name(_ID_MAP)
         mapped = id_map.exists()
         rows_file = id_map if mapped else index.with_name(_INDEX_STORE)
         self.also_read = (rows_file,)
         node_of = _mapped_nodes(id_map) if mapped else _listed_nodes(rows_file)
         self._ids = _ids_by_row(node_of, labels, count, rows_file)
-        self._nodes = entry(read_json(self._docstore), "docstore/data", self._docstore)
+        self._nodes = entry(read_json(self._path), "docstore/data", self._path)
         missing = [node_id for node_id in self._ids if node_id not in self._nodes]
         if missing:
             raise malformed(
-                self._docstore, "a node for each vector", f"none for {missing[0]!r} ({len(missing)} missing)", AGAIN
+                self._path, "a node for each vector", f"none for {missing[0]!r} ({len(missing)} missing)", AGAIN
             )
         self.kind = f"{_DOCSTORE}, by {rows_file.name}"
         # also the check that every node has a text and metadata
@@ -91,23 +80,19 @@ class LlamaIndexDocuments(DocumentSource):
             if is_faiss(file):
                 yield f"{file.name} holds vectors of another namespace; they are kept as they are"
 
-    def ids(self, rows: Rows) -> list[str]:
-        """The node ids of some rows."""
-        return self._ids[rows.start : rows.stop] if isinstance(rows, range) else [self._ids[row] for row in rows]
+    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
+        return [self._ids[position] for position in positions.tolist()]
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
-        """The nodes of some rows."""
-        if not self.has_texts:
-            raise StoreError(f"{self._docstore}: all nodes have empty texts; {AGAIN}")
-        return (self._document(node_id) for node_id in self.ids(rows))
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        return map(self._document, self._ids_at(positions))
 
     def _document(self, node_id: str) -> Document:
-        fields = entry(self._nodes[node_id], "__data__", self._docstore)
+        fields = entry(self._nodes[node_id], "__data__", self._path)
         resource = fields.get("text_resource")
         text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
         metadata = fields.get("metadata", fields.get("extra_info"))
         if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
-            raise malformed(self._docstore, f"a text and metadata for node {node_id!r}", "something else", AGAIN)
+            raise malformed(self._path, f"a text and metadata for node {node_id!r}", "something else", AGAIN)
         return Document(node_id, embedded_text(text or "", metadata or {}, fields), metadata or {})
 
     def write(self, folder: Path) -> None:
@@ -116,7 +101,7 @@ class LlamaIndexDocuments(DocumentSource):
 
 
 def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    r"""The text of a node that LlamaIndex embeds, `get_content(MetadataMode.EMBED)`.
+    r"""Return the text of a node that LlamaIndex embeds, `get_content(MetadataMode.EMBED)`.
 
     >>> embedded_text("Fresh bread.", {"page": 3, "shelf": 1}, {"excluded_embed_metadata_keys": ["shelf"]})
     'page: 3\n\nFresh bread.'
@@ -139,10 +124,10 @@ def _fill(template: Any, **values: str) -> str:
 
 
 def _listed_nodes(path: Path) -> dict[Any, Any]:
-    """The `nodes_dict` of all vector indexes of an index_store.json, which share the rows."""
+    """Return the `nodes_dict` of all vector indexes of an index_store.json, which share the rows."""
     node_of: dict[Any, Any] = {}
     for name, struct in entry(read_json(path), "index_store/data", path).items():
-        if not isinstance(struct, dict) or struct.get("__type__") not in _VECTOR_TYPES:
+        if not isinstance(struct, dict) or struct.get("__type__") not in ("vector_store", "multimodal"):
             continue
         data = struct.get("__data__")
         fields = parse_json(data, path, f"JSON in index {name!r}") if isinstance(data, str) else data

@@ -13,29 +13,26 @@ import decimal
 import gc
 import json
 import pickle
+import sys
 import uuid
-from collections.abc import Iterator
+from array import array
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
+import numpy as np
+
 from migrate.stores.binary_reader import shown
-from migrate.stores.frames import DONE, FACTS, IDS, TEXT, RefusedError, send, send_facts
+from migrate.stores.frames import DONE, FACTS, PLACES, TEXT, RefusedError, send, send_array, send_facts
 
 CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
 CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
 MAX_DEPTH: Final = 100
-"""How deeply metadata may be nested, so that code may walk them by recursion."""
+"""The depth to which metadata may be nested, so that code may walk them by recursion."""
 
 TAG: Final = "$"
 """The only key of a JSON object that stands for a value which JSON lacks: a list of its kind and its content."""
 
-_MAX_BYTES: Final = 1 << 28
-_MAX_VALUES: Final = 1 << 18
-"""How much the metadata of a document may be where all that they share is written out, beside the size of the file."""
-
-_LONG_TEXT: Final = 1 << 10
 _FRAME_BYTES: Final = 1 << 20
-_IDS_PER_FRAME: Final = 1 << 14
 _SAVE_AGAIN: Final = "save the store again with plain metadata (text, numbers, lists, dates)"
 
 
@@ -71,55 +68,43 @@ class Fields:
     The unpickler remembers those until its end, and they would take as much memory as short texts.
     """
 
-    __slots__ = ("given", "id", "is_pydantic_2", "metadata", "text")
+    __slots__ = ("given", "id", "metadata", "text")
 
     text: Any
     metadata: Any
+    id: Any
+    given: str
+    """The names of the fields that were given, and "2" if pydantic 2 wrote the document."""
 
     def __new__(cls) -> Self:
-        """Set what a document without a state has: unpickling calls no `__init__`."""
+        """Set the fields of a document without a state: unpickling calls no `__init__`."""
         document = super().__new__(cls)
-        document.text = document.metadata = None
+        document.text = document.metadata = document.id = None
+        document.given = ""
         return document
 
     def __setstate__(self, state: Any) -> None:
         fields = state.get("__dict__") if type(state) is dict else None
         if type(fields) is not dict:
             return
-        self.text, self.metadata = fields.get("page_content"), fields.get("metadata", {})
-        self.is_pydantic_2 = "__pydantic_fields_set__" in state
+        self.text, self.metadata, self.id = fields.get("page_content"), fields.get("metadata", {}), fields.get("id")
         names = state.get("__pydantic_fields_set__", state.get("__fields_set__"))
         given = {"metadata", "page_content"} if type(names) is not set else names & {"id", "metadata", "page_content"}
-        self.given = ",".join(sorted(given))
-        self.id = fields.get("id")
+        version = {"2"} if "__pydantic_fields_set__" in state else set[str]()
+        self.given = sys.intern(",".join(sorted(given | version)))  # one for all, or memory would not do
         fields.clear()
         state.clear()
 
-    def check(self, doc_id: str) -> None:
-        """Make sure that the document has a text and metadata."""
-        if type(self.text) is not str or type(self.metadata) is not dict:
-            raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
 
-
-STUBS: Final[dict[tuple[str, str], type]] = {
-    **{
-        (module, "InMemoryDocstore"): DocstoreStub
-        for module in (
-            CURRENT_DOCSTORE[0],
-            "langchain.docstore.in_memory",
-            "langchain_classic.docstore.in_memory",
-        )
-    },
-    **{
-        (module, "Document"): Fields
-        for module in (
-            CURRENT_DOCUMENT[0],
-            "langchain_core.documents",
-            "langchain.schema",
-            "langchain.schema.document",
-            "langchain.docstore.document",
-        )
-    },
+_STUBS: Final[dict[tuple[str, str], type]] = {
+    CURRENT_DOCSTORE: DocstoreStub,
+    ("langchain.docstore.in_memory", "InMemoryDocstore"): DocstoreStub,
+    ("langchain_classic.docstore.in_memory", "InMemoryDocstore"): DocstoreStub,
+    CURRENT_DOCUMENT: Fields,
+    ("langchain_core.documents", "Document"): Fields,
+    ("langchain.schema", "Document"): Fields,
+    ("langchain.schema.document", "Document"): Fields,
+    ("langchain.docstore.document", "Document"): Fields,
 }
 
 HARMLESS: Final[dict[tuple[str, str], type]] = {
@@ -142,7 +127,7 @@ class _DocstoreUnpickler(pickle.Unpickler):
         self.stubs_seen: set[tuple[str, str]] = set()
 
     def find_class(self, module: str, name: str) -> type:
-        stub = STUBS.get((module, name))
+        stub = _STUBS.get((module, name))
         if stub is not None:
             self.stubs_seen.add((module, name))
             return stub
@@ -162,7 +147,7 @@ def prepare() -> None:
 
 
 def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
-    """Send what a docstore is, the id of each row, and the documents: those of the rows, then those of none."""
+    """Send facts of a docstore, and its documents with their places: those of the rows in order, then those of none."""
     path, count = Path(job["path"]), job["count"]
     # Millions of new values, and none of them garbage; the process ends before that matters.
     gc.disable()
@@ -178,35 +163,25 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     for doc_id, document in documents.items():
         if type(document) is not Fields:
             raise RefusedError(f"{shown(doc_id)} is no document but a {type(document).__name__}; save the store again")
-        document.check(doc_id)
-    is_pydantic_2 = all(fields.is_pydantic_2 for fields in documents.values())
+        if type(document.text) is not str or type(document.metadata) is not dict:
+            raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
+    is_pydantic_2 = all(document.given.startswith("2") for document in documents.values())
     modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
     facts = {
         "documents": len(documents),
-        "has_texts": any(fields.text for fields in documents.values()),
+        "has_texts": any(document.text for document in documents.values()),
         "layout": f"{modules} (pydantic {2 if is_pydantic_2 else 1})",
         "is_current": is_pydantic_2 and classes <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT},
     }
     send_facts(pipe, FACTS, facts)
-    for first in range(0, count, _IDS_PER_FRAME):
-        send(pipe, IDS, json.dumps(ids[first : first + _IDS_PER_FRAME]).encode())
-    records = _Records(path.stat().st_size)
+    sender = _Sender(pipe, path.stat().st_size)
     of_rows = set(ids)
     orphans = [doc_id for doc_id in documents if doc_id not in of_rows]
-    content = bytearray()
     for doc_id in (*ids, *orphans):
-        for line in records.of(documents.pop(doc_id), doc_id):
-            content += line
-        if len(content) >= _FRAME_BYTES:
-            _send_all(pipe, content)
-    _send_all(pipe, content)
+        sender.put(documents.pop(doc_id), doc_id)
+    sender.send()
+    send_array(pipe, PLACES, np.array(sender.places, np.int64))
     send_facts(pipe, DONE, {})
-
-
-def _send_all(pipe: BinaryIO, content: bytearray) -> None:
-    for first in range(0, len(content), _FRAME_BYTES):
-        send(pipe, TEXT, content[first : first + _FRAME_BYTES])
-    content.clear()
 
 
 def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -225,7 +200,7 @@ def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int)
     for doc_id in documents:
         if type(doc_id) is not str:
             raise RefusedError(f"an id is no text but {shown(doc_id)}; save the store again with text ids")
-        if not _is_unicode(doc_id):
+        if doc_id.encode(errors="replace").decode() != doc_id:
             raise RefusedError(f"the id {shown(doc_id)} holds half a character; give the document another id")
     if len(row_ids) != count or not all(type(row) is int and 0 <= row < count for row in row_ids):
         raise RefusedError(
@@ -243,46 +218,55 @@ def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int)
     return ids
 
 
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+class _Sender:
+    """Sends documents as JSON, one after another.
 
-
-class _Records:
-    """Documents as lines of JSON.
-
-    A document is a list: its id, text, metadata, the field `id`, and the names of the fields that were given. A long
-    text in metadata is a line of its own before the first document that has it, and in documents its number: many
-    documents may share it.
+    A document is its id, and a list of its text, metadata, the field `id`, and the names of the fields that were given.
+    A long text in metadata is sent alone before the first document that has it, and documents have its place: many may
+    share it. `places` are the first byte of each document, the size of its id, and that of its list.
     """
 
-    def __init__(self, file_bytes: int) -> None:
-        self._most_bytes = _MAX_BYTES + 8 * file_bytes
-        self._most_values = _MAX_VALUES + file_bytes
-        self._long: dict[int, tuple[int, str]] = {}  # holds the text, too, so that no other gets its identity
-        self._lines = 0
+    def __init__(self, pipe: BinaryIO, file_bytes: int) -> None:
+        self._pipe = pipe
+        # of the metadata of a document, with all that they share written out
+        self._most_bytes = (1 << 28) + 8 * file_bytes
+        self._most_values = (1 << 18) + file_bytes
+        # holds the text, too, so that no other gets its identity
+        self._long: dict[int, tuple[tuple[int, int], str]] = {}
+        self._waiting = bytearray()
+        self._size = 0
+        self.places = array("q")
 
-    def of(self, fields: Fields, doc_id: str) -> Iterator[bytes]:
-        """The lines of a document."""
+    def put(self, fields: Fields, doc_id: str) -> None:
+        """Send a document."""
         self._bytes = self._values = 0
-        self._new: list[str] = []
         try:
             metadata = self._plain(fields.metadata, 0)
             own_id = fields.id if type(fields.id) is str else None
-            record = [doc_id, fields.text, metadata, own_id, fields.given]
-            lines = [json.dumps(value, ensure_ascii=False).encode() for value in (*self._new, record)]
+            start, id_size = self._put(doc_id)
+            _, size = self._put([fields.text, metadata, own_id, fields.given.lstrip("2,")])
+            self.places.extend((start, id_size, size))
         except UnicodeEncodeError as error:
             raise RefusedError(f"the document {shown(doc_id)} holds half a character; save it again") from error
         except ValueError as error:  # a number of more digits than Python writes
             raise RefusedError(f"the document {shown(doc_id)} cannot be written ({error}); {_SAVE_AGAIN}") from error
-        self._lines += 1
-        return (line + b"\n" for line in lines)
+        if len(self._waiting) >= _FRAME_BYTES:
+            self.send()
+
+    def _put(self, value: Any) -> tuple[int, int]:
+        content, start = json.dumps(value, ensure_ascii=False).encode(), self._size
+        self._waiting += content
+        self._size += len(content)
+        return start, len(content)
+
+    def send(self) -> None:
+        """Send what waits."""
+        for first in range(0, len(self._waiting), _FRAME_BYTES):
+            send(self._pipe, TEXT, self._waiting[first : first + _FRAME_BYTES])
+        self._waiting.clear()
 
     def _plain(self, value: Any, depth: int) -> Any:
-        """A value as JSON holds it."""
+        """Return a value as JSON holds it."""
         kind = type(value)
         self._values += 1
         self._bytes += len(value) if kind in (str, bytes, bytearray) else 0
@@ -290,9 +274,11 @@ class _Records:
             raise RefusedError(f"metadata refer to their own parts so often that they have no end; {_SAVE_AGAIN}")
         if depth > MAX_DEPTH:
             raise RefusedError(f"metadata are nested more than {MAX_DEPTH} deep, or hold themselves; {_SAVE_AGAIN}")
-        if kind is str:
-            return value if len(value) < _LONG_TEXT else {TAG: ["text", self._number_of(value)]}
-        if kind in (int, float, bool, type(None)):
+        if kind is str and len(value) >= 1 << 10:
+            if id(value) not in self._long:
+                self._long[id(value)] = self._put(value), value
+            return {TAG: ["text", self._long[id(value)][0]]}
+        if kind in (str, int, float, bool, type(None)):
             return value
         if kind is list:
             return [self._plain(item, depth + 1) for item in value]
@@ -301,32 +287,15 @@ class _Records:
         return {TAG: [kind.__name__, self._content(value, kind, depth + 1)]}
 
     def _content(self, value: Any, kind: type, depth: int) -> Any:
-        if kind in (tuple, set, frozenset):
-            return [self._plain(item, depth) for item in value]
-        if kind is dict:
-            return [[self._plain(key, depth), self._plain(item, depth)] for key, item in value.items()]
         if kind in (bytes, bytearray):
             return base64.b64encode(value).decode()
         if kind is uuid.UUID and type(value.int) is int and 0 <= value.int < 1 << 128:
-            return value.hex
-        if kind is decimal.Decimal:
-            return str(value)
-        if kind is datetime.timedelta:
-            return [value.days, value.seconds, value.microseconds]
-        if kind is datetime.timezone:
-            return [self._plain(value.utcoffset(None), depth), value.tzname(None)]
-        if kind is datetime.date:
-            return [value.year, value.month, value.day]
-        if kind is datetime.time or kind is datetime.datetime:
-            date = [value.year, value.month, value.day] if kind is datetime.datetime else []
-            clock = [value.hour, value.minute, value.second, value.microsecond]
-            return [*date, *clock, self._plain(value.tzinfo, depth), value.fold]
-        raise RefusedError(f"metadata hold a {kind.__name__[:40]}; {_SAVE_AGAIN}")
-
-    def _number_of(self, text: str) -> int:
-        known = self._long.get(id(text))
-        if known is None:
-            known = self._long[id(text)] = self._lines, text
-            self._new.append(text)
-            self._lines += 1
-        return known[0]
+            return [value.hex]
+        items = value
+        if kind in HARMLESS.values() and kind is not uuid.UUID:
+            items = value.__reduce_ex__(4)[1]
+        elif kind is dict:
+            items = value.items()
+        elif kind not in (tuple, set, frozenset):
+            raise RefusedError(f"metadata hold a {kind.__name__[:40]}; {_SAVE_AGAIN}")
+        return [self._plain(item, depth) for item in items]

@@ -1,23 +1,22 @@
-"""Where the files of a Parquet store lie: a file or a folder of this machine, or anything that fsspec knows by a URL.
+"""Files of a Parquet store: a file or a folder of this machine, or anything that fsspec knows by a URL.
 
 LOCATION/part-00000.parquet ...    the rows
-LOCATION/_shards.json              which files there are, with rows, ids, norms and SHA-256 of each; written last
-LOCATION/_unfinished.json          while files are put to object storage: who does, and which; removed last
+LOCATION/_shards.json              all files with their rows, ids, norms and SHA-256; written last
+LOCATION/_unfinished.json          the run that puts files to object storage, and their names; removed last
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from migrate.errors import LeadMigrateError, RemoteError, StoreError, UsageError
-from migrate.files import FileStamp, canonical_json, is_endless
+from migrate.files import FileStamp, is_endless
 from migrate.locations import scrub
 from migrate.reading import parse_json
 from migrate.stores.binary_reader import FileIdentity, read_errors
@@ -26,16 +25,12 @@ from migrate.stores.records import import_client
 SUFFIX: Final = ".parquet"
 SHARDS_NAME: Final = "_shards.json"
 UNFINISHED_NAME: Final = "_unfinished.json"
-_VERSION: Final = 1
-_BLOCK_BYTES: Final = 4 << 20
-_SHOWN: Final = 5
-_VERSIONS: Final = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "created")
-"""What file systems call that which changes when an object is written, the surest first."""
+FORMAT_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """A file of rows: its name in the folder, its path as the file system has it, what changes when it is written."""
+    """A file of rows: its name in the folder, its path in the file system, and a value that a change of it changes."""
 
     name: str
     path: str
@@ -43,110 +38,34 @@ class ParquetFile:
     version: Any
 
 
-class Files(ABC):
-    """The files of one store. `location` is for errors; `is_folder` says whether a folder was named, or one file."""
-
-    location: str
-    is_folder: bool
-
-    @abstractmethod
-    def list_all(self) -> list[ParquetFile]:
-        """All files of rows below the folder, by their paths in it, and what lies beside; the one that was named."""
-
-    @abstractmethod
-    def opened(self, file: ParquetFile) -> Any:
-        """A context with the open file; it is still the one that was listed."""
-
-    @abstractmethod
-    def read(self, name: str) -> bytes | None:
-        """What a small file in the folder holds; None where there is none."""
-
-    def find(self) -> list[ParquetFile]:
-        """The files of rows, in their order.
-
-        Raises
-        ------
-        StoreError
-            There are none, or others than `_shards.json` lists; or they are not all there yet.
-        """
-        listed = self.list_all()
-        if not self.is_folder:
-            return listed
-        names = {file.name: file for file in listed}
-        files = [file for file in listed if file.name.endswith(SUFFIX) and not _is_hidden(file.name)]
-        if SHARDS_NAME in names:
-            return self._as_listed(names, files)
-        if UNFINISHED_NAME in names:
-            raise StoreError(
-                f"{self.location}: expected a complete store, found one that is being written ({UNFINISHED_NAME}); "
-                "wait for the run that writes it, or continue it"
-            )
-        deeper = next((file.name for file in files if "/" in file.name), None)
-        if deeper is not None:
-            raise StoreError(
-                f"{self.location}: expected all files in one folder, found {deeper}; name the folder that it is in, "
-                "or write the data without partitions"
-            )
-        if not files:
-            raise StoreError(
-                f"{self.location}: expected a file {SUFFIX} or a folder of such, found none; check the path"
-            )
-        return files
-
-    def _as_listed(self, names: Mapping[str, ParquetFile], files: Sequence[ParquetFile]) -> list[ParquetFile]:
-        listed = shards_in(self.read(SHARDS_NAME) or b"", f"{self.location}/{SHARDS_NAME}")
-        for shard in listed:
-            found = names.get(shard["name"])
-            if found is None or found.size != shard["bytes"]:
-                size = "none" if found is None else f"one of {found.size:,}"
-                raise StoreError(
-                    f"{self.location}: expected a file {shard['name']} of {shard['bytes']:,} bytes, as {SHARDS_NAME} "
-                    f"says, found {size}; copy it again, or remove {SHARDS_NAME} to read what is there"
-                )
-        unlisted = sorted({file.name for file in files} - {shard["name"] for shard in listed})
-        if unlisted:
-            raise StoreError(
-                f"{self.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(unlisted[:_SHOWN])} "
-                f"beside them; move these away, or remove {SHARDS_NAME} to read all of them"
-            )
-        return [names[shard["name"]] for shard in listed]
-
-
 def _is_hidden(name: str) -> bool:
-    """As every reader of such folders has it."""
+    """Return whether readers of such folders pass over a file."""
     return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)
 
 
-def shards_in(content: bytes, path: str) -> list[dict[str, Any]]:
-    """The shards that a `_shards.json` lists.
-
-    Raises
-    ------
-    StoreError
-        It is damaged.
-    """
+def read_shards(content: bytes, path: str) -> list[dict[str, Any]]:
+    """Return the shards that a `_shards.json` lists; raises `StoreError` if it is damaged."""
     try:
         listed = parse_json(content)
         shards = [dict(shard) for shard in listed["shards"]]
-        is_sound = listed["format_version"] == _VERSION and all(
+        is_sound = listed["format_version"] == FORMAT_VERSION and all(
             type(shard["bytes"]) is int and type(shard["name"]) is str and "/" not in shard["name"] for shard in shards
         )
     except (ValueError, KeyError, TypeError):
         is_sound = False
     if not is_sound or not shards:
         raise StoreError(
-            f"{path}: expected a list of shards of version {_VERSION}, found another file; copy it again, or remove it"
+            f"{path}: expected a list of shards of version {FORMAT_VERSION}, found another file; copy it again, or "
+            "remove it"
         )
     return shards
 
 
-def shards_json(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What `_shards.json` holds."""
-    return {"format_version": _VERSION, "shards": list(shards)}
+class LocalFiles:
+    """A file or a folder of this machine.
 
-
-class LocalFiles(Files):
-    """A file or a folder of this machine."""
+    `location` is for errors; `is_folder` is False if one file was named.
+    """
 
     def __init__(self, location: str, path: Path) -> None:
         self.location = location
@@ -154,19 +73,17 @@ class LocalFiles(Files):
         self.is_folder = path.is_dir()
         if not self.is_folder and not path.is_file():
             raise StoreError(f"{location}: expected a Parquet file or a folder of such, found neither; check the path")
-
-    @property
-    def folder(self) -> Path:
-        """The folder that the files are in."""
-        return self.path if self.is_folder else self.path.parent
+        self.folder = path if self.is_folder else path.parent
 
     def list_all(self) -> list[ParquetFile]:
-        """The files of rows below the folder, and the two that say which there are."""
+        """Return the files of rows below the folder, and the two that list them."""
         with read_errors(self.path):
-            rows = list(self.path.rglob(f"*{SUFFIX}"))
-            self._refuse_strange(rows)
-            found = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME, *rows]
-            paths = sorted(path for path in found if path.is_file()) if self.is_folder else [self.path]
+            paths = [self.path]
+            if self.is_folder:
+                rows = sorted(self.path.rglob(f"*{SUFFIX}"))
+                self._refuse_strange(rows)
+                listing = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME]
+                paths = sorted(path for path in [*listing, *rows] if path.is_file())
             stamps = [FileStamp.of(path) for path in paths]
         return [
             ParquetFile(stamp.path.relative_to(self.folder).as_posix(), str(stamp.path), stamp.size, [*stamp.facts])
@@ -175,14 +92,14 @@ class LocalFiles(Files):
 
     def _refuse_strange(self, paths: Sequence[Path]) -> None:
         """Make sure that nothing with the name of a file of rows is a pipe, a device or a link that leads nowhere."""
-        for path in sorted(paths):
+        for path in paths:
             if not path.is_file() and not path.is_dir() and not _is_hidden(path.relative_to(self.folder).as_posix()):
                 what = "a pipe or a device" if is_endless(path) else "a link that leads nowhere"
                 raise StoreError(f"{path}: expected a file of rows, found {what}; remove it, or put the file there")
 
     @contextmanager
-    def opened(self, file: ParquetFile) -> Iterator[BinaryIO]:
-        """The open file; that it has not changed is asked before and after."""
+    def opened(self, file: ParquetFile) -> Iterator[Any]:
+        """Open a file, and check before and after that it has not changed."""
         path = Path(file.path)
         with read_errors(path), path.open("rb") as opened:
             if [*FileStamp.of(path).facts] != file.version:
@@ -194,14 +111,14 @@ class LocalFiles(Files):
             identity.check(path, opened.fileno())
 
     def read(self, name: str) -> bytes | None:
-        """What a small file in the folder holds."""
+        """Return the content of a small file in the folder."""
         path = self.folder / name
         with read_errors(path):
             return path.read_bytes() if path.is_file() else None
 
 
-class RemoteFiles(Files):
-    """A URL that fsspec knows: `s3://BUCKET/PREFIX`, `gs://...`; what is needed for it is the package that it names."""
+class RemoteFiles:
+    """Objects below a URL that fsspec knows: `s3://BUCKET/PREFIX`, `gs://...`."""
 
     def __init__(self, location: str, url: str) -> None:
         fsspec = import_client("fsspec", "parquet")
@@ -213,78 +130,144 @@ class RemoteFiles(Files):
             self.is_folder = not self.root.endswith(SUFFIX) or self.system.info(self.root)["type"] == "directory"
 
     def list_all(self) -> list[ParquetFile]:
-        """All files below the prefix."""
+        """Return all files below the prefix."""
         with self.errors():
             if not self.is_folder:
-                return [self._described(self.root.rpartition("/")[2], self.root, self.system.info(self.root))]
+                return [_described(self.root.rpartition("/")[2], self.root, self.system.info(self.root))]
             self.system.invalidate_cache()
             found: dict[str, Any] = self.system.find(self.root, detail=True)
-            paths = {path: str(path).removeprefix(self.root).lstrip("/") for path in sorted(found)}
-            return [self._described(name, path, found[path]) for path, name in paths.items() if name]
-
-    def _described(self, name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
-        version = next((facts[key] for key in _VERSIONS if facts.get(key) is not None), None)
-        moment = version.timestamp() if isinstance(version, datetime) else version
-        return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], moment])
+            names = {path: str(path).removeprefix(self.root).lstrip("/") for path in sorted(found)}
+            return [_described(name, path, found[path]) for path, name in names.items() if name]
 
     @contextmanager
-    def opened(self, file: ParquetFile) -> Iterator[BinaryIO]:
-        """The file, read in ranges; that it has not changed is asked before."""
+    def opened(self, file: ParquetFile) -> Iterator[Any]:
+        """Open a file to read it in ranges, and check before that it has not changed."""
         with self.errors():
             self.system.invalidate_cache()
-            if self._described(file.name, file.path, self.system.info(file.path)).version != file.version:
+            if _described(file.name, file.path, self.system.info(file.path)).version != file.version:
                 raise StoreError(
                     f"{self.location}: expected the file {file.name} that was opened, found it changed since; run "
                     "again on a store at rest"
                 )
-            with self.system.open(file.path, "rb", block_size=_BLOCK_BYTES) as opened:
+            with self.system.open(file.path, "rb", block_size=4 << 20) as opened:
                 yield opened
 
     def read(self, name: str) -> bytes | None:
-        """What a small object holds."""
+        """Return the content of a small object."""
         with self.errors():
             try:
-                content: bytes = self.system.cat_file(self.path_of(name))
+                content: bytes = self.system.cat_file(f"{self.root}/{name}")
             except FileNotFoundError:
                 return None
             return content
 
-    def path_of(self, name: str) -> str:
-        """The path of a file in the folder."""
-        return f"{self.root}/{name}"
+    def write(self, name: str, content: bytes, *, mode: str = "overwrite") -> None:
+        """Put a small object; with the mode "create" one that is there already is a FileExistsError."""
+        with self.errors():
+            self.system.pipe_file(f"{self.root}/{name}", content, mode=mode)
+
+    def put(self, path: Path, name: str) -> None:
+        """Put a file of this machine, whole."""
+        with self.errors():
+            self.system.put_file(str(path), f"{self.root}/{name}")
+
+    def size_of(self, name: str) -> int | None:
+        """Return the size of an object; None if there is none."""
+        with self.errors():
+            try:
+                return int(self.system.info(f"{self.root}/{name}")["size"])
+            except FileNotFoundError:
+                return None
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove objects as far as they are there."""
+        with self.errors():
+            for name in names:
+                try:
+                    self.system.rm_file(f"{self.root}/{name}")
+                except FileNotFoundError:
+                    continue
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Translate what fsspec raises, which is anything: each kind of place has a library of its own."""
+        """Translate errors of fsspec, which may be anything: each kind of storage has a library of its own."""
         try:
             yield
-        except LeadMigrateError:
+        except (LeadMigrateError, FileExistsError):
             raise
         except FileNotFoundError as error:
             raise StoreError(f"{self.location}: expected a store, found nothing there; check the location") from error
-        except (ImportError, ValueError) as error:
-            message = " ".join(scrub(str(error)).split())[:300]
-            raise UsageError(f"{self.location}: {message}; install what that kind of place needs") from error
         except Exception as error:
             message = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
+            if isinstance(error, ImportError | ValueError):
+                raise UsageError(f"{self.location}: {message}; install what that kind of place needs") from error
             raise RemoteError(f"{self.location}: {message}; see to that, and run the same command again") from error
 
 
+def _described(name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
+    # what file systems call that which changes when an object is written, the surest first
+    keys = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "created")
+    version = next((facts[key] for key in keys if facts.get(key) is not None), None)
+    moment = version.timestamp() if isinstance(version, datetime) else version
+    return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], moment])
+
+
+def find_files(files: LocalFiles | RemoteFiles) -> list[ParquetFile]:
+    """Return the files of rows of a store in their order.
+
+    Raises
+    ------
+    StoreError
+        There are none, or others than `_shards.json` lists; or they are not all there yet.
+    """
+    by_name = {file.name: file for file in files.list_all()}
+    if not files.is_folder:
+        return [*by_name.values()]
+    names = [name for name in by_name if name.endswith(SUFFIX) and not _is_hidden(name)]
+    if SHARDS_NAME in by_name:
+        return _find_shards(files, by_name, names)
+    if UNFINISHED_NAME in by_name:
+        raise StoreError(
+            f"{files.location}: the store is still being written ({UNFINISHED_NAME}); wait for the run that writes it, "
+            "or continue it"
+        )
+    deeper = next((name for name in names if "/" in name), None)
+    if deeper is not None:
+        raise StoreError(
+            f"{files.location}: expected all files in one folder, found {deeper}; name the folder that it is in, or "
+            "write the data without partitions"
+        )
+    if not names:
+        raise StoreError(f"{files.location}: no file {SUFFIX} was found there; check the path")
+    return [by_name[name] for name in names]
+
+
+def _find_shards(
+    files: LocalFiles | RemoteFiles, by_name: Mapping[str, ParquetFile], names: Sequence[str]
+) -> list[ParquetFile]:
+    shards = read_shards(files.read(SHARDS_NAME) or b"", f"{files.location}/{SHARDS_NAME}")
+    for shard in shards:
+        found = by_name.get(shard["name"])
+        if found is None or found.size != shard["bytes"]:
+            size = "none" if found is None else f"one of {found.size:,}"
+            raise StoreError(
+                f"{files.location}: expected a file {shard['name']} of {shard['bytes']:,} bytes, as {SHARDS_NAME} "
+                f"says, found {size}; copy it again, or remove {SHARDS_NAME} to read what is there"
+            )
+    unlisted = sorted({*names} - {shard["name"] for shard in shards})
+    if unlisted:
+        raise StoreError(
+            f"{files.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(unlisted[:5])} beside "
+            f"them; move these away, or remove {SHARDS_NAME} to read all of them"
+        )
+    return [by_name[shard["name"]] for shard in shards]
+
+
 def is_remote(place: str) -> bool:
-    """Whether a place is a URL that is no file of this machine."""
+    """Return whether a place is a URL that is no file of this machine."""
     return "://" in place and not place.startswith(("file://", "local://"))
 
 
 def local_path(place: str) -> Path:
-    """The path of a place that is not remote."""
+    """Return the path of a place that is not remote."""
     return Path(unquote(urlsplit(place).path)) if "://" in place else Path(place)
-
-
-def files_at(location: str, place: str) -> LocalFiles | RemoteFiles:
-    """The files of a place; raises as the two do."""
-    return RemoteFiles(location, place) if is_remote(place) else LocalFiles(location, local_path(place))
-
-
-def versions_of(files: Sequence[ParquetFile]) -> str:
-    """What changes whenever one of the files is written to."""
-    return canonical_json([file.version for file in files])

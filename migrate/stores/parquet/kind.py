@@ -6,40 +6,28 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, atomic_folder, cache_folder, canonical_json, output_errors, write_bytes
 from migrate.locations import Address
-from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import KindSupport, Snapshot, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileStore, expected_hashes
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.columns import OPTIONS
-from migrate.stores.parquet.files import (
-    SHARDS_NAME,
-    SUFFIX,
-    LocalFiles,
-    ParquetFile,
-    RemoteFiles,
-    files_at,
-    is_remote,
-    local_path,
-)
+from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, find_files, is_remote, local_path
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
-from migrate.stores.parquet.store import NAME, ParquetStore
+from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange
-
-_READ_BYTES: Final = 1 << 20
 
 
 class ParquetKind:
     """Files of Parquet."""
 
-    name = NAME
+    name = "parquet"
     support = KindSupport(
         "Parquet",
         ("parquet:FILE", "parquet:FOLDER", "parquet:s3://BUCKET/PREFIX"),
@@ -49,7 +37,7 @@ class ParquetKind:
     )
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a file of Parquet, or a folder with nothing else that holds vectors."""
+        """Return True for a file of Parquet, or a folder with nothing else that holds vectors."""
         if path.is_file():
             return path.suffix == SUFFIX and _has_magic(path)
         files = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file())
@@ -59,36 +47,37 @@ class ParquetKind:
     def open(self, location: str) -> Store:
         """Open `LOCATION#?vector=COLUMN&id=COLUMN&text=COLUMN&metadata=COLUMN&distance=l2`, the options as needed."""
         address = Address(location) if Path(location).exists() else Address.parse(location)
-        _check(f"{self.name}:{location}", address, OPTIONS)
+        place = _check(location, address, OPTIONS)
         import_client("pyarrow", self.name)
-        files = files_at(address.place, address.place)
-        if isinstance(files, LocalFiles):
-            return LocalParquetStore(location, files, address.options)
-        return RemoteParquetStore(location, files, address.options)
+        if is_remote(place):
+            return RemoteParquetStore(location, RemoteFiles(place, place), address.options)
+        return LocalParquetStore(location, LocalFiles(place, local_path(place)), address.options)
 
     def output(self, location: str) -> Output:
-        """A folder that is not there yet, or a prefix of object storage with nothing under it."""
-        address, whole = Address.parse(location), f"{self.name}:{location}"
-        _check(whole, address, ())
-        if address.place.rstrip("/").endswith(SUFFIX):
+        """Return a folder that is not there yet, or a prefix of object storage with nothing under it."""
+        place = _check(location, Address.parse(location), ())
+        if place.rstrip("/").endswith(SUFFIX):
             raise UsageError(
-                f"{whole}: expected a new folder, found the name of a file; leave out {SUFFIX}: files go into a "
-                "folder, with the manifest beside them"
+                f"{self.name}:{location}: a new store is a folder of files, with the manifest beside them; leave out "
+                f"{SUFFIX}"
             )
-        if is_remote(address.place):
-            return ObjectOutput(f"{self.name}:{address.place}", address.place)
-        return ParquetOutput(whole, local_path(address.place))
+        if is_remote(place):
+            return ObjectOutput(f"{self.name}:{place}", place)
+        return ParquetOutput(f"{self.name}:{location}", local_path(place))
 
 
-def _check(location: str, address: Address, options: Sequence[str]) -> None:
+def _check(location: str, address: Address, options: Sequence[str]) -> str:
+    """Return the place of an address that has one, no name, and none but these options."""
+    location = f"{ParquetKind.name}:{location}"
     if not address.place:
-        raise UsageError(f"{location}: expected a file, a folder or a URL after the colon, found nothing; add it")
+        raise UsageError(f"{location}: no file, folder or URL comes after the colon; add it")
     if address.name:
         raise UsageError(
             f"{location}: expected options after the #, found the name {address.name!r}; a column of vectors is named "
             f"#?vector={address.name}"
         )
     check_options(location, address.options, options)
+    return address.place
 
 
 def _has_magic(file: Path) -> bool:
@@ -123,7 +112,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         return ParquetWriter(self, location, dim)
 
     def exchange(self, new: Store) -> Exchange:
-        """See `Switchable`: two folders trade places, whatever the names of the files in them."""
+        """Exchange two folders, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
             raise UsageError(f"{new.info.location}: expected files of Parquet, found another kind of store")
         if not (self.files.is_folder and new.files.is_folder):
@@ -131,18 +120,12 @@ class LocalParquetStore(ParquetStore, FileStore):
         return FolderExchange.of(self.folder, new.folder, own=(SHARDS_NAME, *(shard.name for shard in self.shards)))
 
     def strangers(self) -> list[str]:
-        """Files and folders beside those of the store, and what this tool leaves."""
+        """Return files and folders beside those of the store and of this tool."""
         return [name for name in super().strangers() if name != SHARDS_NAME]
-
-    def _find_manifest(self) -> tuple[Manifest | None, tuple[str, ...]]:
-        manifest, name = find_manifest(self.folder, "store"), self.shards[0].name
-        if manifest is None or manifest.store.index == name:
-            return manifest, ()
-        return None, (f"the manifest in the folder is not of {name}; it is ignored",)
 
 
 class RemoteParquetStore(ParquetStore):
-    """Files on object storage. What lies beside them is copied to the user's cache folder when the store is opened."""
+    """Files on object storage. Those beside them are copied to the user's cache folder when the store is opened."""
 
     files: RemoteFiles
     _beside: Path | None = None
@@ -150,13 +133,13 @@ class RemoteParquetStore(ParquetStore):
     _verified: tuple[str, ...] | None = None
 
     def __init__(self, location: str, files: RemoteFiles, options: Mapping[str, str]) -> None:
-        self._beside = _copied(files)
+        self._beside = _copied(files) if files.is_folder else None
         super().__init__(location, files, options)
         self.opened_as = self.shards[0].name
 
     @property
     def folder(self) -> Path | None:
-        """The copy of what lies beside the files; None of a single file."""
+        """The copy of what lies beside the files; None for a single file."""
         return self._beside
 
     def destination(self, location: Path, dim: int) -> ParquetWriter:
@@ -165,67 +148,59 @@ class RemoteParquetStore(ParquetStore):
 
     @property
     def takes_manifest(self) -> bool:
-        """Of a single file, no."""
+        """False for a single file."""
         return self.files.is_folder
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
-        """Put it beside the files."""
-        files = self.files
-        if not files.is_folder:
+        """Put a manifest beside the files."""
+        if not self.files.is_folder:
             return super().keep_manifest(manifest)
         content = json.dumps(manifest.as_json(), indent=2, sort_keys=True) + "\n"
-        with files.errors():
-            files.system.pipe_file(files.path_of(MANIFEST_NAME), content.encode())
-        return f"{files.location}/{MANIFEST_NAME}"
+        self.files.write(MANIFEST_NAME, content.encode())
+        return f"{self.files.location}/{MANIFEST_NAME}"
 
     def verify(self) -> tuple[str, ...]:
-        """As `FileStore.verify`; reads all files, once for each store that is opened."""
+        """Hold the files against their hashes as `FileStore.verify` does; they are read once."""
         if self._verified is None:
             expected = expected_hashes(self.info, self.shards[0].name)
             shards = {shard.name: shard for shard in self.shards}
             for name, digest in expected.items():
-                digest_now = self._sha256(shards[name]) if name in shards else "no such file"
-                if digest_now != digest:
+                actual = "no such file"
+                if name in shards:
+                    with self.files.opened(shards[name]) as file:
+                        actual = hashlib.file_digest(file, "sha256").hexdigest()
+                if actual != digest:
                     raise StoreError(
                         f"{self.files.location}: expected the SHA-256 of the manifest for {name}, {digest[:12]}..., "
-                        f"found {digest_now[:12]}; the file was damaged or replaced: copy it again, or make the store "
-                        "again"
+                        f"found {actual[:12]}; the file was damaged or replaced: copy it again, or make the store again"
                     )
             self._verified = tuple(expected)
         return self._verified
 
-    def _sha256(self, shard: ParquetFile) -> str:
-        digest = hashlib.sha256()
-        with self.files.opened(shard) as file:
-            while part := file.read(_READ_BYTES):
-                digest.update(part)
-        return digest.hexdigest()
-
     def snapshot(self) -> Snapshot:
-        """As of every store; read again only once a file has another version, as what is read here comes from afar."""
+        """Return the snapshot of when the store was opened, unless a file has another version: reading takes long."""
         if self._noted is None:
             self._noted = self._versions(), super().snapshot()
-        now = tuple(file.version for file in self.files.find())
-        if now == self._noted[0]:
-            return self._noted[1]
-        raise StoreError(f"{self.files.location}: the store changed while it was read; nothing was written, run again")
+        versions, noted = self._noted
+        if tuple(file.version for file in find_files(self.files)) != versions:
+            raise StoreError(
+                f"{self.files.location}: the store changed while it was read; nothing was written, run again"
+            )
+        return noted
 
 
-def _copied(files: RemoteFiles) -> Path | None:
-    """The folder of the copies of what lies beside the files, of this very version."""
-    if not files.is_folder:
-        return None
-    beside_them = [file for file in files.list_all() if file.name in BESIDE]
+def _copied(files: RemoteFiles) -> Path:
+    """Return a folder with copies of what lies beside the files, of this very version."""
+    beside = [file for file in files.list_all() if file.name in BESIDE]
     of_place, of_version = (
         hashlib.sha256(canonical_json(part).encode()).hexdigest()[:24]
-        for part in (files.location, [file.version for file in beside_them])
+        for part in (files.location, [file.version for file in beside])
     )
-    parent = cache_folder() / "beside"
-    folder = parent / f"{of_place}-{of_version}"
+    folder = cache_folder() / "beside" / f"{of_place}-{of_version}"
     if not folder.is_dir():
         with output_errors(folder):
-            parent.mkdir(parents=True, exist_ok=True)
-            with atomic_folder(folder, force=True) as aside:
-                for file in beside_them:
-                    write_bytes(aside / file.name, files.read(file.name) or b"")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder, force=True) as copies:
+                for file in beside:
+                    write_bytes(copies / file.name, files.read(file.name) or b"")
     return folder

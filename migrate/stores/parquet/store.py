@@ -1,4 +1,4 @@
-"""Reads files of Parquet as a store, wherever they lie.
+"""Reads files of Parquet as a store, wherever they are.
 
 Rows are those of the files, in the order of their names. All columns but the vectors go into a new store as Arrow has
 them, with types, nulls, order and the schema's metadata, file by file.
@@ -7,11 +7,10 @@ them, with types, nulls, order and the schema's metadata, file by file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,36 +18,25 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import cache_folder, canonical_json
-from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import (
-    BATCH_SIZE,
-    Store,
-    StoreInfo,
-)
-from migrate.stores.binary_reader import malformed
-from migrate.stores.documents.arrow import rows_in_order
+from migrate.manifest import find_manifest
+from migrate.reading import MalformedError, as_table, parse_json
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo
+from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.parquet.columns import choose_columns, own_options, to_document
-from migrate.stores.parquet.files import (
-    LocalFiles,
-    ParquetFile,
-    RemoteFiles,
-    local_path,
-)
+from migrate.stores.documents.columns import columns_of_store, to_document
+from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, local_path
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
 
-NAME: Final = "parquet"
+OWN: Final = b"lead-migrate"
+"""The entry of a schema's metadata with the options that a file was read, or written, with."""
+
+OPTIONS: Final = ("distance", "id", "metadata", "text", "vector")
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
-_FLOAT_BYTES: Final = 4
-_PART_BYTES: Final = 16 << 20
-_BUFFER_BYTES: Final = 1 << 20
-_DOCUMENTS_AT_ONCE: Final = 1_024
-_SAMPLE: Final = 64
 
 
 class ParquetStore(Store):
-    """Files of rows, wherever they lie.
+    """Files of rows, wherever they are.
 
     Parameters
     ----------
@@ -67,78 +55,70 @@ class ParquetStore(Store):
 
     def __init__(self, location: str, files: LocalFiles | RemoteFiles, options: Mapping[str, str]) -> None:
         self.files = files
-        self.shards = files.find()
+        self.shards = find_files(files)
         self._texts: str | None = None
-        self._cursors: dict[tuple[str, ...], dict[int, Iterator[tuple[int, Any]]]] = {}
+        self._cursors: dict[str, tuple[int, list[tuple[int, Any]], Iterator[tuple[int, Any]]]] = {}
         self._read_footers()
-        self.asked = {**own_options(self.schema), **options}
-        self.columns = choose_columns(files.location, self.schema, self.asked)
+        try:
+            own = as_table(parse_json((self.schemas[0].metadata or {}).get(OWN, b"{}")))
+        except MalformedError:
+            own = {}
+        self.options = {**{key: own[key] for key in OPTIONS if isinstance(own.get(key), str)}, **options}
+        self.columns = columns_of_store(self.schemas[0], files.location, self.options)
         self.dim = self._dimension()
         self._check_ids()
-        distance = self.asked.get("distance")
+        distance = self.options.get("distance")
         if distance is not None and distance not in _DISTANCES:
             raise UsageError(f"{files.location}: expected distance l2, cosine or dot, found {distance!r}")
-        sample = next(self._vectors(0, min(_SAMPLE, self.count)), np.empty((0, self.dim), np.float32))
+        sample = next(self._vectors(0, min(64, self.count)), np.empty((0, self.dim), np.float32))
         metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], sample)
-        manifest, notes = self._find_manifest()
+        manifest = None if self.folder is None else find_manifest(self.folder, "store")
+        notes = (*remarks, *self.columns.notes)
+        if isinstance(files, LocalFiles) and manifest and manifest.store.index != self.shards[0].name:
+            manifest, notes = (
+                None,
+                (*notes, f"the manifest in the folder is not of {self.shards[0].name}; it is ignored"),
+            )
+        chosen = {name: getattr(self.columns, name) for name in ("vector", "id", "text", "metadata")}
         self.info = StoreInfo(
-            location,
-            NAME,
-            f"column of {self.columns.element}",
-            self.count,
-            self.dim,
-            metric,
-            True,
-            self.columns.text is not None,
-            manifest,
-            (*remarks, *self.columns.notes, *notes),
-            {
+            location=location,
+            kind="parquet",
+            index_type=f"column of {self.columns.element}",
+            count=self.count,
+            dim=self.dim,
+            metric=metric,
+            exact=True,
+            has_texts=self.columns.text is not None,
+            manifest=manifest,
+            notes=notes,
+            details={
                 "files": len(self.shards),
                 "bytes": sum(file.size for file in self.shards),
                 "row groups": len(self._groups),
-                **self.columns.chosen,
+                **{name: column for name, column in chosen.items() if column is not None},
             },
         )
 
-    def _find_manifest(self) -> tuple[Manifest | None, tuple[str, ...]]:
-        """The manifest that is of these files, and what is to be said of it."""
-        manifest = None if self.folder is None else find_manifest(self.folder, "store")
-        return manifest, ()
-
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
+        """Yield the vectors of rows `start` to `stop` with their ids."""
         stop = self.count if stop is None else min(stop, self.count)
-        if start >= stop:
-            return
-        buffer = np.empty((min(batch_size, stop - start), self.dim), np.float32)
-        first, filled = start, 0
-        for vectors in self._vectors(start, stop):
-            unwritten = vectors
-            while len(unwritten):
-                size = min(batch_size, stop - first)
-                taken = min(len(unwritten), size - filled)
-                buffer[filled : filled + taken] = unwritten[:taken]
-                unwritten, filled = unwritten[taken:], filled + taken
-                if filled == size:
-                    rows = range(first, first + size)
-                    yield Batch(LazyIds(size, partial(self.ids, rows)), buffer[:size])
-                    first, filled = first + size, 0
+        stream = RowStream(self._vectors(start, stop), self.dim)
+        for first in range(start, stop, batch_size):
+            rows = range(first, min(first + batch_size, stop))
+            yield Batch(LazyIds(len(rows), partial(self.ids, rows)), stream.take(len(rows)))
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
-        """The vectors and ids of some rows."""
+        """Return the vectors and ids of some rows."""
         rows = self._checked(rows)
-        vectors = np.empty((rows.size, self.dim), np.float32)
+        vectors, column = np.empty((rows.size, self.dim), np.float32), self.columns.vector
         order = np.argsort(rows, kind="stable")
-        ascending = rows[order]
-        for first, batch in self._holding(ascending, [self.columns.vector], self._part_rows):
-            low, high = np.searchsorted(ascending, (first, first + batch.num_rows))
-            if high > low:
-                part = self._matrix(batch.column(self.columns.vector), first)
-                vectors[order[low:high]] = part[ascending[low:high] - first]
+        for place, batch in self._take(rows[order], [column], self._part_rows):
+            taken = order[place : place + batch.num_rows]
+            vectors[taken] = self._matrix(batch.column(column), rows[taken])
         return Batch(self.ids(rows), vectors)
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """The documents of some rows, or of all."""
+        """Return the documents of some rows, or of all."""
         if not self.info.has_texts:
             raise StoreError(f"{self.files.location}: no column holds the texts; say #?text=COLUMN, if one does")
         rows = np.arange(self.count) if rows is None else self._checked(rows)
@@ -149,32 +129,21 @@ class ParquetStore(Store):
         )
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """The ids of some rows."""
+        """Return the ids of some rows."""
         column = self.columns.id
         if column is None:
             return [str(row) for row in (rows if isinstance(rows, range) else rows.tolist())]
         if isinstance(rows, range):
-            parts = self._slices((column,), rows.start, rows.stop, BATCH_SIZE)
+            parts = self._slices(column, rows.start, rows.stop, BATCH_SIZE)
             return [str(value) for _, batch in parts for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
 
     def whole(self, shard: ParquetFile, rows: int) -> Iterator[Any]:
-        """All columns of a file, some rows at a time."""
-        with self._opened(shard) as parquet, self._answers(shard):
+        """Yield all columns of a file, some rows at a time."""
+        with self._opened(shard) as parquet:
             for batch in parquet.iter_batches(rows):
                 batch.validate(full=True)
                 yield batch
-
-    def rows_of(self, shard: ParquetFile) -> int:
-        """How many rows a file has."""
-        number = self.shards.index(shard)
-        own = [place for place, (of, _) in enumerate(self._groups) if of == number]
-        return int(self._starts[own[-1] + 1] - self._starts[own[0]]) if own else 0
-
-    def schema_of(self, shard: ParquetFile) -> Any:
-        """The columns of a file, with its own metadata."""
-        with self._opened(shard) as parquet, self._answers(shard):
-            return parquet.schema_arrow
 
     def _versions(self) -> tuple[Any, ...]:
         return tuple(shard.version for shard in self.shards)
@@ -203,21 +172,29 @@ class ParquetStore(Store):
 
     @property
     def _part_rows(self) -> int:
-        return max(_PART_BYTES // (_FLOAT_BYTES * self.dim), 1)
+        return max((16 << 20) // (4 * self.dim), 1)
 
     def _read_footers(self) -> None:
-        """Columns and row groups; `_starts` are the first rows of all groups, `_groups` which file each is of."""
+        """Read columns and row groups: `_groups` are number of file and group, `_starts` their first rows."""
+        self.schemas: list[Any] = []
+        self.file_rows: list[int] = []
         self._groups: list[tuple[int, int]] = []
         sizes: list[int] = []
         for number, shard in enumerate(self.shards):
-            with self._opened(shard) as parquet, self._answers(shard):
-                schema, footer = parquet.schema_arrow, parquet.metadata
-                own = [footer.row_group(group).num_rows for group in range(parquet.num_row_groups)]
-            if number == 0:
-                self.schema = schema
-            elif not schema.equals(self.schema):
-                raise StoreError(_unlike(self.files.location, shard.name, self.shards[0].name, schema, self.schema))
+            with self._opened(shard) as parquet:
+                own = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+                schema = parquet.schema_arrow
+            self.schemas.append(schema)
+            if not schema.equals(self.schemas[0]):
+                first, here = ({field.name: str(field) for field in fields} for fields in (self.schemas[0], schema))
+                differ = [name for name in {**first, **here} if first.get(name) != here.get(name)]
+                which = f"{differ[0]} ({here.get(differ[0], 'lacking')})" if differ else "another order of columns"
+                raise StoreError(
+                    f"{self.files.location}: expected the same columns in all files, found in {shard.name} other ones "
+                    f"than in {self.shards[0].name}: {which}; write them with one schema"
+                )
             self._groups += [(number, group) for group in range(len(own))]
+            self.file_rows.append(sum(own))
             sizes += own
         self._starts = np.cumsum([0, *sizes])
         self.count = int(self._starts[-1])
@@ -225,16 +202,17 @@ class ParquetStore(Store):
     def _dimension(self) -> int:
         import pyarrow as pa
 
-        kind = self.schema.field(self.columns.vector).type
+        column = self.columns.vector
+        kind = self.schemas[0].field(column).type
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
         if not self.count:
             raise StoreError(
-                f"{self.files.location}: expected vectors in column {self.columns.vector}, found no rows; write the "
-                "documents again"
+                f"{self.files.location}: column {column} has no rows, so no dimension; write the documents again"
             )
-        _, batch = next(self._parts([self._group_of(0)], [self.columns.vector], 1))
-        first = batch.column(self.columns.vector)
+        group = int(np.flatnonzero(self._starts)[0]) - 1
+        _, batch = next(self._parts([group], [column], 1))
+        first = batch.column(column)
         if first.null_count or not len(first[0]):
             raise self._bad_row(0, "of numbers")
         return len(first[0])
@@ -250,11 +228,11 @@ class ParquetStore(Store):
         if checked.exists():
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
-        hashes = np.sort(np.fromiter(map(hash, self._stream_ids()), np.int64, self.count))
+        hashes = np.sort(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count))
         suspects = {*hashes[1:][hashes[1:] == hashes[:-1]].tolist()}
         seen: set[str] = set()
-        for doc_id in self._stream_ids() if suspects else ():
-            if hash(doc_id) in suspects and doc_id in seen:
+        for doc_id in self._stream_ids(column) if suspects else ():
+            if doc_id in seen:
                 raise StoreError(
                     f"{self.files.location}: duplicate id {doc_id!r} in column {column}; remove one of the rows, or "
                     "say #?id=COLUMN for another column"
@@ -265,14 +243,14 @@ class ParquetStore(Store):
             checked.parent.mkdir(parents=True, exist_ok=True)
             checked.touch()
 
-    def _stream_ids(self) -> Iterator[str]:
-        for first, batch in self._parts(range(len(self._groups)), [str(self.columns.id)], BATCH_SIZE):
-            column = batch.column(str(self.columns.id))
+    def _stream_ids(self, name: str) -> Iterator[str]:
+        for first, batch in self._parts(range(len(self._groups)), [name], BATCH_SIZE):
+            column = batch.column(name)
             if column.null_count:
                 row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
                 raise StoreError(
-                    f"{self.files.location}: expected an id in each row of column {self.columns.id}, found none in row "
-                    f"{row}; say #?id=COLUMN for another"
+                    f"{self.files.location}: expected an id in each row of column {name}, found none in row {row}; say "
+                    "#?id=COLUMN for another"
                 )
             yield from map(str, column.to_pylist())
 
@@ -282,79 +260,64 @@ class ParquetStore(Store):
             raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, 0 to {self.count - 1} are there")
         return rows
 
-    def _group_of(self, row: int) -> int:
-        return int(np.searchsorted(self._starts, row, side="right")) - 1
-
     def _vectors(self, start: int, stop: int) -> Iterator[Vectors]:
-        for first, batch in self._slices((self.columns.vector,), start, stop, self._part_rows):
-            yield self._matrix(batch.column(self.columns.vector), first)
+        column = self.columns.vector
+        for first, batch in self._slices(column, start, stop, self._part_rows):
+            yield self._matrix(batch.column(column), range(first, first + batch.num_rows))
 
-    def _records(self, columns: Sequence[str], rows: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-        """The rows, which ascend, as values of Python."""
-        import pyarrow as pa
+    def _records(self, columns: list[str], rows: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        """Yield the rows, which ascend, as values of Python."""
+        with arrow_errors(self.files.location):
+            for _, batch in self._take(rows, columns, 1_024):
+                yield from batch.to_pylist()
 
-        for first, batch in self._holding(rows, columns, _DOCUMENTS_AT_ONCE):
-            low, high = np.searchsorted(rows, (first, first + batch.num_rows))
-            if high > low:
-                with self._answers(None):
-                    found = batch.take(pa.array(rows[low:high] - first)).to_pylist()
-                yield from found
-
-    def _holding(self, rows: NDArray[np.int64], columns: Sequence[str], at_once: int) -> Iterator[tuple[int, Any]]:
-        """Parts of all row groups that have one of the rows, which ascend, up to the last row."""
+    def _take(self, rows: NDArray[np.int64], columns: list[str], at_once: int) -> Iterator[tuple[int, Any]]:
+        """Yield the rows, which ascend, in batches, each with the place of its first among `rows`."""
         groups = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)
-        for first, batch in self._parts(groups.tolist(), columns, at_once):
-            yield first, batch
-            if first + batch.num_rows > rows[-1]:
-                return
+        return take_ascending(self.files.location, self._parts(groups.tolist(), columns, at_once), rows)
 
-    def _slices(self, columns: tuple[str, ...], start: int, stop: int, at_once: int) -> Iterator[tuple[int, Any]]:
-        """Rows `start` to `stop`, part by part, each with its first row.
-
-        Where the last call ended, the next one goes on: a row group can only be read from its beginning.
-        """
+    def _slices(self, column: str, start: int, stop: int, at_once: int) -> Iterator[tuple[int, Any]]:
+        """Yield rows `start` to `stop` of a column, part by part, each with its first row."""
         if start >= stop:
             return
-        waiting = self._cursors.setdefault(columns, {})
-        parts = waiting.pop(start, None)
-        if parts is None:
-            parts = self._parts(range(self._group_of(start), len(self._groups)), columns, at_once)
-        for first, batch in parts:
+        row, rest, parts = self._cursors.pop(column, (-1, [], iter(())))
+        if row != start:
+            group = int(np.searchsorted(self._starts, start, side="right")) - 1
+            rest, parts = [], self._parts(range(group, len(self._groups)), [column], at_once)
+        for first, batch in chain(rest, parts):
             low, high = max(start - first, 0), min(stop - first, batch.num_rows)
-            if high < batch.num_rows:
-                parts = chain([(first + high, batch.slice(high))], parts)
             if first + high == stop:
-                waiting.clear()
-                waiting[stop] = parts
+                # the next call goes on where this one ends: a row group can only be read from its beginning
+                self._cursors[column] = stop, [(stop, batch.slice(high))], parts
             if high > low:
                 yield first + low, batch.slice(low, high - low)
             if first + high == stop:
                 return
 
-    def _parts(self, groups: Iterable[int], columns: Sequence[str], at_once: int) -> Iterator[tuple[int, Any]]:
-        """Columns of some row groups, in bounded parts, each with its first row."""
+    def _parts(self, groups: Iterable[int], columns: list[str], at_once: int) -> Iterator[tuple[int, Any]]:
+        """Yield columns of some row groups, in bounded parts, each with its first row."""
         for number, own in groupby(groups, key=lambda group: self._groups[group][0]):
-            shard = self.shards[number]
-            with self._opened(shard) as parquet, self._answers(shard):
+            with self._opened(self.shards[number]) as parquet:
                 for group in own:
-                    place = int(self._starts[group])
-                    for batch in parquet.iter_batches(at_once, [self._groups[group][1]], columns=[*columns]):
+                    first = int(self._starts[group])
+                    for batch in parquet.iter_batches(at_once, [self._groups[group][1]], columns=columns):
                         batch.validate(full=True)
-                        yield place, batch
-                        place += batch.num_rows
+                        yield first, batch
+                        first += batch.num_rows
+                    if first != self._starts[group + 1]:
+                        raise ValueError("a row group has fewer rows than it announces")
 
-    def _matrix(self, column: Any, first: int) -> Vectors:
-        """Rows of float32; the first of them is row `first`."""
+    def _matrix(self, column: Any, rows: range | NDArray[np.int64]) -> Vectors:
+        """Return vectors as float32; `rows` are their numbers, for errors."""
         import pyarrow.compute
 
         lengths = pyarrow.compute.list_value_length(column).to_numpy(zero_copy_only=False)
-        bad = np.flatnonzero(lengths != self.dim)
-        if bad.size:  # an empty cell has no length, which is another one too
-            raise self._bad_row(first + int(bad[0]), f"of {self.dim} numbers")
+        bad = np.flatnonzero(lengths != self.dim)  # an empty cell has no length, which is another one too
         values = column.flatten()
-        if values.null_count:
-            row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // self.dim
-            raise self._bad_row(first + row, f"of {self.dim} numbers")
+        if not bad.size and values.null_count:
+            bad = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) // self.dim
+        if bad.size:
+            raise self._bad_row(int(rows[int(bad[0])]), f"of {self.dim} numbers")
         numbers = values.to_numpy(zero_copy_only=False).reshape(-1, self.dim)
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is refused as that
             return np.ascontiguousarray(numbers, np.float32)
@@ -367,45 +330,28 @@ class ParquetStore(Store):
 
     @contextmanager
     def _opened(self, shard: ParquetFile) -> Iterator[Any]:
+        """Open a file; what pyarrow raises inside is a StoreError that names it."""
         import pyarrow.parquet
 
-        with self.files.opened(shard) as file:
-            with self._answers(shard):
-                # read as a stream: a row group may be larger than the memory
-                parquet = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-            yield parquet
-
-    @contextmanager
-    def _answers(self, shard: ParquetFile | None) -> Iterator[None]:
-        """Turn what pyarrow raises inside into a StoreError; what the operating system refuses passes."""
-        import pyarrow as pa
-
-        try:
-            yield
-        except OSError as error:
-            # pyarrow also says with an OSError that content is malformed; only the system's own have a number
-            if error.errno is not None:
-                raise
-            raise self._unreadable(shard, error) from error
-        except (pa.ArrowException, ValueError, KeyError, MemoryError) as error:
-            raise self._unreadable(shard, error) from error
-
-    def _unreadable(self, shard: ParquetFile | None, error: BaseException) -> StoreError:
-        place = Path(shard.path) if shard and isinstance(self.files, LocalFiles) else self._name(shard)
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        return malformed(place, "a readable Arrow or Parquet file", f"another ({reason})")
-
-    def _name(self, shard: ParquetFile | None) -> Any:
-        place = self.files.location
-        return f"{place}/{shard.name}" if shard and self.files.is_folder else place
+        place = f"{self.files.location}/{shard.name}" if self.files.is_folder else self.files.location
+        with self.files.opened(shard) as file, arrow_errors(place):
+            # read as a stream: a row group may be larger than the memory
+            yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
 
-def _unlike(location: str, name: str, first: str, schema: Any, expected: Any) -> str:
-    """Which column of a file is not as in the first one."""
-    columns_here, theirs = ({field.name: str(field) for field in each_schema} for each_schema in (schema, expected))
-    differ = [column for column in {**theirs, **columns_here} if columns_here.get(column) != theirs.get(column)]
-    what = f"{differ[0]} ({columns_here.get(differ[0], 'lacking')})" if differ else "another order of columns"
-    return (
-        f"{location}: expected the same columns in all files, found in {name} other ones than in {first}: {what}; "
-        "write them with one schema"
-    )
+class RowStream:
+    """Rows that come in batches of one size and are taken in others."""
+
+    def __init__(self, batches: Iterable[Vectors], dim: int) -> None:
+        self._batches = iter(batches)
+        self._rest = np.empty((0, dim), np.float32)
+
+    def take(self, count: int) -> Vectors:
+        """Return the next rows, (count, dim)."""
+        parts = [self._rest[:count]]
+        missing, self._rest = count - len(parts[0]), self._rest[count:]
+        while missing:
+            batch = next(self._batches)
+            parts.append(batch[:missing])
+            self._rest, missing = batch[missing:], missing - len(parts[-1])
+        return np.concatenate(parts)

@@ -1,0 +1,185 @@
+"""Which columns of an Arrow schema are ids, texts, metadata and vectors, by their types and usual names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from migrate.errors import StoreError
+from migrate.stores.records import choose_text
+from migrate.vectors import Document
+
+ID_NAMES: Final = ("id", "_id", "doc_id")
+VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings", "values")
+LABEL: Final = "faiss_id"
+_FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns by meaning; those without a value are lacking.
+
+    `vector` and `element`, the type of its numbers, are of a store in the file itself; `label` is of a file beside an
+    index. `metadata` holds all metadata of a row, `others` are metadata by their own names. `vectors` are columns of
+    further vectors, and `notes` say why a column was chosen.
+    """
+
+    id: str | None
+    text: str | None
+    others: tuple[str, ...]
+    vectors: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    label: str | None = None
+    metadata: str | None = None
+    vector: str = ""
+    element: str = ""
+
+    @property
+    def documents(self) -> list[str]:
+        """Columns that make a document."""
+        return [name for name in (self.id, self.text, self.metadata, *self.others) if name is not None]
+
+
+def columns_beside_index(schema: Any, place: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:
+    """Choose the columns of documents beside an index; `named` has those that the user names for `id` and `text`.
+
+    Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
+    """
+    types = _types(schema, place)
+    doc_id = _choose_id(place, types, named.get("id"))
+    texts = [name for name in types if _is_text(types[name]) and (name != doc_id or name == named.get("text"))]
+    text, _ = choose_text(place, texts, named.get("text"))
+    label = LABEL if str(types.get(LABEL)).startswith(("int", "uint")) else None
+    vectors = tuple(name for name, kind in types.items() if re.search("list.*(float|double)", str(kind)))
+    left_out = {doc_id, text, label, *vectors, *(name for name, kind in types.items() if "binary" in str(kind))}
+    return Columns(doc_id, text, tuple(name for name in types if name not in left_out), vectors, label=label)
+
+
+def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Columns:
+    """Choose the columns of a store; `named` has those for `vector`, `id`, `text` and `metadata`.
+
+    Raises
+    ------
+    StoreError
+        One that is named is not there, or there is more than one choice.
+    """
+    types = _types(schema, place)
+    lists = {name: kind for name, kind in types.items() if re.match("(fixed_size_|large_)?list<", str(kind))}
+    vectors = [name for name, kind in lists.items() if str(kind.value_type) in _FLOATS]
+    vector = _choose_vector(place, vectors, named.get("vector"))
+    doc_id = _choose_id(place, types, named.get("id"))
+    metadata = _choose_metadata(place, types, named.get("metadata"))
+    texts = [name for name in types if _is_text(types[name]) and name not in (doc_id, metadata)]
+    text, why_text = choose_text(place, texts, named.get("text"))
+    numbered = "the file has no column of ids: rows are numbered from 0 on; say #?id=COLUMN for one"
+    notes = [why_text] if doc_id else [numbered, why_text]
+    element = _FLOATS[str(types[vector].value_type)]
+    if element != "float32":
+        notes.append(f"the vectors are {element}, read as float32")
+    more = tuple(name for name in vectors if name not in (vector, doc_id, text, metadata))
+    notes += [f"column {name} also holds vectors; a new store has them as they are" for name in more]
+    others = tuple(name for name in types if name not in (vector, doc_id, text, metadata))
+    return Columns(doc_id, text, others, more, tuple(notes), metadata=metadata, vector=vector, element=element)
+
+
+def to_document(place: str, row: int, fields: Mapping[str, Any], columns: Columns) -> Document:
+    """Return the document of a row of a store, whose values are `fields`.
+
+    Raises
+    ------
+    StoreError
+        Its metadata is no object, or has a name that a column has, too.
+    """
+    key = columns.id
+    doc_id = str(row if key is None else fields[key])
+    # an id is a text: a number would not come back as one out of it
+    kept = [] if key is None or isinstance(fields[key], str) else [key]
+    metadata = {name: fields[name] for name in (*kept, *columns.others)}
+    for name, value in _pairs(place, doc_id, columns.metadata, fields):
+        if name in metadata:
+            raise StoreError(
+                f"{place}: document {doc_id!r} has {name!r} twice, in column {columns.metadata} and beside it; "
+                "rename one, or say #?metadata= to take that column as it is"
+            )
+        metadata[name] = value
+    return Document(doc_id, (fields[columns.text] if columns.text else None) or "", metadata)
+
+
+def _pairs(place: str, doc_id: str, column: str | None, fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    value = None if column is None else fields[column]
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = ""
+    if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):  # a map, as Arrow gives it
+        return value
+    if not isinstance(value, dict | None):
+        raise StoreError(
+            f"{place}: expected a JSON object in column {column} of document {doc_id!r}, found another text; say "
+            "#?metadata= to take that column as it is"
+        )
+    return [*(value or {}).items()]
+
+
+def _types(schema: Any, place: Any) -> dict[str, Any]:
+    names = list(schema.names)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise StoreError(f"{place}: two columns have the name {twice!r}; rename one")
+    return {name: schema.field(name).type for name in names}
+
+
+def _choose_id(place: Any, types: Mapping[str, Any], named: str | None) -> str | None:
+    name = named or next((name for name in ID_NAMES if name in types), None)
+    if name is None:
+        return None
+    if name not in types:
+        raise StoreError(f"{place}: expected a column of ids {name!r}, found {', '.join(types)}; name one of these")
+    if not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
+        raise StoreError(
+            f"{place}: expected ids that are texts or integers in column {name}, found {types[name]}; convert it, or "
+            "say ?id=COLUMN for another"
+        )
+    return name
+
+
+def _choose_vector(place: str, columns: Sequence[str], named: str | None) -> str:
+    have = ", ".join(columns) or "none"
+    if named is not None:
+        if named not in columns:
+            raise StoreError(
+                f"{place}: expected a column of vectors {named!r} (lists of floats), found {have}; name one of these"
+            )
+        return named
+    choice = columns if len(columns) == 1 else [name for name in VECTOR_NAMES if name in columns]
+    if len(choice) != 1:
+        raise StoreError(
+            f"{place}: expected one column of vectors (lists of floats), found {have}; say #?vector=COLUMN"
+        )
+    return choice[0]
+
+
+def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) -> str | None:
+    """Choose a column that holds all the metadata; an empty name asks for none."""
+    if named == "":
+        return None
+    name = named or "metadata"
+    kind = types.get(name)
+    if kind is not None and (_is_text(kind) or str(kind).startswith(("struct<", "map<string, ", "map<large_string, "))):
+        return name
+    if named is None:
+        return None
+    raise StoreError(
+        f"{place}: expected a column of metadata {name!r} (struct, map or JSON), found "
+        f"{'none' if kind is None else kind}; name another"
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    """Return whether a type of Arrow is one of texts."""
+    return str(kind) in ("string", "large_string", "string_view")
