@@ -330,12 +330,12 @@ def compare_workers(rows: int) -> None:
 
 
 def _prepare_bucket(folder: Path, rows: int) -> None:
+    import fsspec
     import pyarrow as pa
     import pyarrow.parquet as pq
-    import s3fs
 
     prepare_passages(folder, rows)
-    store, system, size = open_store(folder / "source"), s3fs.S3FileSystem(), -(-rows // _PARTS)
+    store, system, size = open_store(folder / "source"), fsspec.filesystem("s3"), -(-rows // _PARTS)
     documents = store.documents()
     for part, first in enumerate(range(0, rows, size)):
         batch = store.get(np.arange(first, min(first + size, rows)))
