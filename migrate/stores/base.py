@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.vectors import Batch, Document, Vectors
-from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter as StoreWriter
+
+if TYPE_CHECKING:
+    from migrate.stores.switching import Exchange
 
 Metric = Literal["l2", "ip"]
 """How the index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
@@ -128,6 +130,19 @@ class Snapshot:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The nearest documents of one query, best first: `ids`, and `scores`, (n,), float32, by the metric of the store.
+
+    Inner products, which fall, or squared distances, which grow. A store that compares by cosine gives the cosine of
+    query and document, which is the inner product where both are of unit length; `serving.is_cosine` tells such a
+    store.
+    """
+
+    ids: tuple[str, ...]
+    scores: NDArray[Any]
+
+
 class Store(ABC):
     """A place that holds vectors with ids, and maybe texts; it is read without loss, and never written to.
 
@@ -141,6 +156,15 @@ class Store(ABC):
 
     notices_vectors: bool = True
     """Whether `check_unchanged` notices every vector that changed; if not, only those of a sample."""
+
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
+    is_copy: bool = False
+    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
+    searches: bool = False
+    """True if it has a search of its own; `migrate.stores.faiss.search.open_search` searches any store."""
+    switches: bool = False
+    """True if another store can take its place, see `exchange`."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -207,6 +231,44 @@ class Store(ABC):
             f"{self.info.location}: there is no place beside the store for a stamp; name its model with every command"
         )
 
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """Return the nearest `k` documents of each query, or as many as there are; several threads may search at once.
+
+        Parameters
+        ----------
+        queries
+            (q, dim), float32, of the model that the store's vectors are of.
+        k
+            How many.
+        where
+            Which documents may be among them, as the kind's own client says it, or, for SQL, FAISS or none, a mapping
+            of metadata to the values that they must have; None for any.
+
+        Raises
+        ------
+        UsageError
+            The filter is not one that the kind knows.
+        VectorError
+            The queries are of another dimension.
+        StoreError, RemoteError
+            The store is gone, or its server.
+        """
+        raise NotImplementedError
+
+    def exchange(self, new: Store) -> Exchange:
+        """Return how this store and another one of its kind trade names; nothing is changed yet.
+
+        Raises
+        ------
+        UsageError
+            They cannot, because of what is named.
+        """
+        raise UsageError(f"{self.info.location}: stores of the kind {self.info.kind} cannot be switched; name another")
+
+    def exchanged(self) -> Exchange | None:
+        """Return the exchange by which the store that answers here came here; None if there was none."""
+        return None
+
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info
@@ -252,49 +314,6 @@ class Store(ABC):
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
-
-
-class RecordStore(Store):
-    """A store whose documents are found by id, as those of databases are; rows are in the order of the ids."""
-
-    without_vector: int = 0
-    """Records that have no vector, and so are no documents here."""
-    is_copy: bool = False
-    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
-
-    @abstractmethod
-    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """Return the ids of some rows; no vector is read."""
-
-    @abstractmethod
-    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents of some ids as they are now; of those that are gone, none."""
-
-    @abstractmethod
-    def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """Return the vectors of some ids, as they are now, in their order; raises `StoreError` where one is gone."""
-
-
-class NewStoreWriter(StoreWriter):
-    """Writes a store that has no predecessor: documents and vectors together."""
-
-    @abstractmethod
-    def keep(self, documents: Sequence[Document]) -> None:
-        """Add the next documents, whose vectors are put, or were put by an earlier writer."""
-
-    @abstractmethod
-    def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
-        """Add the next documents with their vectors, (len(documents), dim)."""
-
-    @abstractmethod
-    def finish(self, rows: Rows | None = None) -> None:
-        """Complete the store, durably.
-
-        Raises
-        ------
-        StoreError
-            Nothing was appended, or two documents share an id.
-        """
 
 
 def read_all(batches: Iterable[Batch]) -> Batch:

@@ -6,14 +6,12 @@ collection's files, which is removed with the last reference to it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import re
 import shutil
 import sqlite3
-import tempfile
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -27,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import output_errors, reach, work_folder
-from migrate.locations import options_text, secrets_of
+from migrate.files import output_errors, reach
+from migrate.locations import options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
+from migrate.stores.driver import Driver, Page, hash_records, new_copy, remove_copy
 from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.records import import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
@@ -88,9 +86,7 @@ class ChromaDriver(Driver):
     @cached_property
     def client(self) -> Any:
         """The client of the server."""
-        secrets = secrets_of(self.location)
-        token = secrets.get("token") or secrets.get("api_key") or os.environ.get("CHROMA_API_KEY")
-        return _connect(os.getpid(), self.address.place, token, *self.tenant.values())
+        return _connect(os.getpid(), self.address.place, self.secret("CHROMA_API_KEY"), *self.tenant.values())
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
@@ -169,12 +165,7 @@ class ChromaDriver(Driver):
         """Return what Chroma counts up with each write. On a server, a hash of all but vectors."""
         if not self.is_server:
             return self._folder_version(self.id)
-        digest, count = hashlib.sha256(), 0
-        for page in self._pages(_FIELDS):
-            for record in _records(page):
-                digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
-                count += 1
-        return [self.id, count, digest.hexdigest()]
+        return [self.id, *hash_records(record for page in self._pages(_FIELDS) for record in _records(page))]
 
     def read_version(self) -> Any:
         """Return the version when the copy was made."""
@@ -318,20 +309,11 @@ class ChromaDriver(Driver):
         return [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
 
     def _open_copy(self) -> Any:
-        copies = work_folder() / "copies"
-        with output_errors(copies):
-            copies.mkdir(parents=True, exist_ok=True)
-            copy = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
-        try:
-            with output_errors(copy):
-                self._copied = self._copy_to(copy)
+        with new_copy(self.kind) as copy:
+            self._copied = self._copy_to(copy)
             client = _persistent(copy, self.tenant)
             handle = client.get_collection(self.name, embedding_function=None)
-        except BaseException:
-            shutil.rmtree(copy, ignore_errors=True)
-            raise
-        weakref.finalize(handle, shutil.rmtree, copy, ignore_errors=True)
-        weakref.finalize(handle, client.close)  # the last of these is called first
+        weakref.finalize(handle, remove_copy, client.close, copy)
         return handle
 
     def _copy_to(self, copy: Path) -> list[Any]:
@@ -379,8 +361,7 @@ class ChromaDriver(Driver):
                     _add(collection, records[first : first + most], page.vectors[first : first + most])
                 written += len(records)
             count = collection.count()
-        if count != written:
-            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+        self.check_count(written, count)
         if old is None:
             return _remarks(*changed)
         function = old._function.get("name")

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from abc import abstractmethod
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import output_errors, sha256_file
 from migrate.manifest import StoreFacts
-from migrate.stores.base import Metric, NewStoreWriter, Store
+from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.outputs import FolderOutput
-from migrate.stores.records import records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.shards import Rows, Shard
 from migrate.work.writer import FlatFileWriter, StoreWriter
@@ -30,7 +29,6 @@ from migrate.work.writer import FlatFileWriter, StoreWriter
 INDEX_NAME: Final = "index.faiss"
 PICKLE_NAME: Final = "index.pkl"
 _DOCUMENTS_AT_ONCE: Final = 1_000
-_ALL_FIELDS: Final = frozenset({"id", "metadata", "page_content"})
 
 
 def create_store(
@@ -41,7 +39,7 @@ def create_store(
     metric: Metric = "ip",
     goes_on: bool = False,
 ) -> NewStoreWriter:
-    """A writer of a new store in a folder that exists.
+    """Return a writer of a new store in a folder that exists.
 
     Parameters
     ----------
@@ -55,24 +53,27 @@ def create_store(
     metric
         How the index compares.
     goes_on
-        Whether vectors of an earlier writer stay in the index; their documents are added with `keep`.
+        Keep the vectors of an earlier writer in the index; their documents are added with `keep`.
     """
-    kind = _NewFaissStore if format == "faiss" else _NewLangchainStore
-    return kind(folder, dim, metric, goes_on=goes_on)
+    if not goes_on:
+        (folder / INDEX_NAME).unlink(missing_ok=True)
+    return NewStoreWriter(folder, _DocsFile(folder) if format == "faiss" else _Docstore(folder), dim, metric)
 
 
-class _NewIndex(FlatFileWriter, NewStoreWriter):
-    """The index; where the documents go is the subclasses' matter."""
+class NewStoreWriter(FlatFileWriter):
+    """Writes a store that has no predecessor: documents and vectors together, in a flat index."""
 
-    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, documents: _DocsFile | _Docstore, dim: int, metric: Metric) -> None:
+        self._folder, self._documents = folder, documents
         self._metric: Metric = metric
-        path = folder / INDEX_NAME
-        if not goes_on:
-            path.unlink(missing_ok=True)
-        super().__init__(path, flat_head(dim, 0, metric), dim, None)
+        super().__init__(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None)
+
+    def keep(self, documents: Sequence[Document]) -> None:
+        """Add the next documents, whose vectors are put, or were put by an earlier writer."""
+        self._documents.append(documents)
 
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Add the next documents with their vectors, (len(documents), dim)."""
         if len(documents) != len(vectors):
             raise StoreError(
                 f"{self._folder}: expected a vector for each document, found {len(vectors)} for {len(documents)}; "
@@ -82,15 +83,18 @@ class _NewIndex(FlatFileWriter, NewStoreWriter):
         self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
 
     def finish(self, rows: Rows | None = None) -> None:
+        """Complete the store, durably.
+
+        Raises
+        ------
+        StoreError
+            Nothing was appended, or two documents share an id.
+        """
         count = self._stop if rows is None else rows.count
         if not count:
             raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")
-        self._finish_documents()
+        self._documents.finish()
         self.finish_file(count, head=flat_head(self.dim, count, self._metric))
-
-    @abstractmethod
-    def _finish_documents(self) -> None:
-        """Write what is left of them, durably."""
 
 
 class _DocsFile:
@@ -118,27 +122,19 @@ class _DocsFile:
             os.fsync(file.fileno())
 
 
-class _NewFaissStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
-        super().__init__(folder, dim, metric, goes_on=goes_on)
-        self._docs = _DocsFile(folder)
+class _Docstore:
+    """An index.pkl of LangChain, written at the end."""
 
-    def keep(self, documents: Sequence[Document]) -> None:
-        self._docs.append(documents)
-
-    def _finish_documents(self) -> None:
-        self._docs.finish()
-
-
-class _NewLangchainStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
-        super().__init__(folder, dim, metric, goes_on=goes_on)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._documents: list[Document] = []
 
-    def keep(self, documents: Sequence[Document]) -> None:
+    def append(self, documents: Sequence[Document]) -> None:
+        """Hold the next documents."""
         self._documents.extend(documents)
 
-    def _finish_documents(self) -> None:
+    def finish(self) -> None:
+        """Make sure that no two have one id, and write all."""
         states = {}
         for document in self._documents:
             if document.id in states:
@@ -146,7 +142,7 @@ class _NewLangchainStore(_NewIndex):
                     f"{self._folder}: expected a different id for each document, found {document.id!r} twice"
                 )
             fields = {"id": document.id, "metadata": dict(document.metadata), "page_content": document.text}
-            states[document.id] = current_state(fields, _ALL_FIELDS)
+            states[document.id] = current_state(fields, frozenset(fields))
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 
@@ -191,6 +187,20 @@ def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:
         f"name the output {source.info.kind}:... for one like the source",
     )
     return writer
+
+
+def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+    """Return the documents of a store, or of some rows that follow each other; without texts if it has none."""
+    if source.info.has_texts:
+        return source.documents(rows)
+    first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
+
+
+def records_without_vector(source: Store) -> Iterator[str]:
+    """Yield the remark that records of the source are not in the new store, as they have no vector."""
+    if source.without_vector:
+        yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
 
 
 def _line(document: Document, row: int) -> bytes:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
@@ -24,8 +25,8 @@ from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
 from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import BATCH_SIZE, RecordStore, Snapshot, Store
-from migrate.stores.create import flat_writer
+from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
+from migrate.stores.create import flat_writer, records_without_vector, source_documents
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import Driver, Page
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
@@ -33,10 +34,11 @@ from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.names import NameExchange
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
-from migrate.stores.records import WaitingWriter, check_options
-from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
+from migrate.stores.records import check_options
+from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange, moved
 from migrate.vectors import Batch, Document, Vectors
+from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter
 
 _LARGE: Final = 4
@@ -44,14 +46,18 @@ _LARGE: Final = 4
 _TOLD_BYTES: Final = 256 << 20
 """Exports of this size are announced in the notes of a store."""
 _WAIT_S: Final = 0.1
+_DOCUMENTS_AT_ONCE: Final = 1_000
 
 
-class DatabaseStore(RecordStore):
+class DatabaseStore(Store):
     """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes.
 
     Ids are read when they are first needed, and all vectors once more than a few are: both are exported into the work
     folder (`migrate.files.work_folder`), where later processes find them while the version stays.
     """
+
+    searches = True
+    switches = True
 
     def __init__(self, driver: Driver, location: str) -> None:
         self.driver = driver
@@ -324,7 +330,7 @@ class DatabaseStore(RecordStore):
     # Serving.
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` is a filter as the database's client takes it."""
+        """Search by the database; `where` is a filter as its client takes it."""
         queries = check_queries(self.info, queries)
         if k <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
@@ -332,7 +338,18 @@ class DatabaseStore(RecordStore):
             return self.driver.search(queries, k, where)
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`."""
+        """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
+
+        Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
+        to the name of this one, as by a switch, since it was opened.
+
+        Raises
+        ------
+        VectorError
+            A vector is zero, not finite, or of another dimension.
+        StoreError, OutputError, RemoteError
+            The store cannot be written to or hold such vectors, or another one has its name.
+        """
         new = check_replacements(self.info, ids, vectors)
         if self.answering() != self._identity:
             raise other_there(self.info)
@@ -341,7 +358,7 @@ class DatabaseStore(RecordStore):
             return self.driver.update(new) if new else 0
 
     def answering(self) -> Any:
-        """See `Named`."""
+        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
         with self.driver.errors():
             return self.driver.identity(self.driver.name)
 
@@ -389,7 +406,7 @@ class DatabaseStore(RecordStore):
         return exchange
 
     def exchanged(self) -> Exchange | None:
-        """See `Switchable`."""
+        """Return the recorded exchange of the folder or name; None if there is none."""
         if not self.driver.is_server:
             return FolderExchange.at(str(self.driver.folder))
         return NameExchange.at(self.driver) if self.driver.swaps else None
@@ -405,33 +422,40 @@ def _is_of(store: Store, driver: type[Driver]) -> TypeGuard[DatabaseStore]:
     return isinstance(store, DatabaseStore) and type(store.driver) is driver
 
 
-class DatabaseWriter(WaitingWriter):
-    """Writes a collection by its driver once all rows are there.
-
-    This is all that writing databases asks of rows that wait: `records` in order, some at a time, and `vectors_at`.
-    """
+class DatabaseWriter(StoreWriter):
+    """Writes a collection by its driver once all rows are there."""
 
     def __init__(self, driver: Driver, source: Store, folder: Path, dim: int) -> None:
+        self.source, self.folder, self.dim = source, folder, dim
         self._driver, self._like = driver, source.driver if _is_of(source, type(driver)) else None
         with driver.errors():
             driver.refuse_write(dim, self._like)
-        super().__init__(source, folder, dim)
 
-    def load(self) -> None:
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """The order of the ids, unless the source has that itself."""
+        if isinstance(self.source, DatabaseStore):
+            return None
+        keys = [doc_id.encode() for batch in self.source.scan() for doc_id in batch.ids]
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+    def finish(self, rows: Rows) -> None:
         """Write the collection: a copy if the source is of the same database, else its documents."""
         driver, source = self._driver, self.source
         name = driver.staging(token_in(self.folder) or new_token(self.folder)) if driver.is_server else driver.name
-        pages = self._of_records(source) if _is_of(source, type(driver)) else self._of_documents()
+        if _is_of(source, type(driver)):
+            pages: Iterator[Page] = (replace(page, vectors=rows.at(at)) for page, at in source.whole_pages())
+        else:
+            self.remarks = (*self.remarks, *records_without_vector(source))
+            pages = self._of_documents(rows)
         with driver.errors():
             self.remarks = (*self.remarks, *driver.write(name, self.dim, source.info, self._like, pages))
 
-    def _of_records(self, source: DatabaseStore) -> Iterator[Page]:
-        for page, rows in source.whole_pages():
-            yield replace(page, vectors=self.vectors_at(rows))
-
-    def _of_documents(self) -> Iterator[Page]:
-        for documents, vectors in self.records():
-            yield Page([document.id for document in documents], vectors, documents=documents)
+    def _of_documents(self, rows: Rows) -> Iterator[Page]:
+        documents = source_documents(self.source)
+        for _, vectors in rows.batches(_DOCUMENTS_AT_ONCE):
+            part = list(islice(documents, len(vectors)))
+            yield Page([document.id for document in part], vectors, documents=part)
 
 
 class DatabaseFolder(FolderOutput):

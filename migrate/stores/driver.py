@@ -31,8 +31,12 @@ driver must not refer to its store. All else (rows, slices, snapshots, changes, 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +46,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError
-from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
-from migrate.locations import Address, scrub
+from migrate.files import atomic_file, disk_errors, output_errors, state_folder, work_folder, write_json
+from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.kept import kept_folder, manifest_of, stamp, token_in
@@ -150,6 +154,11 @@ class Driver(ABC):
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Return what is raised in the place of a client's error, whose message in one line is `words`."""
         return StoreError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
+
+    def secret(self, variable: str) -> str | None:
+        """Return the token or key of the server: that of the location, or of a variable of the environment."""
+        secrets = secrets_of(self.location)
+        return secrets.get("token") or secrets.get("api_key") or os.environ.get(variable)
 
     def choose_name(self, names: Sequence[str]) -> str:
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
@@ -278,6 +287,11 @@ class Driver(ABC):
             Of `like`, with vectors of the new dimension; or of documents.
         """
 
+    def check_count(self, written: int, count: int) -> None:
+        """Make sure that a new collection holds what was written to it."""
+        if count != written:
+            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+
     def refuse_write(self, dim: int, like: Driver | None) -> None:
         """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
 
@@ -356,3 +370,34 @@ class Driver(ABC):
     def _notes(self, name: str) -> Path:
         digest = hashlib.sha256(f"{self.server}#{name}".encode()).hexdigest()[:32]
         return state_folder() / "switches" / f"{digest}.json"
+
+
+@contextmanager
+def new_copy(kind: str) -> Iterator[Path]:
+    """Make a folder for a copy of a database; it is removed if making or opening the copy fails."""
+    copies = work_folder() / "copies"
+    with output_errors(copies):
+        copies.mkdir(parents=True, exist_ok=True)
+        copy = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=copies))
+    try:
+        with output_errors(copy):
+            yield copy
+    except BaseException:
+        remove_copy(None, copy)
+        raise
+
+
+def remove_copy(end: Callable[[], object] | None, copy: Path) -> None:
+    """End the client of a copy, and remove the copy."""
+    if end is not None:
+        end()
+    shutil.rmtree(copy, ignore_errors=True)
+
+
+def hash_records(records: Iterable[Any]) -> list[Any]:
+    """Return the number of records and a hash of them as JSON."""
+    digest, count = hashlib.sha256(), 0
+    for record in records:
+        digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
+        count += 1
+    return [count, digest.hexdigest()]

@@ -1,26 +1,19 @@
-"""Helpers of kinds whose records are found by id: writers that wait for all rows, columns, metrics, options."""
+"""Columns, metrics, options and clients of kinds whose stores are tables or collections of records."""
 
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from itertools import islice
-from pathlib import Path
 from types import ModuleType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.base import NO_TEXTS, Metric, RecordStore, Store
-from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
-from migrate.work.shards import Rows
-from migrate.work.writer import StoreWriter
+from migrate.stores.base import NO_TEXTS, Metric
+from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
 
-_DOCUMENTS_AT_ONCE: Final = 1_000
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
@@ -34,85 +27,6 @@ _COSINE: Final = (
     "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which ranks "
     "them differently"
 )
-
-
-class WaitingWriter(StoreWriter):
-    """Writes a store at once by `load`, from the rows in the files of their shards.
-
-    Parameters
-    ----------
-    source
-        The documents that the rows belong to.
-    folder
-        What becomes the output, or what lies beside it.
-    dim
-        Dimension of the vectors.
-    """
-
-    sorts: bool = True
-    """Whether the new store is a `RecordStore`, whose rows are in the order of their ids."""
-
-    rows: Rows
-
-    def __init__(self, source: Store, folder: Path, dim: int) -> None:
-        self.source = source
-        self.folder = folder
-        self.dim = dim
-
-    def finish(self, rows: Rows) -> None:
-        """Load the store with the rows."""
-        self.rows = rows
-        self.load()
-
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """Of a source in another order than that of its ids, where the new store has that."""
-        if not self.sorts or isinstance(self.source, RecordStore):
-            return None
-        keys = [doc_id.encode() for batch in self.batches() for doc_id in batch.ids]
-        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-
-    @abstractmethod
-    def load(self) -> None:
-        """Write the store, durably, in the place of whatever an earlier call has left."""
-
-    def vectors(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
-        """All rows in order, some at a time, each part with its first row; memory is bounded."""
-        return self.rows.batches(rows)
-
-    def vectors_at(self, rows: NDArray[np.int64]) -> Vectors:
-        """Some rows, in any order, (len(rows), dim)."""
-        return self.rows.at(rows)
-
-    def batches(self) -> Iterator[Batch]:
-        """All ids with their rows; of a source that is a `RecordStore`, no vector is read for that."""
-        for first, vectors in self.vectors():
-            rows = range(first, first + len(vectors))
-            if isinstance(self.source, RecordStore):
-                yield Batch(self.source.ids(rows), vectors)
-            else:
-                yield Batch(self.source.get(np.arange(rows.start, rows.stop)).ids, vectors)
-
-    def records(self, at_once: int = _DOCUMENTS_AT_ONCE) -> Iterator[tuple[list[Document], Vectors]]:
-        """All documents with their rows; the texts are empty where the source has none."""
-        self.remarks = (*self.remarks, *records_without_vector(self.source))
-        documents = source_documents(self.source)
-        for _, vectors in self.vectors(at_once):
-            yield list(islice(documents, len(vectors))), vectors
-
-
-def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-    """The documents of a store, or of some rows that follow each other; without texts where it has none."""
-    if source.info.has_texts:
-        return source.documents(rows)
-    first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-    return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
-
-
-def records_without_vector(source: Store) -> Iterator[str]:
-    """The remark that records of the source are not in the new store, as they have no vector."""
-    if isinstance(source, RecordStore) and source.without_vector:
-        yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
 
 
 def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:
@@ -152,6 +66,36 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
         return columns[0], f"the texts are those of column {columns[0]}, the only one; say ?text=COLUMN for another"
     have = f"it could be {', '.join(columns)}" if columns else "no column holds texts"
     return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
+
+
+def choose_only(location: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
+    """Return the name of the vector that is asked for, or the only one.
+
+    Raises
+    ------
+    StoreError
+        There is none, or several; the message lists them, and says how to name one, as `remedy` does.
+    """
+    name = asked if asked is not None else names[0] if len(names) == 1 else None
+    if name is None or name not in names:
+        have = ", ".join(one or "(without name)" for one in sorted(names)) or "none"
+        raise StoreError(f"{location}: no single vector is chosen, of {have}; say {remedy}")
+    return name
+
+
+def as_document(
+    location: str, doc_id: str, fields: dict[str, Any], text: str | None, nested: str | None = None
+) -> Document:
+    """Return a record as a document; if all but the text is a mapping under `nested`, that is the metadata."""
+    content = fields.pop(text, None) if text else None
+    if content is not None and not isinstance(content, str):
+        raise StoreError(
+            f"{location}: {text!r} of record {doc_id} is no text but {type(content).__name__}; say ?text=FIELD for "
+            "another"
+        )
+    if nested in fields and len(fields) == 1 and isinstance(fields[nested], dict):
+        fields = fields[nested]
+    return Document(doc_id, content or "", fields)
 
 
 def import_client(module: str, extra: str) -> ModuleType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -31,7 +31,7 @@ from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
 from migrate.stores.sqlite_vec import SqliteVecDriver
-from migrate.stores.switching import Exchange, SwitchedInSteps
+from migrate.stores.switching import Exchange
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -64,14 +64,6 @@ class WritableKind(StoreKind, Protocol):
 
     def output(self, location: str) -> Output:
         """Where `location`, which comes after the colon, is; nothing is asked of a server yet."""
-
-
-@runtime_checkable
-class NamedKind(StoreKind, Protocol):
-    """A kind that may have several stores at one path, each with a name."""
-
-    def names(self, path: Path) -> Sequence[str]:
-        """The tables or collections at a path that it recognises."""
 
 
 _FAISS: Final = FaissKind()
@@ -143,7 +135,7 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
 def stores_in(path: Path) -> list[str]:
     """The locations of what may be several stores: tables or collections at a path, else files and folders in it."""
     for kind in _BUILT_IN:
-        if isinstance(kind, NamedKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
+        if isinstance(kind, DatabaseKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
             return [f"{kind.name}:{path}#{name}" for name in names]
     with read_errors(path):
         inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -206,10 +198,10 @@ def output_of(location: Path | str) -> Output:
 
 
 def exchange_left(location: str) -> Exchange | None:
-    """The exchange that is noted of a location where, after a kill, nothing may answer; see `SwitchedInSteps`."""
+    """Return the exchange that is recorded of a location of a database, where after a kill nothing may answer."""
     scheme = None if _is_place(Path(location)) else _SCHEME.fullmatch(location)
     kind = None if scheme is None else _kind_called(scheme[1])
-    return kind.exchange_left(scheme[2]) if scheme is not None and isinstance(kind, SwitchedInSteps) else None
+    return kind.exchange_left(scheme[2]) if scheme is not None and isinstance(kind, DatabaseKind) else None
 
 
 def _open(location: str) -> Store:

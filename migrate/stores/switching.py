@@ -1,6 +1,6 @@
 """Switching: a new store comes to answer under the name of an old one, in one step, and back.
 
-A kind that can is `Switchable`: it gives an `Exchange`, after which the two stores have traded names. Nothing is copied
+A store that `switches` gives an `Exchange`, after which the two stores have traded names. Nothing is copied
 back, so undoing it is as quick. `FolderExchange` is the one of all kinds that have a folder to themselves; databases
 trade names inside, in a transaction of their own.
 """
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Self
 from uuid import uuid4
 
 from migrate.errors import InputError, LeadMigrateError, UsageError
@@ -111,34 +111,9 @@ class Exchange(ABC):
         """
 
 
-@runtime_checkable
-class SwitchedInSteps(Protocol):
-    """A kind that changes names in more steps than one: after a kill, nothing may answer at a location."""
-
-    def exchange_left(self, location: str) -> Exchange | None:
-        """The exchange that is noted of a location, as `open` of the kind takes it; None where there is none."""
-
-
-@runtime_checkable
-class Switchable(Protocol):
-    """A store that another one can take the place of."""
-
-    def exchange(self, new: Store) -> Exchange:
-        """The exchange with another store of the same kind; nothing is changed yet.
-
-        Raises
-        ------
-        UsageError
-            It cannot be done, because of what is named.
-        """
-
-    def exchanged(self) -> Exchange | None:
-        """The exchange by which the store that answers here came here; None where there was none."""
-
-
 def why_no_switch(old: Store, new: Store) -> str | None:
     """What keeps a store from taking the place of another, as `exchange` says it; None where nothing does."""
-    if old.info.kind != new.info.kind or not isinstance(old, Switchable):
+    if old.info.kind != new.info.kind or not old.switches:
         return "the two are of kinds that do not trade names"
     try:
         old.exchange(new)

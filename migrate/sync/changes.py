@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.stores.base import BATCH_SIZE, RecordStore, Store
+from migrate.stores.base import BATCH_SIZE, Store
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.database import DatabaseStore
 from migrate.stores.sources import Checksums, stored_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, Vectors
 
@@ -126,7 +127,7 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
 
 def row_ids(store: Store, rows: range | NDArray[np.int64]) -> list[str]:
     """The ids of some rows; no vector is read where that can be helped."""
-    return store.ids(rows) if isinstance(store, RecordStore) else list(store.get(np.asarray(rows)).ids)
+    return store.ids(rows) if isinstance(store, DatabaseStore) else list(store.get(np.asarray(rows)).ids)
 
 
 @dataclass(frozen=True, slots=True)
