@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
@@ -25,7 +25,7 @@ from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
 from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
+from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store, in_batches
 from migrate.stores.create import flat_writer, records_without_vector, source_documents
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import Driver, Page
@@ -72,7 +72,7 @@ class DatabaseStore(Store):
             self.info = replace(self.info, notes=(*self.info.notes, told))
         self.opened_as, self.without_vector = driver.opened_as, driver.without_vector
         self.is_copy, self.notices_vectors = driver.is_copy, driver.notices_vectors
-        self._looked_up = 0
+        self._looked_up, self._streamed = 0, False
         self._file: VectorFile | None = None
         self._texts: str | None = None
 
@@ -107,15 +107,21 @@ class DatabaseStore(Store):
     @cached_property
     def index(self) -> Index:
         """The ids."""
-        path = self._export / "ids.npz"
-        index = Index.load(path)
-        if index is None or len(index) != self.info.count:
-            ids = (doc_id for page in self._pages(vectors=False) for doc_id in page.ids)
-            index = Index.of(ids, self.driver.location)
-            if len(index) != self.info.count:
-                raise self._changed()
-            with suppress(LockedError), atomic_file(path, force=True) as aside:
-                index.save(aside)
+        index = self._known_index()
+        return index or self._indexed(page.ids for page in self._pages(vectors=False))
+
+    def _known_index(self) -> Index | None:
+        """The ids as an earlier process has exported them."""
+        index = Index.load(self._export / "ids.npz")
+        return index if index is not None and len(index) == self.info.count else None
+
+    def _indexed(self, ids: Iterable[Sequence[str]]) -> Index:
+        """Sort and export the ids of `Driver.pages`."""
+        index = Index.of(ids, self.driver.location)
+        if len(index) != self.info.count:
+            raise self._changed()
+        with suppress(LockedError), atomic_file(self._export / "ids.npz", force=True) as aside:
+            index.save(aside)
         return index
 
     def _vectors(self) -> VectorFile:
@@ -124,9 +130,13 @@ class DatabaseStore(Store):
             self._file = self._lasting_file() if self.notices_vectors else self._passing_file()
         return self._file
 
+    @property
+    def _lasting_path(self) -> Path:
+        return self._export / "vectors.f32"
+
     def _lasting_file(self) -> VectorFile:
         """A file that later processes use again."""
-        path = self._export / "vectors.f32"
+        path = self._lasting_path
         while not path.is_file() or path.stat().st_size != self.export_bytes:
             require_room(path, self.export_bytes)
             try:
@@ -150,16 +160,36 @@ class DatabaseStore(Store):
         return file
 
     def _fill(self, file: VectorFile) -> None:
-        start = 0
         with output_errors(file.path):
             file.reserve(self.info.count)
-            for page in self._pages():
-                rows = self._rows_of(page, start)
-                file.put(rows, page.vectors)
-                start += len(rows)
+            if not self._fill_at_once(file):
+                start = 0
+                for page in self._pages():
+                    rows = self._rows_of(page, start)
+                    file.put(rows, page.vectors)
+                    start += len(rows)
+                if start != self.info.count:
+                    raise self._changed()
             file.sync()
-        if start != self.info.count:
-            raise self._changed()
+
+    def _fill_at_once(self, file: VectorFile) -> bool:
+        """Read ids and vectors in one pass, if the ids are not known yet; return False if they were in no order."""
+        if "index" in self.__dict__ or self._known_index() is not None:
+            return False
+        pages = self._pages()
+        first = next(pages, None)
+        if first is None or list(first.ids) != sorted(first.ids):
+            return False
+
+        def ids() -> Iterator[Sequence[str]]:
+            start = 0
+            for page in chain([first], pages):
+                file.put(slice(start, start + len(page.ids)), page.vectors)
+                start += len(page.ids)
+                yield page.ids
+
+        self.index = self._indexed(ids())
+        return self.index.is_in_order
 
     def _pages(self, **wanted: bool) -> Iterator[Page]:
         with self.driver.errors():
@@ -193,13 +223,40 @@ class DatabaseStore(Store):
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
         stop = self.info.count if stop is None else min(stop, self.info.count)
+        if (start, stop) == (0, self.info.count) and self._streams():
+            yield from self._stream(batch_size)
+            return
         self._looked_up += max(stop - start, 0)
         for first in range(start, stop, batch_size):
             rows = range(first, min(first + batch_size, stop))
             if self._is_exported():
-                yield Batch(LazyIds(len(rows), partial(self.ids, rows)), self._vectors().scan(rows.start, rows.stop))
+                yield self._batch(rows, self._vectors().scan(rows.start, rows.stop))
             else:
                 yield self._look_up(np.asarray(rows, np.int64))
+
+    def _streams(self) -> bool:
+        """Return True once, if a file or folder that is read in place has its records in the order of rows."""
+        is_in_place = not (self.driver.is_server or self.driver.is_copy)
+        is_first = not (self._streamed or self._is_exported() or self._lasting_path.exists())
+        self._streamed = True
+        return is_in_place and is_first and self.index.is_in_order
+
+    def _stream(self, batch_size: int) -> Iterator[Batch]:
+        """Read all vectors without an export, which would take as long again to write and to read."""
+
+        def parts() -> Iterator[Vectors]:
+            start = 0
+            for page in self._pages():
+                start += len(self._rows_of(page, start))
+                yield page.vectors
+            if start != self.info.count or self._read_version() != self._opened_at:
+                raise self._changed()
+
+        for first, vectors in in_batches(parts(), 0, self.info.count, batch_size):
+            yield self._batch(range(first, first + len(vectors)), vectors)
+
+    def _batch(self, rows: range, vectors: Vectors) -> Batch:
+        return Batch(LazyIds(len(rows), partial(self.ids, rows)), vectors)
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
