@@ -223,8 +223,8 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
         notes.append(_long_note(count, chunking, target))
     notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
     if isinstance(store, DatabaseStore):
-        size = f"{store.export_bytes / 1e6:,.2f} MB"
-        notes.append(f"beside that the vectors of the old store are exported into the work folder: up to {size}")
+        exported = f"{store.export_bytes / 1e6:,.2f} MB"
+        notes.append(f"beside that the vectors of the old store are exported into the work folder: up to {exported}")
     if size is not None and not size.is_exact:
         notes.append(f"the new index is of {store.info.index_type}: its bytes are about what the old one suggests")
     notes.append(
