@@ -105,7 +105,7 @@ class AliasDriver(Driver):
 
     @contextmanager
     def written_client(self) -> Iterator[Any]:
-        """The client of the server, or of the folder, which is emptied first and durable at the end."""
+        """Yield the client of the server, or of the folder, which is emptied first and durable at the end."""
         if self.is_server:
             yield self.client
             return

@@ -1,4 +1,4 @@
-"""What every vector store offers, wherever it lies: facts, vectors in batches, texts, a place for one of its kind."""
+"""Vector stores, wherever they lie: facts, vectors in batches, texts, and a writer of another store of the kind."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from migrate.stores.switching import Exchange
 
 Metric = Literal["l2", "ip"]
-"""How the index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
+"""The way that an index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
 
 BATCH_SIZE = 16_384
 """Rows per batch. Fixed boundaries keep float32 products bit-identical from run to run."""
 
 NO_TEXTS = "no texts: "
-"""How a note begins that says why a store has no texts, and what to do."""
+"""The beginning of a note that says why a store has no texts, and what to do."""
 
 WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the index'
 
@@ -66,18 +66,18 @@ class StoreInfo:
 
     @property
     def way_to_texts(self) -> str:
-        """How a store without texts gets some."""
+        """The way in which a store without texts gets some."""
         return way_to_texts(self.notes)
 
 
 def way_to_texts(notes: Iterable[str]) -> str:
-    """How a store without texts gets some, as a clause: what its notes say of that, or a file to write."""
+    """Return how a store without texts gets some, as a clause: as its notes say, or by a file to write."""
     return next((note.removeprefix(NO_TEXTS) for note in notes if note.startswith(NO_TEXTS)), WAY_TO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
 class KindSupport:
-    """What a kind of store can and cannot, in words for a table.
+    """The abilities of a kind of store, in words for a table.
 
     `locations` are examples; `extra` is what to install, empty where nothing is; `kept` goes through exactly,
     `not_kept` is changed, left out with a remark, or refused by name; `memory` says what is held at once.
@@ -93,7 +93,7 @@ class KindSupport:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a later run, or a stitch, holds a store against.
+    """The state of a store, for a later run or a stitch to compare with.
 
     Shape, a SHA-256 over ids and vectors of rows spread over the store, one over its texts, and what else shows a
     change at once. `texts_sha256` is None for a store without texts. `versions` are facts that change whenever the
@@ -109,15 +109,15 @@ class Snapshot:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What the store holds, wherever and since whenever it lies: what the manifest of a stitch notes."""
+        """The content of the store, wherever and since whenever it lies, for the manifest of a stitch."""
         return {name: value for name, value in asdict(self).items() if name != "versions"}
 
     def as_json(self) -> dict[str, Any]:
-        """What the journal of unfinished work notes."""
+        """Return it for the journal of unfinished work."""
         return {"fingerprint": self.fingerprint, "files": list(self.versions)}
 
     def difference(self, noted: Mapping[str, Any]) -> str | None:
-        """What tells the store from the one whose fingerprint a manifest has noted, None where nothing does.
+        """Return what tells the store from the one whose fingerprint a manifest has, None if nothing does.
 
         Texts are compared where both have some: a stitch of before they were noted, or a store without, says nothing.
         """
@@ -152,10 +152,10 @@ class Store(ABC):
 
     info: StoreInfo
     opened_as: str | None = None
-    """What the manifest of a copy notes, so that it is opened as this store was: table and options of a database."""
+    """The table and options that the manifest of a copy has, so that it is opened as this store was."""
 
     notices_vectors: bool = True
-    """Whether `check_unchanged` notices every vector that changed; if not, only those of a sample."""
+    """True if `check_unchanged` notices every vector that changed; if not, only those of a sample."""
 
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
@@ -174,7 +174,7 @@ class Store(ABC):
 
     @abstractmethod
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors of rows `start` to `stop` (not included; the end) with their ids, in bounded memory.
+        """Read the vectors of rows `start` to `stop` (not included; the end) with their ids, in bounded memory.
 
         Each batch's vectors are float32, C-contiguous, (n, dim), and valid until the next batch is asked for.
         Values are as stored: NaN, Inf and zero rows are the caller's to check (`migrate.vectors.check_vectors`).
@@ -182,11 +182,11 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, rows: NDArray[np.int64]) -> Batch:
-        """The vectors and ids of some rows, in the order of `rows`."""
+        """Return the vectors and ids of some rows, in the order of `rows`."""
 
     @abstractmethod
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """The documents of some rows in the order of `rows`, or of all rows.
+        """Read the documents of some rows in the order of `rows`, or of all rows.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Store(ABC):
         return None
 
     def successor(self, ending: str) -> str | None:
-        """A location for a new store like this one, with `ending` after its name; None for a folder of any name."""
+        """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
         return None
 
     @abstractmethod
@@ -211,12 +211,12 @@ class Store(ABC):
         """
 
     def strangers(self) -> list[str]:
-        """What lies in the store's folder and is no part of it: a new folder in its place would not have it."""
+        """Return the names in the store's folder that are no part of it: a new folder in its place would lack them."""
         return []
 
     @property
     def takes_manifest(self) -> bool:
-        """Whether there is a place for one beside the store."""
+        """True if there is a place for one beside the store."""
         return type(self).keep_manifest is not Store.keep_manifest
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
@@ -282,7 +282,7 @@ class Store(ABC):
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
     def _texts_sha256(self) -> str:
-        """A hash of all texts; reads them."""
+        """Return a hash of all texts; reads them."""
         digest = hashlib.sha256()
         for document in self.documents():
             for content in (document.id.encode(), document.text.encode()):
@@ -294,7 +294,7 @@ class Store(ABC):
         return ()
 
     def is_as_opened(self) -> bool:
-        """Whether nothing came, went or changed since it was opened, as far as that is told without reading it."""
+        """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
         return True
 
     def refresh(self) -> None:
@@ -334,7 +334,7 @@ def in_batches(parts: Iterable[Vectors], start: int, stop: int, size: int) -> It
 
 
 def read_all(batches: Iterable[Batch]) -> Batch:
-    """All batches as one; for stores known to fit into memory."""
+    """Return all batches as one; for stores known to fit into memory."""
     parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
     ids = [doc_id for part, _ in parts for doc_id in part]
     return Batch(ids, np.concatenate([vectors for _, vectors in parts]))

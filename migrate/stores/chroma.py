@@ -38,11 +38,11 @@ from migrate.stores.switching import ASIDE, others
 from migrate.vectors import Batch, Document, Vectors
 
 _OWN: Final = "lead-migrate"
-"""In the metadata of a collection on a server: its token. In a folder: a folder of what belongs to one collection."""
+"""The key of the token in the metadata of a collection on a server; a folder in a folder for one of several."""
 _DATABASE: Final = "chroma.sqlite3"
 _TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 _URI: Final = "chroma:uri"
-"""In the metadata of a document: the URI of its record."""
+"""The key of the URI of a record in the metadata of its document."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
 _AT_ONCE: Final = 1_000
 _PAGE: Final = 4_096
@@ -95,7 +95,7 @@ class ChromaDriver(Driver):
         return sorted(one.name for one in self._listed())
 
     def _listed(self) -> list[Any]:
-        """The collections of the server, as Chroma's own objects."""
+        """Return the collections of the server, as Chroma's own objects."""
         found: list[Any] = []
         while page := self.client.list_collections(limit=_AT_ONCE, offset=len(found)):
             found += page
@@ -152,7 +152,7 @@ class ChromaDriver(Driver):
 
     @property
     def _function(self) -> Mapping[str, Any]:
-        """What the collection says of its embedding function."""
+        """The collection's own record of its embedding function."""
         return self.configuration.get("embedding_function") or {}
 
     @property
@@ -183,7 +183,7 @@ class ChromaDriver(Driver):
         return next((found for (found,) in self._ask(question, name, *self.tenant.values())), None)
 
     def _find(self, name: str) -> Any:
-        """The collection of the server that has a name; None if there is none."""
+        """Return the collection of the server that has a name; None if there is none."""
         client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
         try:
             return client.get_collection(name, embedding_function=None)
@@ -191,7 +191,7 @@ class ChromaDriver(Driver):
             return None
 
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
-        """All records as Chroma gives them, in bounded memory."""
+        """Read all records as Chroma gives them, in bounded memory."""
         offset = 0
         while (page := self.handle.get(limit=at_once, offset=offset, include=[*include]))["ids"]:
             yield page
@@ -370,7 +370,7 @@ class ChromaDriver(Driver):
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
-        """The server's client, or one of the folder itself, which is durable at the end."""
+        """Yield the server's client, or one of the folder itself, which is durable at the end."""
         if self.is_server:
             yield self.client
             return
@@ -379,7 +379,7 @@ class ChromaDriver(Driver):
         sync_tree(self.folder)
 
     def _settings(self) -> dict[str, Any]:
-        """The configuration of a new collection as this one is."""
+        """Return the configuration of a new collection as this one is."""
         settings = {key: dict(self.configuration[key]) for key in ("hnsw", "spann") if self.configuration.get(key)}
         if self._function.get("type") == "known":
             settings["embedding_function"] = _named_function(self._function)

@@ -28,7 +28,6 @@ from migrate.work.writer import FlatFileWriter, StoreWriter
 
 INDEX_NAME: Final = "index.faiss"
 PICKLE_NAME: Final = "index.pkl"
-_DOCUMENTS_AT_ONCE: Final = 1_000
 
 
 def create_store(
@@ -61,7 +60,7 @@ def create_store(
 
 
 class NewStoreWriter(FlatFileWriter):
-    """Writes a store that has no predecessor: documents and vectors together, in a flat index."""
+    """A writer of a store that has no predecessor: documents and vectors together, in a flat index."""
 
     def __init__(self, folder: Path, documents: _DocsFile | _Docstore, dim: int, metric: Metric) -> None:
         self._folder, self._documents = folder, documents
@@ -150,17 +149,17 @@ class FaissOutput(FolderOutput):
     """A folder with a flat index, and the documents of a store of any kind in a docs.jsonl beside it."""
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """A writer that reads the documents once all rows are there."""
+        """Return a writer that reads the documents once all rows are there."""
         return FlatWriter(source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """The hashes of index and documents, and that this kind was asked for."""
+        """Return the hashes of index and documents, and that this kind was asked for."""
         written_as = StoreFacts(written_as={"kind": "faiss"}).as_details()
         return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
 
 
 class FlatWriter(FlatFileWriter):
-    """The rows go straight to their place; the documents of `source` are written once all are there."""
+    """A writer of rows straight to their place; the documents of `source` follow once all are there."""
 
     def __init__(self, source: Store, folder: Path, dim: int) -> None:
         count = source.info.count
@@ -172,7 +171,7 @@ class FlatWriter(FlatFileWriter):
         if not rows.count:
             raise StoreError(f"{self.path.parent}: expected documents, found none; a store needs one at least")
         docs, documents = _DocsFile(self.path.parent), source_documents(self._source)
-        while part := list(islice(documents, _DOCUMENTS_AT_ONCE)):
+        while part := list(islice(documents, 1_000)):
             docs.append(part)
         docs.finish()
         self.finish_file(rows.count)
@@ -204,7 +203,7 @@ def records_without_vector(source: Store) -> Iterator[str]:
 
 
 def _line(document: Document, row: int) -> bytes:
-    """A line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
+    """Return a line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
     fields: dict[str, object] = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
     if as_integer(document.id) is not None:
         fields["faiss_id"] = row

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,6 @@ from migrate.vectors import Batch, Document, Vectors
 from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter
 
-_LARGE: Final = 4
-"""Rows are looked up one by one until one in so many was; then all vectors are exported."""
-_TOLD_BYTES: Final = 256 << 20
-"""Exports of this size are announced in the notes of a store."""
-_WAIT_S: Final = 0.1
-_DOCUMENTS_AT_ONCE: Final = 1_000
-
 
 class DatabaseStore(Store):
     """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes.
@@ -66,7 +59,7 @@ class DatabaseStore(Store):
             info = replace(driver.describe(), location=location)
             self.info = replace(info, manifest=driver.manifest())
             self._identity = driver.identity(driver.name)
-        if self.export_bytes >= _TOLD_BYTES:
+        if self.export_bytes >= 256 << 20:
             size = f"{self.export_bytes / 1e9:.1f} GB in {work_folder()}"
             told = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, told))
@@ -111,7 +104,7 @@ class DatabaseStore(Store):
         return index or self._indexed(page.ids for page in self._pages(vectors=False))
 
     def _known_index(self) -> Index | None:
-        """The ids as an earlier process has exported them."""
+        """Return the ids as an earlier process has exported them."""
         index = Index.load(self._export / "ids.npz")
         return index if index is not None and len(index) == self.info.count else None
 
@@ -125,7 +118,7 @@ class DatabaseStore(Store):
         return index
 
     def _vectors(self) -> VectorFile:
-        """The exported vectors, made when first asked for."""
+        """Return the exported vectors, made when first asked for."""
         if self._file is None:
             self._file = self._lasting_file() if self.notices_vectors else self._passing_file()
         return self._file
@@ -135,7 +128,7 @@ class DatabaseStore(Store):
         return self._export / "vectors.f32"
 
     def _lasting_file(self) -> VectorFile:
-        """A file that later processes use again."""
+        """Return a file that later processes use again."""
         path = self._lasting_path
         while not path.is_file() or path.stat().st_size != self.export_bytes:
             require_room(path, self.export_bytes)
@@ -145,12 +138,12 @@ class DatabaseStore(Store):
                     if self._read_version() != self._opened_at:
                         raise self._changed()
             except LockedError:  # another process exports the same
-                time.sleep(_WAIT_S)
+                time.sleep(0.1)
         with output_errors(path):
             return VectorFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), self.info.dim)
 
     def _passing_file(self) -> VectorFile:
-        """A file that is gone with the store: nothing would tell when its vectors are out of date."""
+        """Return a file that is gone with the store: nothing would tell when its vectors are out of date."""
         require_room(self._export / "vectors", self.export_bytes)
         with output_errors(self._export):
             descriptor, name = tempfile.mkstemp(dir=self._export)
@@ -196,7 +189,7 @@ class DatabaseStore(Store):
             yield from self.driver.pages(**wanted)
 
     def _rows_of(self, page: Page, start: int) -> NDArray[np.int64]:
-        """The rows of a page whose first record is at position `start`; raises if it has other records."""
+        """Return the rows of a page whose first record is at position `start`; raises if it has other records."""
         rows = self.index.rows[start : start + len(page.ids)]
         if self.index.ids(rows) != list(page.ids):
             raise self._changed()
@@ -265,14 +258,15 @@ class DatabaseStore(Store):
         return Batch(self.ids(rows), self._vectors().get(rows)) if self._is_exported() else self._look_up(rows)
 
     def _is_exported(self) -> bool:
-        return self._file is not None or self._looked_up * _LARGE >= self.info.count
+        # rows are looked up one by one until one in four was
+        return self._file is not None or self._looked_up * 4 >= self.info.count
 
     def _look_up(self, rows: NDArray[np.int64]) -> Batch:
         unique, places = np.unique(rows, return_inverse=True)
         return Batch(self.ids(rows), self._read(self.ids(unique), self.index.order[unique])[places])
 
     def _read(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Vectors:
-        """The vectors of different ids, in their order."""
+        """Return the vectors of different ids, in their order."""
         if not ids:
             return np.empty((0, self.info.dim), np.float32)
         with self.driver.errors():
@@ -362,7 +356,7 @@ class DatabaseStore(Store):
             raise self._changed()
 
     def _changed(self) -> StoreError:
-        """The error of a store that was written to while it was read."""
+        """Return the error of a store that was written to while it was read."""
         what = "records with the same ids were changed"
         with suppress(LeadMigrateError):
             now = DatabaseStore(type(self.driver)(self.driver.location, self.driver.address), self.info.location)
@@ -470,7 +464,7 @@ class DatabaseStore(Store):
 
 
 def _spot(driver: Driver) -> str:
-    """Place and name, as programs give them to the client."""
+    """Return place and name, as programs give them to the client."""
     return f"{driver.address.place}#{driver.name}"
 
 
@@ -510,7 +504,7 @@ class DatabaseWriter(StoreWriter):
 
     def _of_documents(self, rows: Rows) -> Iterator[Page]:
         documents = source_documents(self.source)
-        for _, vectors in rows.batches(_DOCUMENTS_AT_ONCE):
+        for _, vectors in rows.batches(1_000):
             part = list(islice(documents, len(vectors)))
             yield Page([document.id for document in part], vectors, documents=part)
 
@@ -639,11 +633,11 @@ class DatabaseKind:
         return NameExchange.at(self.driver(self._check(location, address, self.driver.options), address))
 
     def _parse(self, location: str) -> Address:
-        """The parts of a location; a scheme of its own is that of its URL too."""
+        """Return the parts of a location; a scheme of its own is that of its URL too."""
         return Address.parse(f"{self._before_place}{location}")
 
     def _check(self, location: str, address: Address, options: Sequence[str]) -> str:
-        """The whole location, if its options mean something and its place can be used."""
+        """Return the whole location, if its options mean something and its place can be used."""
         whole, driver = f"{self.name}:{location}", self.driver
         if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
             have = driver.support.locations[0]

@@ -1,4 +1,4 @@
-"""How one database is read and written: the class that each driver fills in.
+"""The class that the driver of each database fills in.
 
 A driver is one file, `migrate/stores/NAME.py`, with one class; `DatabaseKind(MyDriver)` in `registry.py` makes it a
 kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by the constructor.
@@ -52,7 +52,7 @@ from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.kept import kept_folder, manifest_of, stamp, token_in
 from migrate.stores.serving import Hits
-from migrate.stores.switching import RECORD_SHAPE, read_notes
+from migrate.stores.switching import RECORD_SHAPE, read_noted
 from migrate.vectors import Batch, Document, Vectors
 
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
@@ -346,7 +346,7 @@ class Driver(ABC):
     def noted(self, name: str) -> Mapping[str, Any] | None:
         """Return what `note` has recorded of the switch of an old name."""
         path = self._notes(name)
-        return read_notes(path, _SWITCH_SHAPE) if path.is_file() else None
+        return read_noted(path, path, _SWITCH_SHAPE) if path.is_file() else None
 
     def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
         """Record the switch of an old name, here on this machine; None removes the record."""
@@ -362,7 +362,7 @@ class Driver(ABC):
     def switched_with(self, name: str) -> str | None:
         """Return the old name of the recorded switch that a name is part of; None if there is none."""
         for path in sorted(self._notes(name).parent.glob("*.json")):
-            noted = read_notes(path, _SWITCH_SHAPE)
+            noted = read_noted(path, path, _SWITCH_SHAPE)
             if noted["server"] == self.server and name in noted["aliases"]:
                 return str(noted["aliases"][0])
         return None

@@ -43,15 +43,13 @@ _LONGEST: Final = 65_535
 """Bytes in a VARCHAR."""
 _AT_ONCE: Final = 1_000
 _OWN: Final = "lead-migrate."
-"""How properties of a collection begin that are options it is opened with."""
+"""The beginning of properties of a collection that are options it is opened with."""
 _INDEX_FACTS: Final = frozenset(
     {"field_name", "index_name", "index_type", "total_rows", "indexed_rows", "pending_index_rows", "state"}
 )
-"""What an index says of itself beside what it was made with."""
+"""Facts of an index beside those that it was made with."""
 _UNREAD: Final = frozenset({"BINARY_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR", "INT8_VECTOR"})
 """Types that are refused, as nothing was there to test them with."""
-_NO_SERVER: Final = 2
-"""The client's code for a server that does not answer."""
 
 
 class MilvusDriver(AliasDriver):
@@ -98,7 +96,7 @@ class MilvusDriver(AliasDriver):
         """Tell what a server refused from a server that failed."""
         if self.is_server and re.search("auth|permission|privilege", words, re.IGNORECASE):
             return AuthenticationError(f"{self.location}: the server refused: {words}; set MILVUS_TOKEN")
-        if self.is_server and getattr(error, "code", _NO_SERVER) in (_NO_SERVER, None):
+        if self.is_server and getattr(error, "code", None) in (2, None):
             return RemoteError(f"{self.location}: the server of Milvus failed: {words}; check that it runs")
         return super().explain(error, words)
 
@@ -385,7 +383,7 @@ class MilvusDriver(AliasDriver):
         return remarks
 
     def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
-        """How to create a collection as this one, for vectors of another dimension."""
+        """Return how to create a collection as this one, for vectors of another dimension."""
         fields = []
         for field in self.facts["fields"]:
             changed = {**field, "auto_id": False} if field.get("is_primary") else dict(field)
@@ -410,7 +408,7 @@ class MilvusDriver(AliasDriver):
         return {**settings, "consistency_level": self.facts.get("consistency_level_name") or "Bounded"}
 
     def _new_rows(self, page: Page) -> tuple[str | None, list[dict[str, Any]]]:
-        """The records of a page with their new vectors, and their partition."""
+        """Return the records of a page with their new vectors, and their partition."""
         partition, rows = page.raw
         pairs = zip(rows, page.vectors, strict=True)
         return partition, [{**row, self.vector: vector.tolist()} for row, vector in pairs]
@@ -478,7 +476,7 @@ class MilvusDriver(AliasDriver):
 
 
 def _client() -> Any:
-    """The client library, silent: what fails is told in one line."""
+    """Import the client library, silent: what fails is told in one line."""
     module = import_client("pymilvus", "milvus")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -495,7 +493,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with lists in the place of the client's own sequences."""
+    """Return a record with lists in the place of the client's own sequences."""
     return {
         name: value if value is None or isinstance(value, str | int | float | dict | list) else list(value)
         for name, value in row.items()
@@ -503,7 +501,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _literal(value: Any) -> str:
-    """A value as it stands in an expression of Milvus."""
+    """Return a value as it stands in an expression of Milvus."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -43,11 +43,10 @@ from migrate.stores.sqlite_read import change_counter, read_only
 from migrate.vectors import Batch, Document, Vectors
 
 _OWN: Final = "lead-migrate"
-"""In the metadata of a collection: options that it is opened with, and `made` if its ids were made of documents'."""
+"""The key in a collection's metadata of the options to open it with, and `made` if its ids are made of documents'."""
 _LAYOUT: Final = ("page_content", "metadata", "id")
 """Payload of documents of other kinds; LangChain finds texts there."""
 _AT_ONCE: Final = 1_000
-_UPSERT_BYTES: Final = 4 << 20
 _ID_SPACE: Final = uuid.UUID("6f1c2a44-8a0e-4b6a-9d3c-0a5a4f8f2f11")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,19}")
 
@@ -250,7 +249,7 @@ class QdrantDriver(AliasDriver):
 
     @property
     def _vector_names(self) -> bool | list[str]:
-        """How the client is asked for the vector; one without a name by none."""
+        """The names by which the client is asked for the vector; True for one without a name."""
         return [self.vector] if self.vector else True
 
     @property
@@ -389,7 +388,7 @@ class QdrantDriver(AliasDriver):
         old = like if isinstance(like, QdrantDriver) else None
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
-        most, written = max(min(_UPSERT_BYTES // (24 * dim), _AT_ONCE), 1), 0  # 24 bytes a number, as JSON
+        most, written = max(min((4 << 20) // (24 * dim), _AT_ONCE), 1), 0  # 4 MiB, of 24 bytes a number
         with self.written_client() as client:
             if client.collection_exists(name):
                 client.delete_collection(name)
@@ -408,7 +407,7 @@ class QdrantDriver(AliasDriver):
         return remarks
 
     def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
-        """How to create a collection as this one, for vectors of another dimension."""
+        """Return how to create a collection as this one, for vectors of another dimension."""
         models, config, params = self.models, self.config, self.config.params
         changed: dict[str, Any] = {"size": dim}
         if params.sharding_method is not None and params.sharding_method.value == "custom":
@@ -435,7 +434,7 @@ class QdrantDriver(AliasDriver):
         }
 
     def _points(self, page: Page) -> list[Any]:
-        """The points of a page with its new vectors; those without one keep what they have."""
+        """Return the points of a page with its new vectors; those without one keep what they have."""
         make, points = self.models.PointStruct, []
         is_plain = not isinstance(self.config.params.vectors, dict) and not self._others
         for number, point in enumerate(page.raw):
@@ -496,7 +495,7 @@ def _wait_for_no_disk(client: Any, name: str) -> None:
 
 
 def _as(kind: Any, config: Any) -> Any:
-    """The settings of a collection, as those of a new one are given."""
+    """Return the settings of a collection as those of a new one are given."""
     if config is None:
         return None
     facts = config.model_dump(exclude_none=True)
@@ -504,7 +503,7 @@ def _as(kind: Any, config: Any) -> Any:
 
 
 def _point_id(doc_id: str) -> int | str | None:
-    """The point's id that a text stands for; None if there can be no such point."""
+    """Return the point's id that a text stands for; None if there can be no such point."""
     if _NUMBER.fullmatch(doc_id) and int(doc_id) < 1 << 64:
         return int(doc_id)
     try:
@@ -514,7 +513,7 @@ def _point_id(doc_id: str) -> int | str | None:
 
 
 def _made_point_id(doc_id: str) -> int | str:
-    """The id of a new point for a document: its own if Qdrant can have it, else a UUID made of it."""
+    """Return the id of a new point for a document: its own if Qdrant can have it, else a UUID made of it."""
     point_id = _point_id(doc_id)
     return point_id if point_id is not None and str(point_id) == doc_id else str(uuid.uuid5(_ID_SPACE, doc_id))
 

@@ -18,7 +18,7 @@ TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", 
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
 Distance = Literal["l2", "ip", "cosine"]
-"""How databases compare; `read_metric` says what becomes of it here."""
+"""The ways that databases compare; `read_metric` says what becomes of them here."""
 
 _NO_DISTANCE: Final = (
     "nothing says how vectors are compared: inner product is assumed; say ?distance=l2 or cosine if not"
@@ -30,7 +30,7 @@ _COSINE: Final = (
 
 
 def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:
-    """How a store is searched that compares by `distance`, with a note where that is not the same.
+    """Return how a store is searched that compares by `distance`, with a note if that is not the same.
 
     Cosine ranks vectors of unit length as the inner product does; `sample` are some of them, (n, dim).
     """
@@ -45,7 +45,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
 
 
 def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
-    """The column of texts among those that could be, and a note that says why.
+    """Return the column of texts among those that could be, and a note that says why.
 
     The one that is asked for; else the only one; else the only one with a usual name, see `TEXT_NAMES`.
 
@@ -99,7 +99,7 @@ def as_document(
 
 
 def import_client(module: str, extra: str) -> ModuleType:
-    """The client library of a kind.
+    """Import the client library of a kind.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def check_options(location: str, options: Mapping[str, str], known: Collection[s
 
 
 def metadata_as_json(document: Document) -> str:
-    """The metadata of a document as a JSON text; raises StoreError where it holds something else."""
+    """Return the metadata of a document as a JSON text; raises StoreError if it holds something else."""
     try:
         return json.dumps(dict(document.metadata), ensure_ascii=False)
     except (TypeError, ValueError) as error:

@@ -1,7 +1,4 @@
-"""What a store offers to a program that serves it: its nearest documents, and single vectors replaced by true ones.
-
-Stores of databases put single vectors; `migrate.stores.faiss.search.open_search` searches any store.
-"""
+"""Checks of queries, filters and new vectors, hits, and connections, for stores that are searched and written to."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ from migrate.vectors import Vectors, as_vectors, check_vectors
 
 
 def is_cosine(info: StoreInfo) -> bool:
-    """Whether the store compares by cosine, whatever the length of its vectors."""
+    """Return whether the store compares by cosine, whatever the length of its vectors."""
     return str(info.details.get("distance", "")).lower() == "cosine"
 
 
 def check_queries(info: StoreInfo, queries: Vectors) -> Vectors:
-    """The queries, (q, dim), of a store.
+    """Return the queries, (q, dim), of a store.
 
     Raises
     ------
@@ -35,7 +32,7 @@ def check_queries(info: StoreInfo, queries: Vectors) -> Vectors:
 
 
 def check_replacements(info: StoreInfo, ids: Sequence[str], vectors: Vectors) -> dict[str, Vectors]:
-    """The new vector, (dim,), of each document; of one that is named twice, the last.
+    """Return the new vector, (dim,), of each document; of one that is named twice, the last.
 
     Raises
     ------
@@ -50,12 +47,12 @@ def check_replacements(info: StoreInfo, ids: Sequence[str], vectors: Vectors) ->
 
 
 def other_there(info: StoreInfo) -> StoreError:
-    """What is raised where vectors would be put into another store than the one that was opened."""
+    """Return the error of vectors for a store in whose place another one has come."""
     return StoreError(f"{info.location}: another store has come to its place since it was opened; open it again")
 
 
 def as_fields(info: StoreInfo, where: Any) -> Mapping[str, Any]:
-    """A filter that is a mapping of metadata to values; empty for None.
+    """Return a filter that is a mapping of metadata to values; empty for None.
 
     Raises
     ------
@@ -85,7 +82,7 @@ class Pool(Generic[_Connection]):
 
     @contextmanager
     def connection(self) -> Iterator[_Connection]:
-        """One that nobody else uses meanwhile."""
+        """Yield one that nobody else uses meanwhile."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -108,5 +105,5 @@ def _close_all(connections: list[Any]) -> None:
 
 
 def as_hits(ids: Sequence[str], scores: Any) -> Hits:
-    """The answer to one query."""
+    """Return the hits of one query."""
     return Hits(tuple(ids), np.asarray(scores, np.float32).reshape(-1))
