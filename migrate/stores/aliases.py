@@ -6,7 +6,6 @@ A collection that this tool makes on a server is called NAME-TOKEN, and an alias
 from __future__ import annotations
 
 import re
-import shutil
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -109,10 +108,8 @@ class AliasDriver(Driver):
         if self.is_server:
             yield self.client
             return
+        self.clear()
         with output_errors(self.folder):
-            for name in self.files():
-                path = self.folder / name
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
             client, end = self.open_folder(self.folder)
             try:
                 yield client

@@ -158,8 +158,7 @@ class ChromaDriver(Driver):
     @property
     def key(self) -> str:
         """Place, name, tenant and database."""
-        place = self.address.place if self.is_server else str(self.folder.absolute())
-        return f"{place}#{self.name}{options_text(self.tenant)}"
+        return f"{self.whole_place}#{self.name}{options_text(self.tenant)}"
 
     def version(self) -> Any:
         """Return what Chroma counts up with each write. On a server, a hash of all but vectors."""
@@ -341,9 +340,8 @@ class ChromaDriver(Driver):
         metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
         changed: tuple[set[str], set[str]] = (set(), set())
         written = 0
-        with output_errors(self.folder):
-            for path in [] if self.is_server else [self.folder / file for file in self.files()]:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not self.is_server:
+            self.clear()
         with self._writing() as client:
             if self.is_server and self.identity(name) is not None:
                 client.delete_collection(name)

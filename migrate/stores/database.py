@@ -324,7 +324,7 @@ class DatabaseStore(Store):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of a folder with a collection of the same name."""
-        if not self.driver.has_folders:
+        if self.driver.urls:
             return flat_writer(self, location, dim)
         driver = type(self.driver)(str(location), Address(str(location), self.driver.name))
         return DatabaseWriter(driver, self, location, dim)

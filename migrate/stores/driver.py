@@ -7,7 +7,8 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     describe()              a StoreInfo without manifest: count of records with a vector, dim, metric, notes, details
     key, version()          what decides ids and vectors beside the version; a value that changes with every write
     pages(vectors, records) all records with a vector, in the same order each time, as `Page`s in bounded memory;
-                            `records`: whole, in `Page.raw`, and those without a vector too, in place or at the end
+                            `records`: whole, in `Page.raw`, and those without a vector too, in place or at the end;
+                            the first scan of a file or folder works on each page before it asks for the next
     documents(ids, at)      in any order, without those that are gone; as they are now, or, with `at`, as in `pages`
     vectors(ids, at)        likewise. `at` is the position of each among the ids of `pages`: use it, or ignore it
     search, update          by the database's own means; several threads call them at once
@@ -20,7 +21,7 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     token, publish, drop, leftovers, identity, swap       servers only, see each
     alone, note, noted, switched_with                     servers that can keep writers out, and a record of a switch
 
-Class attributes and properties say what a database can: `has_folders`, `has_servers`, `urls`, `swaps`, `copies_place`;
+Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`;
 that its version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is
 read (`is_copy`). Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do
 something; whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A
@@ -91,7 +92,6 @@ class Driver(ABC):
     """Options of a location that is read."""
     write_options: ClassVar[tuple[str, ...]] = ()
     """Options of a location on a server that is written, which the manifest records."""
-    has_folders: ClassVar[bool] = True
     has_servers: ClassVar[bool] = True
     urls: ClassVar[tuple[str, ...]] = ()
     """Beginnings of the places of a database that has servers alone."""
@@ -118,6 +118,11 @@ class Driver(ABC):
     def server(self) -> str:
         """The location without the name."""
         return self.location.partition("#")[0]
+
+    @property
+    def whole_place(self) -> str:
+        """The URL, or the folder in full."""
+        return self.address.place if self.is_server else str(self.folder.absolute())
 
     @property
     def folder(self) -> Path:
@@ -286,6 +291,12 @@ class Driver(ABC):
         pages
             Of `like`, with vectors of the new dimension; or of documents.
         """
+
+    def clear(self) -> None:
+        """Remove what a killed run left in the folder of a new collection."""
+        with output_errors(self.folder):
+            for path in [self.folder / name for name in self.files()]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def check_count(self, written: int, count: int) -> None:
         """Make sure that a new collection holds what was written to it."""

@@ -154,8 +154,7 @@ class MilvusDriver(AliasDriver):
     @property
     def key(self) -> str:
         """Server or folder, collection and vector."""
-        place = self.address.place if self.is_server else str(self.folder.absolute())
-        return f"{place}#{self.name}?vector={self.vector}"
+        return f"{self.whole_place}#{self.name}?vector={self.vector}"
 
     @property
     def storage(self) -> Path:

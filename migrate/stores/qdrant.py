@@ -151,8 +151,7 @@ class QdrantDriver(AliasDriver):
     @property
     def key(self) -> str:
         """Server or folder, collection, vector and id field."""
-        place = self.address.place if self.is_server else str(self.folder.absolute())
-        return f"{place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
+        return f"{self.whole_place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
 
     @property
     def storage(self) -> Path:
