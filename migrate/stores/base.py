@@ -316,23 +316,6 @@ class Store(ABC):
             )
 
 
-def in_batches(parts: Iterable[Vectors], start: int, stop: int, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Yield the vectors of rows `start` to `stop` in batches of one size, each with its first row, till the next."""
-    first, filled, buffer = start, 0, np.empty((0, 0), np.float32)
-    for vectors in parts:
-        unwritten = vectors
-        while len(unwritten):
-            rows = min(size, stop - first)
-            if not buffer.size:
-                buffer = np.empty((rows, vectors.shape[1]), np.float32)
-            taken = min(len(unwritten), rows - filled)
-            buffer[filled : filled + taken] = unwritten[:taken]
-            unwritten, filled = unwritten[taken:], filled + taken
-            if filled == rows:
-                yield first, buffer[:rows]
-                first, filled = first + rows, 0
-
-
 def read_all(batches: Iterable[Batch]) -> Batch:
     """Return all batches as one; for stores known to fit into memory."""
     parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]

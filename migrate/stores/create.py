@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import output_errors, sha256_file
@@ -22,6 +21,7 @@ from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.outputs import FolderOutput
+from migrate.stores.records import records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.shards import Rows, Shard
 from migrate.work.writer import FlatFileWriter, StoreWriter
@@ -186,20 +186,6 @@ def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:
         f"name the output {source.info.kind}:... for one like the source",
     )
     return writer
-
-
-def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-    """Return the documents of a store, or of some rows that follow each other; without texts if it has none."""
-    if source.info.has_texts:
-        return source.documents(rows)
-    first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-    return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
-
-
-def records_without_vector(source: Store) -> Iterator[str]:
-    """Yield the remark that records of the source are not in the new store, as they have no vector."""
-    if source.without_vector:
-        yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
 
 
 def _line(document: Document, row: int) -> bytes:

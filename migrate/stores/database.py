@@ -25,8 +25,8 @@ from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
 from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store, in_batches
-from migrate.stores.create import flat_writer, records_without_vector, source_documents
+from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
+from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import Driver, Page
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
@@ -34,7 +34,7 @@ from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.names import NameExchange
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
-from migrate.stores.records import check_options
+from migrate.stores.records import check_options, records_without_vector, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange, moved
 from migrate.vectors import Batch, Document, Vectors
@@ -245,7 +245,7 @@ class DatabaseStore(Store):
             if start != self.info.count or self._read_version() != self._opened_at:
                 raise self._changed()
 
-        for first, vectors in in_batches(parts(), 0, self.info.count, batch_size):
+        for first, vectors in _in_batches(parts(), self.info.count, batch_size):
             yield self._batch(range(first, first + len(vectors)), vectors)
 
     def _batch(self, rows: range, vectors: Vectors) -> Batch:
@@ -463,6 +463,23 @@ class DatabaseStore(Store):
         return NameExchange.at(self.driver) if self.driver.swaps else None
 
 
+def _in_batches(parts: Iterable[Vectors], count: int, size: int) -> Iterator[tuple[int, Vectors]]:
+    """Yield the vectors of `count` rows in batches of one size, each with its first row, valid until the next."""
+    first, filled, buffer = 0, 0, np.empty((0, 0), np.float32)
+    for vectors in parts:
+        unwritten = vectors
+        while len(unwritten):
+            rows = min(size, count - first)
+            if not buffer.size:
+                buffer = np.empty((rows, vectors.shape[1]), np.float32)
+            taken = min(len(unwritten), rows - filled)
+            buffer[filled : filled + taken] = unwritten[:taken]
+            unwritten, filled = unwritten[taken:], filled + taken
+            if filled == rows:
+                yield first, buffer[:rows]
+                first, filled = first + rows, 0
+
+
 def _spot(driver: Driver) -> str:
     """Return place and name, as programs give them to the client."""
     return f"{driver.address.place}#{driver.name}"
@@ -523,9 +540,7 @@ class DatabaseFolder(FolderOutput):
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how it is opened; the files have no hashes, as the database changes them by itself."""
-        options: Mapping[str, str] = {}
-        if isinstance(source, DatabaseStore) and type(source.driver) is self._driver:
-            options = source.driver.address.options
+        options = source.driver.address.options if _is_of(source, self._driver) else {}
         driver = self._driver(str(content), Address(str(content), self._name, options))
         return StoreFacts(index=driver.opened_as).as_details()
 

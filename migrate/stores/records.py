@@ -1,17 +1,18 @@
-"""Columns, metrics, options and clients of kinds whose stores are tables or collections of records."""
+"""Documents, columns, metrics, options and clients of kinds whose stores are tables or collections of records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.base import NO_TEXTS, Metric
+from migrate.stores.base import NO_TEXTS, Metric, Store
 from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
 
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
@@ -27,6 +28,20 @@ _COSINE: Final = (
     "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which ranks "
     "them differently"
 )
+
+
+def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+    """Return the documents of a store, or of some rows that follow each other; without texts if it has none."""
+    if source.info.has_texts:
+        return source.documents(rows)
+    first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
+
+
+def records_without_vector(source: Store) -> Iterator[str]:
+    """Yield the remark that records of the source are not in the new store, as they have no vector."""
+    if source.without_vector:
+        yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
 
 
 def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:

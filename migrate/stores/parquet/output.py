@@ -20,7 +20,6 @@ from migrate.files import canonical_json, output_errors, reach, sha256_file, syn
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
-from migrate.stores.create import records_without_vector, source_documents
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import FolderOutput, ServerOutput
@@ -35,7 +34,7 @@ from migrate.stores.parquet.files import (
     shards_json,
 )
 from migrate.stores.parquet.store import ParquetStore
-from migrate.stores.records import import_client, metadata_as_json
+from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.shards import Rows, Shard, shards_of
 from migrate.work.writer import StoreWriter

@@ -24,7 +24,6 @@ from migrate.stores.base import (
     BATCH_SIZE,
     Store,
     StoreInfo,
-    in_batches,
 )
 from migrate.stores.binary_reader import malformed
 from migrate.stores.documents.arrow import rows_in_order
@@ -111,9 +110,19 @@ class ParquetStore(Store):
         stop = self.count if stop is None else min(stop, self.count)
         if start >= stop:
             return
-        for first, vectors in in_batches(self._vectors(start, stop), start, stop, batch_size):
-            rows = range(first, first + len(vectors))
-            yield Batch(LazyIds(len(rows), partial(self.ids, rows)), vectors)
+        buffer = np.empty((min(batch_size, stop - start), self.dim), np.float32)
+        first, filled = start, 0
+        for vectors in self._vectors(start, stop):
+            unwritten = vectors
+            while len(unwritten):
+                size = min(batch_size, stop - first)
+                taken = min(len(unwritten), size - filled)
+                buffer[filled : filled + taken] = unwritten[:taken]
+                unwritten, filled = unwritten[taken:], filled + taken
+                if filled == size:
+                    rows = range(first, first + size)
+                    yield Batch(LazyIds(size, partial(self.ids, rows)), buffer[:size])
+                    first, filled = first + size, 0
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """The vectors and ids of some rows."""
