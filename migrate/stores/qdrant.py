@@ -168,10 +168,10 @@ class QdrantDriver(AliasDriver):
         return ([str(point.id), point.payload] for point in self._scroll(self.with_vector, payload=True))
 
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
-        offset = None
+        offset, at_once = None, _AT_ONCE if self.is_server else 4 * _AT_ONCE  # the local mode looks at all each time
         while True:
             points, offset = self.client.scroll(
-                self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
+                self.name, chosen, at_once, offset=offset, with_payload=payload, with_vectors=vectors
             )
             yield from points
             if offset is None:
