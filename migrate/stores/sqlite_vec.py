@@ -255,7 +255,7 @@ class SqliteVecDriver(Driver):
         columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
         with self._readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {self._from}")  # noqa: S608
-            while part := list(islice(rows, 256)):  # which a processor's cache has room for
+            while part := list(islice(rows, 4_096 if records else 256)):  # a processor's cache has room for so many
                 found = self._as_matrix(row[-1] for row in part) if vectors else np.empty((0, self.dim), np.float32)
                 raw = [row[: len(self.other_columns) + 1] for row in part] if records else None
                 yield Page([str(row[0]) for row in part], found, raw)
