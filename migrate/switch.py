@@ -18,7 +18,7 @@ from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.registry import exchange_left, path_in
-from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable, moved
+from migrate.stores.switching import Exchange, FolderExchange, Record, moved
 from migrate.sync.changes import find_changes
 from migrate.vectors import no_progress
 
@@ -197,8 +197,7 @@ def find_exchange(location: str) -> Exchange | None:
     exchange = FolderExchange.at(location) or exchange_left(location)
     if exchange is not None:
         return exchange
-    store = open_store(location)
-    return store.exchanged() if isinstance(store, Switchable) else None
+    return open_store(location).exchanged()
 
 
 def _noted(old: str) -> tuple[Exchange, Record]:
@@ -219,8 +218,6 @@ def _exchange(old: Store, new: Store) -> Exchange:
         )
     if old.info.location == new.info.location:
         raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
-    if not isinstance(old, Switchable):
-        raise UsageError(f"{old.info.location}: stores of the kind {kinds[0]} cannot be switched; name another")
     return old.exchange(new)
 
 

@@ -89,7 +89,7 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
     from migrate.stores.registry import absolute_location
-    from migrate.stores.switching import Switchable, why_no_switch
+    from migrate.stores.switching import why_no_switch
     from migrate.switch import find_exchange
 
     store = open_store(new)
@@ -99,7 +99,7 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
     if exchange is not None and exchange.record() is not None:
         return True
     why = None if opened is None else why_no_switch(opened, store)
-    if isinstance(store, Switchable) and why is None:
+    if store.switches and why is None:
         advise_next("switch", old, new, names_model=False, quiet=quiet)
     elif opened is not None:
         advise(f"no switch: {why or 'stores of this kind do not trade names'}", quiet=quiet)

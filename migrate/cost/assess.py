@@ -37,6 +37,7 @@ from migrate.search.bm25 import bm25_run
 from migrate.selection import SAMPLE_SIZE
 from migrate.stitch.partial import DEPTH
 from migrate.stores.base import Store, StoreInfo
+from migrate.stores.database import DatabaseStore
 from migrate.vectors import Progress, Query, no_progress
 
 if TYPE_CHECKING:
@@ -221,6 +222,9 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
     if count.over_limit:
         notes.append(_long_note(count, chunking, target))
     notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
+    if isinstance(store, DatabaseStore):
+        exported = f"{store.export_bytes / 1e6:,.2f} MB"
+        notes.append(f"beside that the vectors of the old store are exported into the work folder: up to {exported}")
     if size is not None and not size.is_exact:
         notes.append(f"the new index is of {store.info.index_type}: its bytes are about what the old one suggests")
     notes.append(

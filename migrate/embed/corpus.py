@@ -26,8 +26,8 @@ from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.stores import create_store
-from migrate.stores.base import Metric, NewStoreWriter
-from migrate.stores.create import INDEX_NAME, PICKLE_NAME
+from migrate.stores.base import Metric
+from migrate.stores.create import INDEX_NAME, PICKLE_NAME, NewStoreWriter
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
 from migrate.vectors import Document, Progress, Vectors, no_progress

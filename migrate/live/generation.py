@@ -24,13 +24,12 @@ from migrate.files import FileStamp, canonical_json
 from migrate.live.state import text_hash
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
-from migrate.stores.base import RecordStore, Store
+from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.faiss.search import open_search
+from migrate.stores.database import DatabaseStore
+from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store, path_in
-from migrate.stores.serving import Named, Searchable
-from migrate.stores.switching import Switchable
 from migrate.vectors import Document, Vectors
 
 _LOG: Final = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ class Texts:
         self._store = store
         self.turn = threading.Lock()
         """Held by who asks the store itself: its connection is not for several threads."""
-        self._records = store if isinstance(store, RecordStore) else None
+        self._records = store if isinstance(store, DatabaseStore) else None
         self._pause = Pause()
         self._valid_s = valid_s if self._records else float("inf")
         self._hashes: dict[str, tuple[bytes | None, float]] = {}
@@ -166,7 +165,7 @@ class Generation:
 
     key: str
     store: Store
-    index: Searchable
+    index: Store | IndexSearch
     vectors: TrueVectors
     texts: Texts
     is_translated: bool
@@ -183,12 +182,12 @@ class Generation:
     @property
     def is_copy(self) -> bool:
         """Whether it answers from a copy of a database, which is made again where the database has changed."""
-        return isinstance(self.store, RecordStore) and self.store.is_copy
+        return self.store.is_copy
 
     def is_behind(self) -> bool:
         """Whether it answers from a copy of a database that was written to since."""
         try:
-            return isinstance(self.store, RecordStore) and self.is_copy and not self.store.is_as_opened()
+            return self.is_copy and not self.store.is_as_opened()
         except (LeadMigrateError, OSError):
             return True
 
@@ -287,7 +286,7 @@ def _wait_for_switch(location: str) -> None:
     """While tables have traded names and what lies beside them has not, the one would be taken for the other."""
     for _ in range(_LOOKS):
         store = open_store(location)
-        if as_files(store) is not None or not isinstance(store, Named) or store.answering() is not None:
+        if not isinstance(store, DatabaseStore) or store.answering() is not None:
             return
         time.sleep(_LOOK_S)
     raise StoreError(f"{location}: a switch is under way, or was killed; run it again, or rollback")
@@ -305,10 +304,10 @@ def _marker(store: Store) -> Any:
     """What is another after a switch of databases: what has the name, and the folder or file that is there."""
     if as_files(store) is not None:
         return None
-    if isinstance(store, Named):
+    if isinstance(store, DatabaseStore):
         answering = store.answering()
     else:
-        exchange = store.exchanged() if isinstance(store, Switchable) else None
+        exchange = store.exchanged()
         answering = {} if exchange is None else exchange.record() or {}
     place = path_in(store.info.location)
     status = None if place is None else place.stat()

@@ -32,7 +32,7 @@ class LiveVectorStore(VectorStore):
     """A `VectorStore` whose answers are those of a `LiveSearcher`.
 
     Scores are those of the store: inner products, or squared distances. `filter` is what the kind of store takes, see
-    `migrate.stores.serving.Searchable`.
+    `migrate.stores.base.Store.search`.
 
     Parameters
     ----------

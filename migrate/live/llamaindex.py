@@ -35,7 +35,7 @@ class LiveRetriever(BaseRetriever):
     similarity_top_k
         How many nodes.
     where
-        Which nodes may be among them, see `migrate.stores.serving.Searchable`.
+        Which nodes may be among them, see `migrate.stores.base.Store.search`.
 
     Raises
     ------

@@ -254,7 +254,7 @@ class LiveSearcher:
         k
             How many.
         where
-            Which documents may be among them, see `Searchable.search`.
+            Which documents may be among them, see `Store.search`.
 
         Raises
         ------

@@ -34,10 +34,10 @@ from migrate.files import (
 )
 from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
-from migrate.stores.base import RecordStore, Store
+from migrate.stores.base import Store
+from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store, path_in
-from migrate.stores.serving import Updatable
 from migrate.vectors import Document, Vectors
 
 _NEXT: Final = "next"
@@ -92,7 +92,7 @@ class RecordWriter(VectorWriter):
 
         `hashes` are of the texts by id. A document whose text has become another one meanwhile keeps what it has.
         """
-        if not isinstance(store, RecordStore) or not isinstance(store, Updatable):
+        if not isinstance(store, DatabaseStore):
             raise UsageError(
                 f"{self.location}: stores of the kind {store.info.kind} cannot be written to while they serve"
             )
@@ -249,7 +249,7 @@ def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -
     location = store.info.location
     if as_files(store) is not None:
         return FolderWriter(location, state, share=share, seconds=seconds)
-    if isinstance(store, Updatable):
+    if isinstance(store, DatabaseStore):
         return RecordWriter(location, state)
     raise UsageError(
         f"{location}: stores of the kind {store.info.kind} cannot be written to while they serve; use two-stage search "

@@ -14,7 +14,7 @@ _MODULES = {"create_store": "create", "index_recall": "recall", "open_store": "r
 
 
 def __getattr__(name: str) -> Any:
-    """What `__all__` names, imported when it is first used: a process that only decodes an index starts without."""
+    """Import a name of `__all__` when it is first used: a process that only decodes an index starts without."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -19,7 +19,7 @@ TRUE: Final = "true vectors"
 
 
 def is_all_true(store: Store) -> bool:
-    """Whether every vector is one that the store's model gave to its text, as the command says that made the store."""
+    """Return whether every vector is the store's own model's, as the command says that made the store."""
     manifest = store.info.manifest
     return (
         manifest is not None
@@ -30,7 +30,7 @@ def is_all_true(store: Store) -> bool:
 
 
 def is_made_from_another(store: Store) -> bool:
-    """Whether the manifest of a store says that it was translated or embedded from an older one."""
+    """Return whether the manifest of a store says that it was translated or embedded from an older one."""
     return store.info.manifest is not None and "source rows" in store.info.manifest.inputs
 
 
@@ -45,12 +45,12 @@ def note_content(location: str) -> None:
 
 
 def with_content(manifest: Manifest, content: Mapping[str, Any] | None) -> Manifest:
-    """The manifest with what its store holds, or, of one that is written anew, without."""
+    """Return the manifest with what its store holds, or, of one that is written anew, without."""
     known = {key: value for key, value in manifest.details.items() if key != "content"}
     return replace(manifest, details={**known, **StoreFacts(content=content).as_details()})
 
 
 def is_as_made(store: Store, content: Mapping[str, Any]) -> bool:
-    """Whether a store, which holds `content`, is what it was when its manifest was written: to the last vector."""
+    """Return whether a store, which holds `content`, is as its manifest was written for, to the last vector."""
     manifest = store.info.manifest
     return manifest is not None and (manifest.store.content == content or index_is_verified(store))

@@ -1,13 +1,13 @@
-"""What every vector store offers, wherever it lies: facts, vectors in batches, texts, a place for one of its kind."""
+"""Vector stores, wherever they lie: facts, vectors in batches, texts, and a writer of another store of the kind."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.vectors import Batch, Document, Vectors
-from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter as StoreWriter
 
+if TYPE_CHECKING:
+    from migrate.stores.switching import Exchange
+
 Metric = Literal["l2", "ip"]
-"""How the index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
+"""The way that an index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
 
 BATCH_SIZE = 16_384
 """Rows per batch. Fixed boundaries keep float32 products bit-identical from run to run."""
 
 NO_TEXTS = "no texts: "
-"""How a note begins that says why a store has no texts, and what to do."""
+"""The beginning of a note that says why a store has no texts, and what to do."""
 
 WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the index'
 
@@ -64,18 +66,18 @@ class StoreInfo:
 
     @property
     def way_to_texts(self) -> str:
-        """How a store without texts gets some."""
+        """The way in which a store without texts gets some."""
         return way_to_texts(self.notes)
 
 
 def way_to_texts(notes: Iterable[str]) -> str:
-    """How a store without texts gets some, as a clause: what its notes say of that, or a file to write."""
+    """Return how a store without texts gets some, as a clause: as its notes say, or by a file to write."""
     return next((note.removeprefix(NO_TEXTS) for note in notes if note.startswith(NO_TEXTS)), WAY_TO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
 class KindSupport:
-    """What a kind of store can and cannot, in words for a table.
+    """The abilities of a kind of store, in words for a table.
 
     `locations` are examples; `extra` is what to install, empty where nothing is; `kept` goes through exactly,
     `not_kept` is changed, left out with a remark, or refused by name; `memory` says what is held at once.
@@ -91,7 +93,7 @@ class KindSupport:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a later run, or a stitch, holds a store against.
+    """The state of a store, for a later run or a stitch to compare with.
 
     Shape, a SHA-256 over ids and vectors of rows spread over the store, one over its texts, and what else shows a
     change at once. `texts_sha256` is None for a store without texts. `versions` are facts that change whenever the
@@ -107,15 +109,15 @@ class Snapshot:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What the store holds, wherever and since whenever it lies: what the manifest of a stitch notes."""
+        """The content of the store, wherever and since whenever it lies, for the manifest of a stitch."""
         return {name: value for name, value in asdict(self).items() if name != "versions"}
 
     def as_json(self) -> dict[str, Any]:
-        """What the journal of unfinished work notes."""
+        """Return it for the journal of unfinished work."""
         return {"fingerprint": self.fingerprint, "files": list(self.versions)}
 
     def difference(self, noted: Mapping[str, Any]) -> str | None:
-        """What tells the store from the one whose fingerprint a manifest has noted, None where nothing does.
+        """Return what tells the store from the one whose fingerprint a manifest has, None if nothing does.
 
         Texts are compared where both have some: a stitch of before they were noted, or a store without, says nothing.
         """
@@ -128,6 +130,19 @@ class Snapshot:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The nearest documents of one query, best first: `ids`, and `scores`, (n,), float32, by the metric of the store.
+
+    Inner products, which fall, or squared distances, which grow. A store that compares by cosine gives the cosine of
+    query and document, which is the inner product where both are of unit length; `serving.is_cosine` tells such a
+    store.
+    """
+
+    ids: tuple[str, ...]
+    scores: NDArray[Any]
+
+
 class Store(ABC):
     """A place that holds vectors with ids, and maybe texts; it is read without loss, and never written to.
 
@@ -137,10 +152,19 @@ class Store(ABC):
 
     info: StoreInfo
     opened_as: str | None = None
-    """What the manifest of a copy notes, so that it is opened as this store was: table and options of a database."""
+    """The table and options that the manifest of a copy has, so that it is opened as this store was."""
 
     notices_vectors: bool = True
-    """Whether `check_unchanged` notices every vector that changed; if not, only those of a sample."""
+    """True if `check_unchanged` notices every vector that changed; if not, only those of a sample."""
+
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
+    is_copy: bool = False
+    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
+    searches: bool = False
+    """True if it has a search of its own; `migrate.stores.faiss.search.open_search` searches any store."""
+    switches: bool = False
+    """True if another store can take its place, see `exchange`."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -150,7 +174,7 @@ class Store(ABC):
 
     @abstractmethod
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors of rows `start` to `stop` (not included; the end) with their ids, in bounded memory.
+        """Read the vectors of rows `start` to `stop` (not included; the end) with their ids, in bounded memory.
 
         Each batch's vectors are float32, C-contiguous, (n, dim), and valid until the next batch is asked for.
         Values are as stored: NaN, Inf and zero rows are the caller's to check (`migrate.vectors.check_vectors`).
@@ -158,7 +182,7 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, rows: NDArray[np.int64]) -> Batch:
-        """The vectors and ids of some rows, in the order of `rows`."""
+        """Return the vectors and ids of some rows, in the order of `rows`."""
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; kinds that can do so read no vector."""
@@ -166,7 +190,7 @@ class Store(ABC):
 
     @abstractmethod
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """The documents of some rows in the order of `rows`, or of all rows.
+        """Read the documents of some rows in the order of `rows`, or of all rows.
 
         Raises
         ------
@@ -180,7 +204,7 @@ class Store(ABC):
         return None
 
     def successor(self, ending: str) -> str | None:
-        """A location for a new store like this one, with `ending` after its name; None for a folder of any name."""
+        """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
         return None
 
     @abstractmethod
@@ -191,12 +215,12 @@ class Store(ABC):
         """
 
     def strangers(self) -> list[str]:
-        """What lies in the store's folder and is no part of it: a new folder in its place would not have it."""
+        """Return the names in the store's folder that are no part of it: a new folder in its place would lack them."""
         return []
 
     @property
     def takes_manifest(self) -> bool:
-        """Whether there is a place for one beside the store."""
+        """True if there is a place for one beside the store."""
         return type(self).keep_manifest is not Store.keep_manifest
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
@@ -211,6 +235,44 @@ class Store(ABC):
             f"{self.info.location}: there is no place beside the store for a stamp; name its model with every command"
         )
 
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """Return the nearest `k` documents of each query, or as many as there are; several threads may search at once.
+
+        Parameters
+        ----------
+        queries
+            (q, dim), float32, of the model that the store's vectors are of.
+        k
+            How many.
+        where
+            Which documents may be among them, as the kind's own client says it, or, for SQL, FAISS or none, a mapping
+            of metadata to the values that they must have; None for any.
+
+        Raises
+        ------
+        UsageError
+            The filter is not one that the kind knows.
+        VectorError
+            The queries are of another dimension.
+        StoreError, RemoteError
+            The store is gone, or its server.
+        """
+        raise NotImplementedError
+
+    def exchange(self, new: Store) -> Exchange:
+        """Return how this store and another one of its kind trade names; nothing is changed yet.
+
+        Raises
+        ------
+        UsageError
+            They cannot, because of what is named.
+        """
+        raise UsageError(f"{self.info.location}: stores of the kind {self.info.kind} cannot be switched; name another")
+
+    def exchanged(self) -> Exchange | None:
+        """Return the exchange by which the store that answers here came here; None if there was none."""
+        return None
+
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info
@@ -224,7 +286,7 @@ class Store(ABC):
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
     def _texts_sha256(self) -> str:
-        """A hash of all texts; reads them."""
+        """Return a hash of all texts; reads them."""
         digest = hashlib.sha256()
         for document in self.documents():
             for content in (document.id.encode(), document.text.encode()):
@@ -236,7 +298,7 @@ class Store(ABC):
         return ()
 
     def is_as_opened(self) -> bool:
-        """Whether nothing came, went or changed since it was opened, as far as that is told without reading it."""
+        """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
         return True
 
     def refresh(self) -> None:
@@ -258,51 +320,8 @@ class Store(ABC):
             )
 
 
-class RecordStore(Store):
-    """A store whose documents are found by id, as those of databases are; rows are in the order of the ids."""
-
-    without_vector: int = 0
-    """Records that have no vector, and so are no documents here."""
-    is_copy: bool = False
-    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
-
-    @abstractmethod
-    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """Return the ids of some rows; no vector is read."""
-
-    @abstractmethod
-    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents of some ids as they are now; of those that are gone, none."""
-
-    @abstractmethod
-    def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """Return the vectors of some ids, as they are now, in their order; raises `StoreError` where one is gone."""
-
-
-class NewStoreWriter(StoreWriter):
-    """Writes a store that has no predecessor: documents and vectors together."""
-
-    @abstractmethod
-    def keep(self, documents: Sequence[Document]) -> None:
-        """Add the next documents, whose vectors are put, or were put by an earlier writer."""
-
-    @abstractmethod
-    def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
-        """Add the next documents with their vectors, (len(documents), dim)."""
-
-    @abstractmethod
-    def finish(self, rows: Rows | None = None) -> None:
-        """Complete the store, durably.
-
-        Raises
-        ------
-        StoreError
-            Nothing was appended, or two documents share an id.
-        """
-
-
 def read_all(batches: Iterable[Batch]) -> Batch:
-    """All batches as one; for stores known to fit into memory."""
+    """Return all batches as one; for stores known to fit into memory."""
     parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
     ids = [doc_id for part, _ in parts for doc_id in part]
     return Batch(ids, np.concatenate([vectors for _, vectors in parts]))

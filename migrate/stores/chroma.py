@@ -6,14 +6,12 @@ collection's files, which is removed with the last reference to it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import re
 import shutil
 import sqlite3
-import tempfile
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -27,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import output_errors, reach, work_folder
-from migrate.locations import options_text, secrets_of
+from migrate.files import output_errors, reach
+from migrate.locations import options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
+from migrate.stores.driver import Driver, Page, hash_records, new_copy, remove_copy
 from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.records import import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
@@ -40,11 +38,11 @@ from migrate.stores.switching import ASIDE, others
 from migrate.vectors import Batch, Document, Vectors
 
 _OWN: Final = "lead-migrate"
-"""In the metadata of a collection on a server: its token. In a folder: a folder of what belongs to one collection."""
+"""The key of the token in the metadata of a collection on a server; a folder in a folder for one of several."""
 _DATABASE: Final = "chroma.sqlite3"
 _TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 _URI: Final = "chroma:uri"
-"""In the metadata of a document: the URI of its record."""
+"""The key of the URI of a record in the metadata of its document."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
 _AT_ONCE: Final = 1_000
 _PAGE: Final = 4_096
@@ -88,9 +86,7 @@ class ChromaDriver(Driver):
     @cached_property
     def client(self) -> Any:
         """The client of the server."""
-        secrets = secrets_of(self.location)
-        token = secrets.get("token") or secrets.get("api_key") or os.environ.get("CHROMA_API_KEY")
-        return _connect(os.getpid(), self.address.place, token, *self.tenant.values())
+        return _connect(os.getpid(), self.address.place, self.secret("CHROMA_API_KEY"), *self.tenant.values())
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
@@ -99,7 +95,7 @@ class ChromaDriver(Driver):
         return sorted(one.name for one in self._listed())
 
     def _listed(self) -> list[Any]:
-        """The collections of the server, as Chroma's own objects."""
+        """Return the collections of the server, as Chroma's own objects."""
         found: list[Any] = []
         while page := self.client.list_collections(limit=_AT_ONCE, offset=len(found)):
             found += page
@@ -156,25 +152,19 @@ class ChromaDriver(Driver):
 
     @property
     def _function(self) -> Mapping[str, Any]:
-        """What the collection says of its embedding function."""
+        """The collection's own record of its embedding function."""
         return self.configuration.get("embedding_function") or {}
 
     @property
     def key(self) -> str:
         """Place, name, tenant and database."""
-        place = self.address.place if self.is_server else str(self.folder.absolute())
-        return f"{place}#{self.name}{options_text(self.tenant)}"
+        return f"{self.whole_place}#{self.name}{options_text(self.tenant)}"
 
     def version(self) -> Any:
         """Return what Chroma counts up with each write. On a server, a hash of all but vectors."""
         if not self.is_server:
             return self._folder_version(self.id)
-        digest, count = hashlib.sha256(), 0
-        for page in self._pages(_FIELDS):
-            for record in _records(page):
-                digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
-                count += 1
-        return [self.id, count, digest.hexdigest()]
+        return [self.id, *hash_records(record for page in self._pages(_FIELDS) for record in _records(page))]
 
     def read_version(self) -> Any:
         """Return the version when the copy was made."""
@@ -192,7 +182,7 @@ class ChromaDriver(Driver):
         return next((found for (found,) in self._ask(question, name, *self.tenant.values())), None)
 
     def _find(self, name: str) -> Any:
-        """The collection of the server that has a name; None if there is none."""
+        """Return the collection of the server that has a name; None if there is none."""
         client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
         try:
             return client.get_collection(name, embedding_function=None)
@@ -200,7 +190,7 @@ class ChromaDriver(Driver):
             return None
 
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
-        """All records as Chroma gives them, in bounded memory."""
+        """Read all records as Chroma gives them, in bounded memory."""
         offset = 0
         while (page := self.handle.get(limit=at_once, offset=offset, include=[*include]))["ids"]:
             yield page
@@ -318,20 +308,11 @@ class ChromaDriver(Driver):
         return [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
 
     def _open_copy(self) -> Any:
-        copies = work_folder() / "copies"
-        with output_errors(copies):
-            copies.mkdir(parents=True, exist_ok=True)
-            copy = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
-        try:
-            with output_errors(copy):
-                self._copied = self._copy_to(copy)
+        with new_copy(self.kind) as copy:
+            self._copied = self._copy_to(copy)
             client = _persistent(copy, self.tenant)
             handle = client.get_collection(self.name, embedding_function=None)
-        except BaseException:
-            shutil.rmtree(copy, ignore_errors=True)
-            raise
-        weakref.finalize(handle, shutil.rmtree, copy, ignore_errors=True)
-        weakref.finalize(handle, client.close)  # the last of these is called first
+        weakref.finalize(handle, remove_copy, client.close, copy)
         return handle
 
     def _copy_to(self, copy: Path) -> list[Any]:
@@ -359,9 +340,8 @@ class ChromaDriver(Driver):
         metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
         changed: tuple[set[str], set[str]] = (set(), set())
         written = 0
-        with output_errors(self.folder):
-            for path in [] if self.is_server else [self.folder / file for file in self.files()]:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not self.is_server:
+            self.clear()
         with self._writing() as client:
             if self.is_server and self.identity(name) is not None:
                 client.delete_collection(name)
@@ -379,8 +359,7 @@ class ChromaDriver(Driver):
                     _add(collection, records[first : first + most], page.vectors[first : first + most])
                 written += len(records)
             count = collection.count()
-        if count != written:
-            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+        self.check_count(written, count)
         if old is None:
             return _remarks(*changed)
         function = old._function.get("name")
@@ -389,7 +368,7 @@ class ChromaDriver(Driver):
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
-        """The server's client, or one of the folder itself, which is durable at the end."""
+        """Yield the server's client, or one of the folder itself, which is durable at the end."""
         if self.is_server:
             yield self.client
             return
@@ -398,7 +377,7 @@ class ChromaDriver(Driver):
         sync_tree(self.folder)
 
     def _settings(self) -> dict[str, Any]:
-        """The configuration of a new collection as this one is."""
+        """Return the configuration of a new collection as this one is."""
         settings = {key: dict(self.configuration[key]) for key in ("hnsw", "spann") if self.configuration.get(key)}
         if self._function.get("type") == "known":
             settings["embedding_function"] = _named_function(self._function)

@@ -20,7 +20,7 @@ _ADVICE: Final = "translate again"
 
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:
-    """The confidence of each document of a store, (count,), or None where it has none.
+    """Read the confidence of each document of a store, (count,); None if it has none.
 
     Raises
     ------
@@ -33,8 +33,6 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
 
 LEAST_SPEARMAN = 0.2
 """Below this the confidence is not to be used: it hardly tells good translations from bad ones."""
-
-_EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Outside:
 
     @property
     def sentence(self) -> str:
-        """For a person."""
+        """The figures for a person."""
         share = self.count / self.of if self.of else 0.0
         such = f", such as {', '.join(map(repr, self.examples))}" if self.examples else ""
         return (
@@ -61,7 +59,7 @@ class Outside:
 
 
 def unreliable(spearman: float) -> str:
-    """For a person: that a confidence with this rank correlation is not to be used."""
+    """Return a sentence that a confidence with this rank correlation is not to be used."""
     return (
         f"the confidence is not to be used: it ranks held-out documents by their true cosine with Spearman "
         f"{spearman:.2f}, below {LEAST_SPEARMAN}"
@@ -69,7 +67,7 @@ def unreliable(spearman: float) -> str:
 
 
 def stored_confidence(store: Store) -> Vectors | None:
-    """The confidence of each document of a store, (count,); None where nothing lies beside it, or no confidence.
+    """Read the confidence of each document of a store, (count,); None if nothing lies beside it, or no confidence.
 
     Raises
     ------
@@ -81,18 +79,18 @@ def stored_confidence(store: Store) -> Vectors | None:
 
 
 def distrust(store: Store) -> str | None:
-    """Why the confidence of a translated store is not to be used; None where it is, or nobody measured it."""
+    """Return why the confidence of a translated store is not to be used; None if it is, or nobody measured it."""
     manifest = store.info.manifest
     return distrust_of(manifest.store.confidence_spearman if manifest else None)
 
 
 def distrust_of(spearman: float | None) -> str | None:
-    """As `distrust`, of the rank correlation that was measured."""
+    """Return what `distrust` says of the rank correlation that was measured."""
     return None if spearman is None or spearman >= LEAST_SPEARMAN else unreliable(spearman)
 
 
 def usable_confidence(store: Store) -> Vectors | None:
-    """As `read_confidence`, and None where it is not to be used.
+    """Read the confidence as `stored_confidence` does; None if it is not to be used.
 
     Raises
     ------
@@ -103,7 +101,7 @@ def usable_confidence(store: Store) -> Vectors | None:
 
 
 def find_outside(store: Store) -> Outside | None:
-    """The documents of a translated store that its sample does not cover.
+    """Find the documents of a translated store that its sample does not cover.
 
     None where nothing is known of it, or the confidence that would say so is not to be used.
 
@@ -121,7 +119,7 @@ def find_outside(store: Store) -> Outside | None:
 
 
 def outside_of(values: Vectors, lowest: float, ids_of: Callable[[NDArray[np.int64]], Sequence[str]]) -> Outside:
-    """The documents whose confidence, (n,), is below `lowest`; `ids_of` some rows."""
+    """Find the documents whose confidence, (n,), is below `lowest`; `ids_of` some rows."""
     below = np.flatnonzero(values < lowest)
-    worst = below[np.argsort(values[below], kind="stable")[:_EXAMPLES]]
+    worst = below[np.argsort(values[below], kind="stable")[:3]]
     return Outside(len(below), len(values), float(lowest), tuple(ids_of(worst)) if len(worst) else ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from abc import abstractmethod
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -16,7 +15,7 @@ import numpy as np
 from migrate.errors import StoreError
 from migrate.files import output_errors, sha256_file
 from migrate.manifest import StoreFacts
-from migrate.stores.base import Metric, NewStoreWriter, Store
+from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
@@ -29,8 +28,6 @@ from migrate.work.writer import FlatFileWriter, StoreWriter
 
 INDEX_NAME: Final = "index.faiss"
 PICKLE_NAME: Final = "index.pkl"
-_DOCUMENTS_AT_ONCE: Final = 1_000
-_ALL_FIELDS: Final = frozenset({"id", "metadata", "page_content"})
 
 
 def create_store(
@@ -41,7 +38,7 @@ def create_store(
     metric: Metric = "ip",
     goes_on: bool = False,
 ) -> NewStoreWriter:
-    """A writer of a new store in a folder that exists.
+    """Return a writer of a new store in a folder that exists.
 
     Parameters
     ----------
@@ -55,24 +52,27 @@ def create_store(
     metric
         How the index compares.
     goes_on
-        Whether vectors of an earlier writer stay in the index; their documents are added with `keep`.
+        Keep the vectors of an earlier writer in the index; their documents are added with `keep`.
     """
-    kind = _NewFaissStore if format == "faiss" else _NewLangchainStore
-    return kind(folder, dim, metric, goes_on=goes_on)
+    if not goes_on:
+        (folder / INDEX_NAME).unlink(missing_ok=True)
+    return NewStoreWriter(folder, _DocsFile(folder) if format == "faiss" else _Docstore(folder), dim, metric)
 
 
-class _NewIndex(FlatFileWriter, NewStoreWriter):
-    """The index; where the documents go is the subclasses' matter."""
+class NewStoreWriter(FlatFileWriter):
+    """A writer of a store that has no predecessor: documents and vectors together, in a flat index."""
 
-    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, documents: _DocsFile | _Docstore, dim: int, metric: Metric) -> None:
+        self._folder, self._documents = folder, documents
         self._metric: Metric = metric
-        path = folder / INDEX_NAME
-        if not goes_on:
-            path.unlink(missing_ok=True)
-        super().__init__(path, flat_head(dim, 0, metric), dim, None)
+        super().__init__(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None)
+
+    def keep(self, documents: Sequence[Document]) -> None:
+        """Add the next documents, whose vectors are put, or were put by an earlier writer."""
+        self._documents.append(documents)
 
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Add the next documents with their vectors, (len(documents), dim)."""
         if len(documents) != len(vectors):
             raise StoreError(
                 f"{self._folder}: expected a vector for each document, found {len(vectors)} for {len(documents)}; "
@@ -82,15 +82,18 @@ class _NewIndex(FlatFileWriter, NewStoreWriter):
         self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
 
     def finish(self, rows: Rows | None = None) -> None:
+        """Complete the store, durably.
+
+        Raises
+        ------
+        StoreError
+            Nothing was appended, or two documents share an id.
+        """
         count = self._stop if rows is None else rows.count
         if not count:
             raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")
-        self._finish_documents()
+        self._documents.finish()
         self.finish_file(count, head=flat_head(self.dim, count, self._metric))
-
-    @abstractmethod
-    def _finish_documents(self) -> None:
-        """Write what is left of them, durably."""
 
 
 class _DocsFile:
@@ -118,27 +121,19 @@ class _DocsFile:
             os.fsync(file.fileno())
 
 
-class _NewFaissStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
-        super().__init__(folder, dim, metric, goes_on=goes_on)
-        self._docs = _DocsFile(folder)
+class _Docstore:
+    """An index.pkl of LangChain, written at the end."""
 
-    def keep(self, documents: Sequence[Document]) -> None:
-        self._docs.append(documents)
-
-    def _finish_documents(self) -> None:
-        self._docs.finish()
-
-
-class _NewLangchainStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric, *, goes_on: bool) -> None:
-        super().__init__(folder, dim, metric, goes_on=goes_on)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._documents: list[Document] = []
 
-    def keep(self, documents: Sequence[Document]) -> None:
+    def append(self, documents: Sequence[Document]) -> None:
+        """Hold the next documents."""
         self._documents.extend(documents)
 
-    def _finish_documents(self) -> None:
+    def finish(self) -> None:
+        """Make sure that no two have one id, and write all."""
         states = {}
         for document in self._documents:
             if document.id in states:
@@ -146,7 +141,7 @@ class _NewLangchainStore(_NewIndex):
                     f"{self._folder}: expected a different id for each document, found {document.id!r} twice"
                 )
             fields = {"id": document.id, "metadata": dict(document.metadata), "page_content": document.text}
-            states[document.id] = current_state(fields, _ALL_FIELDS)
+            states[document.id] = current_state(fields, frozenset(fields))
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 
@@ -154,17 +149,17 @@ class FaissOutput(FolderOutput):
     """A folder with a flat index, and the documents of a store of any kind in a docs.jsonl beside it."""
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """A writer that reads the documents once all rows are there."""
+        """Return a writer that reads the documents once all rows are there."""
         return FlatWriter(source, content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """The hashes of index and documents, and that this kind was asked for."""
+        """Return the hashes of index and documents, and that this kind was asked for."""
         written_as = StoreFacts(written_as={"kind": "faiss"}).as_details()
         return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
 
 
 class FlatWriter(FlatFileWriter):
-    """The rows go straight to their place; the documents of `source` are written once all are there."""
+    """A writer of rows straight to their place; the documents of `source` follow once all are there."""
 
     def __init__(self, source: Store, folder: Path, dim: int) -> None:
         count = source.info.count
@@ -176,7 +171,7 @@ class FlatWriter(FlatFileWriter):
         if not rows.count:
             raise StoreError(f"{self.path.parent}: expected documents, found none; a store needs one at least")
         docs, documents = _DocsFile(self.path.parent), source_documents(self._source)
-        while part := list(islice(documents, _DOCUMENTS_AT_ONCE)):
+        while part := list(islice(documents, 1_000)):
             docs.append(part)
         docs.finish()
         self.finish_file(rows.count)
@@ -194,7 +189,7 @@ def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:
 
 
 def _line(document: Document, row: int) -> bytes:
-    """A line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
+    """Return a line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
     fields: dict[str, object] = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
     if as_integer(document.id) is not None:
         fields["faiss_id"] = row

@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
 from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import BATCH_SIZE, RecordStore, Snapshot, Store
+from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import Driver, Page
@@ -33,25 +34,23 @@ from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.names import NameExchange
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
-from migrate.stores.records import WaitingWriter, check_options
-from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
+from migrate.stores.records import check_options, records_without_vector, source_documents
+from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange, moved
 from migrate.vectors import Batch, Document, Vectors
+from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter
 
-_LARGE: Final = 4
-"""Rows are looked up one by one until one in so many was; then all vectors are exported."""
-_TOLD_BYTES: Final = 256 << 20
-"""Exports of this size are announced in the notes of a store."""
-_WAIT_S: Final = 0.1
 
-
-class DatabaseStore(RecordStore):
+class DatabaseStore(Store):
     """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes.
 
     Ids are read when they are first needed, and all vectors once more than a few are: both are exported into the work
     folder (`migrate.files.work_folder`), where later processes find them while the version stays.
     """
+
+    searches = True
+    switches = True
 
     def __init__(self, driver: Driver, location: str) -> None:
         self.driver = driver
@@ -60,13 +59,13 @@ class DatabaseStore(RecordStore):
             info = replace(driver.describe(), location=location)
             self.info = replace(info, manifest=driver.manifest())
             self._identity = driver.identity(driver.name)
-        if self.export_bytes >= _TOLD_BYTES:
+        if self.export_bytes >= 256 << 20:
             size = f"{self.export_bytes / 1e9:.1f} GB in {work_folder()}"
             told = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, told))
         self.opened_as, self.without_vector = driver.opened_as, driver.without_vector
         self.is_copy, self.notices_vectors = driver.is_copy, driver.notices_vectors
-        self._looked_up = 0
+        self._looked_up, self._streamed = 0, False
         self._file: VectorFile | None = None
         self._texts: str | None = None
 
@@ -101,26 +100,36 @@ class DatabaseStore(RecordStore):
     @cached_property
     def index(self) -> Index:
         """The ids."""
-        path = self._export / "ids.npz"
-        index = Index.load(path)
-        if index is None or len(index) != self.info.count:
-            ids = (doc_id for page in self._pages(vectors=False) for doc_id in page.ids)
-            index = Index.of(ids, self.driver.location)
-            if len(index) != self.info.count:
-                raise self._changed()
-            with suppress(LockedError), atomic_file(path, force=True) as aside:
-                index.save(aside)
+        index = self._known_index()
+        return index or self._indexed(page.ids for page in self._pages(vectors=False))
+
+    def _known_index(self) -> Index | None:
+        """Return the ids as an earlier process has exported them."""
+        index = Index.load(self._export / "ids.npz")
+        return index if index is not None and len(index) == self.info.count else None
+
+    def _indexed(self, ids: Iterable[Sequence[str]]) -> Index:
+        """Sort and export the ids of `Driver.pages`."""
+        index = Index.of(ids, self.driver.location)
+        if len(index) != self.info.count:
+            raise self._changed()
+        with suppress(LockedError), atomic_file(self._export / "ids.npz", force=True) as aside:
+            index.save(aside)
         return index
 
     def _vectors(self) -> VectorFile:
-        """The exported vectors, made when first asked for."""
+        """Return the exported vectors, made when first asked for."""
         if self._file is None:
             self._file = self._lasting_file() if self.notices_vectors else self._passing_file()
         return self._file
 
+    @property
+    def _lasting_path(self) -> Path:
+        return self._export / "vectors.f32"
+
     def _lasting_file(self) -> VectorFile:
-        """A file that later processes use again."""
-        path = self._export / "vectors.f32"
+        """Return a file that later processes use again."""
+        path = self._lasting_path
         while not path.is_file() or path.stat().st_size != self.export_bytes:
             require_room(path, self.export_bytes)
             try:
@@ -129,12 +138,12 @@ class DatabaseStore(RecordStore):
                     if self._read_version() != self._opened_at:
                         raise self._changed()
             except LockedError:  # another process exports the same
-                time.sleep(_WAIT_S)
+                time.sleep(0.1)
         with output_errors(path):
             return VectorFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), self.info.dim)
 
     def _passing_file(self) -> VectorFile:
-        """A file that is gone with the store: nothing would tell when its vectors are out of date."""
+        """Return a file that is gone with the store: nothing would tell when its vectors are out of date."""
         require_room(self._export / "vectors", self.export_bytes)
         with output_errors(self._export):
             descriptor, name = tempfile.mkstemp(dir=self._export)
@@ -144,23 +153,43 @@ class DatabaseStore(RecordStore):
         return file
 
     def _fill(self, file: VectorFile) -> None:
-        start = 0
         with output_errors(file.path):
             file.reserve(self.info.count)
-            for page in self._pages():
-                rows = self._rows_of(page, start)
-                file.put(rows, page.vectors)
-                start += len(rows)
+            if not self._fill_at_once(file):
+                start = 0
+                for page in self._pages():
+                    rows = self._rows_of(page, start)
+                    file.put(rows, page.vectors)
+                    start += len(rows)
+                if start != self.info.count:
+                    raise self._changed()
             file.sync()
-        if start != self.info.count:
-            raise self._changed()
+
+    def _fill_at_once(self, file: VectorFile) -> bool:
+        """Read ids and vectors in one pass, if the ids are not known yet; return False if they were in no order."""
+        if "index" in self.__dict__ or self._known_index() is not None:
+            return False
+        pages = self._pages()
+        first = next(pages, None)
+        if first is None or list(first.ids) != sorted(first.ids):
+            return False
+
+        def ids() -> Iterator[Sequence[str]]:
+            start = 0
+            for page in chain([first], pages):
+                file.put(slice(start, start + len(page.ids)), page.vectors)
+                start += len(page.ids)
+                yield page.ids
+
+        self.index = self._indexed(ids())
+        return self.index.is_in_order
 
     def _pages(self, **wanted: bool) -> Iterator[Page]:
         with self.driver.errors():
             yield from self.driver.pages(**wanted)
 
     def _rows_of(self, page: Page, start: int) -> NDArray[np.int64]:
-        """The rows of a page whose first record is at position `start`; raises if it has other records."""
+        """Return the rows of a page whose first record is at position `start`; raises if it has other records."""
         rows = self.index.rows[start : start + len(page.ids)]
         if self.index.ids(rows) != list(page.ids):
             raise self._changed()
@@ -187,13 +216,40 @@ class DatabaseStore(RecordStore):
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
         stop = self.info.count if stop is None else min(stop, self.info.count)
+        if (start, stop) == (0, self.info.count) and self._streams():
+            yield from self._stream(batch_size)
+            return
         self._looked_up += max(stop - start, 0)
         for first in range(start, stop, batch_size):
             rows = range(first, min(first + batch_size, stop))
             if self._is_exported():
-                yield Batch(LazyIds(len(rows), partial(self.ids, rows)), self._vectors().scan(rows.start, rows.stop))
+                yield self._batch(rows, self._vectors().scan(rows.start, rows.stop))
             else:
                 yield self._look_up(np.asarray(rows, np.int64))
+
+    def _streams(self) -> bool:
+        """Return True once, if a file or folder that is read in place has its records in the order of rows."""
+        is_in_place = not (self.driver.is_server or self.driver.is_copy)
+        is_first = not (self._streamed or self._is_exported() or self._lasting_path.exists())
+        self._streamed = True
+        return is_in_place and is_first and self.index.is_in_order
+
+    def _stream(self, batch_size: int) -> Iterator[Batch]:
+        """Read all vectors without an export, which would take as long again to write and to read."""
+
+        def parts() -> Iterator[Vectors]:
+            start = 0
+            for page in self._pages():
+                start += len(self._rows_of(page, start))
+                yield page.vectors
+            if start != self.info.count or self._read_version() != self._opened_at:
+                raise self._changed()
+
+        for first, vectors in _in_batches(parts(), self.info.count, batch_size):
+            yield self._batch(range(first, first + len(vectors)), vectors)
+
+    def _batch(self, rows: range, vectors: Vectors) -> Batch:
+        return Batch(LazyIds(len(rows), partial(self.ids, rows)), vectors)
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
@@ -202,14 +258,15 @@ class DatabaseStore(RecordStore):
         return Batch(self.ids(rows), self._vectors().get(rows)) if self._is_exported() else self._look_up(rows)
 
     def _is_exported(self) -> bool:
-        return self._file is not None or self._looked_up * _LARGE >= self.info.count
+        # rows are looked up one by one until one in four was
+        return self._file is not None or self._looked_up * 4 >= self.info.count
 
     def _look_up(self, rows: NDArray[np.int64]) -> Batch:
         unique, places = np.unique(rows, return_inverse=True)
         return Batch(self.ids(rows), self._read(self.ids(unique), self.index.order[unique])[places])
 
     def _read(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Vectors:
-        """The vectors of different ids, in their order."""
+        """Return the vectors of different ids, in their order."""
         if not ids:
             return np.empty((0, self.info.dim), np.float32)
         with self.driver.errors():
@@ -267,7 +324,7 @@ class DatabaseStore(RecordStore):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of a folder with a collection of the same name."""
-        if not self.driver.has_folders:
+        if self.driver.urls:
             return flat_writer(self, location, dim)
         driver = type(self.driver)(str(location), Address(str(location), self.driver.name))
         return DatabaseWriter(driver, self, location, dim)
@@ -299,7 +356,7 @@ class DatabaseStore(RecordStore):
             raise self._changed()
 
     def _changed(self) -> StoreError:
-        """The error of a store that was written to while it was read."""
+        """Return the error of a store that was written to while it was read."""
         what = "records with the same ids were changed"
         with suppress(LeadMigrateError):
             now = DatabaseStore(type(self.driver)(self.driver.location, self.driver.address), self.info.location)
@@ -324,7 +381,7 @@ class DatabaseStore(RecordStore):
     # Serving.
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` is a filter as the database's client takes it."""
+        """Search by the database; `where` is a filter as its client takes it."""
         queries = check_queries(self.info, queries)
         if k <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
@@ -332,7 +389,18 @@ class DatabaseStore(RecordStore):
             return self.driver.search(queries, k, where)
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`."""
+        """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
+
+        Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
+        to the name of this one, as by a switch, since it was opened.
+
+        Raises
+        ------
+        VectorError
+            A vector is zero, not finite, or of another dimension.
+        StoreError, OutputError, RemoteError
+            The store cannot be written to or hold such vectors, or another one has its name.
+        """
         new = check_replacements(self.info, ids, vectors)
         if self.answering() != self._identity:
             raise other_there(self.info)
@@ -341,7 +409,7 @@ class DatabaseStore(RecordStore):
             return self.driver.update(new) if new else 0
 
     def answering(self) -> Any:
-        """See `Named`."""
+        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
         with self.driver.errors():
             return self.driver.identity(self.driver.name)
 
@@ -389,14 +457,31 @@ class DatabaseStore(RecordStore):
         return exchange
 
     def exchanged(self) -> Exchange | None:
-        """See `Switchable`."""
+        """Return the recorded exchange of the folder or name; None if there is none."""
         if not self.driver.is_server:
             return FolderExchange.at(str(self.driver.folder))
         return NameExchange.at(self.driver) if self.driver.swaps else None
 
 
+def _in_batches(parts: Iterable[Vectors], count: int, size: int) -> Iterator[tuple[int, Vectors]]:
+    """Yield the vectors of `count` rows in batches of one size, each with its first row, valid until the next."""
+    first, filled, buffer = 0, 0, np.empty((0, 0), np.float32)
+    for vectors in parts:
+        unwritten = vectors
+        while len(unwritten):
+            rows = min(size, count - first)
+            if not buffer.size:
+                buffer = np.empty((rows, vectors.shape[1]), np.float32)
+            taken = min(len(unwritten), rows - filled)
+            buffer[filled : filled + taken] = unwritten[:taken]
+            unwritten, filled = unwritten[taken:], filled + taken
+            if filled == rows:
+                yield first, buffer[:rows]
+                first, filled = first + rows, 0
+
+
 def _spot(driver: Driver) -> str:
-    """Place and name, as programs give them to the client."""
+    """Return place and name, as programs give them to the client."""
     return f"{driver.address.place}#{driver.name}"
 
 
@@ -405,33 +490,40 @@ def _is_of(store: Store, driver: type[Driver]) -> TypeGuard[DatabaseStore]:
     return isinstance(store, DatabaseStore) and type(store.driver) is driver
 
 
-class DatabaseWriter(WaitingWriter):
-    """Writes a collection by its driver once all rows are there.
-
-    This is all that writing databases asks of rows that wait: `records` in order, some at a time, and `vectors_at`.
-    """
+class DatabaseWriter(StoreWriter):
+    """Writes a collection by its driver once all rows are there."""
 
     def __init__(self, driver: Driver, source: Store, folder: Path, dim: int) -> None:
+        self.source, self.folder, self.dim = source, folder, dim
         self._driver, self._like = driver, source.driver if _is_of(source, type(driver)) else None
         with driver.errors():
             driver.refuse_write(dim, self._like)
-        super().__init__(source, folder, dim)
 
-    def load(self) -> None:
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """The order of the ids, unless the source has that itself."""
+        if isinstance(self.source, DatabaseStore):
+            return None
+        keys = [doc_id.encode() for batch in self.source.scan() for doc_id in batch.ids]
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+    def finish(self, rows: Rows) -> None:
         """Write the collection: a copy if the source is of the same database, else its documents."""
         driver, source = self._driver, self.source
         name = driver.staging(token_in(self.folder) or new_token(self.folder)) if driver.is_server else driver.name
-        pages = self._of_records(source) if _is_of(source, type(driver)) else self._of_documents()
+        if _is_of(source, type(driver)):
+            pages: Iterator[Page] = (replace(page, vectors=rows.at(at)) for page, at in source.whole_pages())
+        else:
+            self.remarks = (*self.remarks, *records_without_vector(source))
+            pages = self._of_documents(rows)
         with driver.errors():
             self.remarks = (*self.remarks, *driver.write(name, self.dim, source.info, self._like, pages))
 
-    def _of_records(self, source: DatabaseStore) -> Iterator[Page]:
-        for page, rows in source.whole_pages():
-            yield replace(page, vectors=self.vectors_at(rows))
-
-    def _of_documents(self) -> Iterator[Page]:
-        for documents, vectors in self.records():
-            yield Page([document.id for document in documents], vectors, documents=documents)
+    def _of_documents(self, rows: Rows) -> Iterator[Page]:
+        documents = source_documents(self.source)
+        for _, vectors in rows.batches(1_000):
+            part = list(islice(documents, len(vectors)))
+            yield Page([document.id for document in part], vectors, documents=part)
 
 
 class DatabaseFolder(FolderOutput):
@@ -448,9 +540,7 @@ class DatabaseFolder(FolderOutput):
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how it is opened; the files have no hashes, as the database changes them by itself."""
-        options: Mapping[str, str] = {}
-        if isinstance(source, DatabaseStore) and type(source.driver) is self._driver:
-            options = source.driver.address.options
+        options = source.driver.address.options if _is_of(source, self._driver) else {}
         driver = self._driver(str(content), Address(str(content), self._name, options))
         return StoreFacts(index=driver.opened_as).as_details()
 
@@ -558,11 +648,11 @@ class DatabaseKind:
         return NameExchange.at(self.driver(self._check(location, address, self.driver.options), address))
 
     def _parse(self, location: str) -> Address:
-        """The parts of a location; a scheme of its own is that of its URL too."""
+        """Return the parts of a location; a scheme of its own is that of its URL too."""
         return Address.parse(f"{self._before_place}{location}")
 
     def _check(self, location: str, address: Address, options: Sequence[str]) -> str:
-        """The whole location, if its options mean something and its place can be used."""
+        """Return the whole location, if its options mean something and its place can be used."""
         whole, driver = f"{self.name}:{location}", self.driver
         if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
             have = driver.support.locations[0]

@@ -1,4 +1,4 @@
-"""How one database is read and written: the class that each driver fills in.
+"""The class that the driver of each database fills in.
 
 A driver is one file, `migrate/stores/NAME.py`, with one class; `DatabaseKind(MyDriver)` in `registry.py` makes it a
 kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by the constructor.
@@ -7,7 +7,8 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     describe()              a StoreInfo without manifest: count of records with a vector, dim, metric, notes, details
     key, version()          what decides ids and vectors beside the version; a value that changes with every write
     pages(vectors, records) all records with a vector, in the same order each time, as `Page`s in bounded memory;
-                            `records`: whole, in `Page.raw`, and those without a vector too, in place or at the end
+                            `records`: whole, in `Page.raw`, and those without a vector too, in place or at the end;
+                            the first scan of a file or folder works on each page before it asks for the next
     documents(ids, at)      in any order, without those that are gone; as they are now, or, with `at`, as in `pages`
     vectors(ids, at)        likewise. `at` is the position of each among the ids of `pages`: use it, or ignore it
     search, update          by the database's own means; several threads call them at once
@@ -20,7 +21,7 @@ kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its part
     token, publish, drop, leftovers, identity, swap       servers only, see each
     alone, note, noted, switched_with                     servers that can keep writers out, and a record of a switch
 
-Class attributes and properties say what a database can: `has_folders`, `has_servers`, `urls`, `swaps`, `copies_place`;
+Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`;
 that its version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is
 read (`is_copy`). Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do
 something; whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A
@@ -31,8 +32,12 @@ driver must not refer to its store. All else (rows, slices, snapshots, changes, 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +47,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError
-from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
-from migrate.locations import Address, scrub
+from migrate.files import atomic_file, disk_errors, output_errors, state_folder, work_folder, write_json
+from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.kept import kept_folder, manifest_of, stamp, token_in
 from migrate.stores.serving import Hits
-from migrate.stores.switching import RECORD_SHAPE, read_notes
+from migrate.stores.switching import RECORD_SHAPE, read_noted
 from migrate.vectors import Batch, Document, Vectors
 
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
@@ -87,7 +92,6 @@ class Driver(ABC):
     """Options of a location that is read."""
     write_options: ClassVar[tuple[str, ...]] = ()
     """Options of a location on a server that is written, which the manifest records."""
-    has_folders: ClassVar[bool] = True
     has_servers: ClassVar[bool] = True
     urls: ClassVar[tuple[str, ...]] = ()
     """Beginnings of the places of a database that has servers alone."""
@@ -114,6 +118,11 @@ class Driver(ABC):
     def server(self) -> str:
         """The location without the name."""
         return self.location.partition("#")[0]
+
+    @property
+    def whole_place(self) -> str:
+        """The URL, or the folder in full."""
+        return self.address.place if self.is_server else str(self.folder.absolute())
 
     @property
     def folder(self) -> Path:
@@ -150,6 +159,11 @@ class Driver(ABC):
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Return what is raised in the place of a client's error, whose message in one line is `words`."""
         return StoreError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
+
+    def secret(self, variable: str) -> str | None:
+        """Return the token or key of the server: that of the location, or of a variable of the environment."""
+        secrets = secrets_of(self.location)
+        return secrets.get("token") or secrets.get("api_key") or os.environ.get(variable)
 
     def choose_name(self, names: Sequence[str]) -> str:
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
@@ -278,6 +292,17 @@ class Driver(ABC):
             Of `like`, with vectors of the new dimension; or of documents.
         """
 
+    def clear(self) -> None:
+        """Remove what a killed run left in the folder of a new collection."""
+        with output_errors(self.folder):
+            for path in [self.folder / name for name in self.files()]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def check_count(self, written: int, count: int) -> None:
+        """Make sure that a new collection holds what was written to it."""
+        if count != written:
+            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+
     def refuse_write(self, dim: int, like: Driver | None) -> None:
         """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
 
@@ -332,7 +357,7 @@ class Driver(ABC):
     def noted(self, name: str) -> Mapping[str, Any] | None:
         """Return what `note` has recorded of the switch of an old name."""
         path = self._notes(name)
-        return read_notes(path, _SWITCH_SHAPE) if path.is_file() else None
+        return read_noted(path, path, _SWITCH_SHAPE) if path.is_file() else None
 
     def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
         """Record the switch of an old name, here on this machine; None removes the record."""
@@ -348,7 +373,7 @@ class Driver(ABC):
     def switched_with(self, name: str) -> str | None:
         """Return the old name of the recorded switch that a name is part of; None if there is none."""
         for path in sorted(self._notes(name).parent.glob("*.json")):
-            noted = read_notes(path, _SWITCH_SHAPE)
+            noted = read_noted(path, path, _SWITCH_SHAPE)
             if noted["server"] == self.server and name in noted["aliases"]:
                 return str(noted["aliases"][0])
         return None
@@ -356,3 +381,34 @@ class Driver(ABC):
     def _notes(self, name: str) -> Path:
         digest = hashlib.sha256(f"{self.server}#{name}".encode()).hexdigest()[:32]
         return state_folder() / "switches" / f"{digest}.json"
+
+
+@contextmanager
+def new_copy(kind: str) -> Iterator[Path]:
+    """Make a folder for a copy of a database; it is removed if making or opening the copy fails."""
+    copies = work_folder() / "copies"
+    with output_errors(copies):
+        copies.mkdir(parents=True, exist_ok=True)
+        copy = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=copies))
+    try:
+        with output_errors(copy):
+            yield copy
+    except BaseException:
+        remove_copy(None, copy)
+        raise
+
+
+def remove_copy(end: Callable[[], object] | None, copy: Path) -> None:
+    """End the client of a copy, and remove the copy."""
+    if end is not None:
+        end()
+    shutil.rmtree(copy, ignore_errors=True)
+
+
+def hash_records(records: Iterable[Any]) -> list[Any]:
+    """Return the number of records and a hash of them as JSON."""
+    digest, count = hashlib.sha256(), 0
+    for record in records:
+        digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
+        count += 1
+    return [count, digest.hexdigest()]

@@ -6,7 +6,7 @@ import hashlib
 import mmap
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,15 +39,21 @@ class Index:
         return len(self.order)
 
     @classmethod
-    def of(cls, ids: Iterable[str], source: str) -> Index:
-        """Sort ids.
+    def of(cls, pages: Iterable[Sequence[str]], source: str) -> Index:
+        """Sort the ids of pages.
 
         Raises
         ------
         StoreError
             An id comes twice, or is no Unicode text.
         """
-        keys = np.array([*(_encoded(doc_id, source) for doc_id in ids), None], object)[:-1]
+        encoded: list[bytes | None] = []
+        try:
+            for ids in pages:
+                encoded += [doc_id.encode() for doc_id in ids]
+        except UnicodeEncodeError as error:
+            raise StoreError(f"{source}: the id {error.object!r} is no Unicode text; give it another") from error
+        keys = np.array([*encoded, None], object)[:-1]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         if (twice := np.flatnonzero(keys[1:] == keys[:-1])).size:
@@ -73,6 +79,11 @@ class Index:
         ends = zip(self.ends[numbers].tolist(), self.ends[numbers + 1].tolist(), strict=True)
         return [self.content[start:stop].decode() for start, stop in ends]
 
+    @property
+    def is_in_order(self) -> bool:
+        """True if `Driver.pages` gives the rows in their order."""
+        return bool((np.diff(self.order) > 0).all())
+
     @cached_property
     def rows(self) -> NDArray[np.int64]:
         """The row of each record, in the order of `Driver.pages`."""
@@ -82,13 +93,6 @@ class Index:
     def sha256(self) -> str:
         """A hash of the ids."""
         return hashlib.sha256(self.ends.tobytes() + self.content).hexdigest()
-
-
-def _encoded(doc_id: str, source: str) -> bytes:
-    try:
-        return doc_id.encode()
-    except UnicodeEncodeError as error:
-        raise StoreError(f"{source}: the id {doc_id!r} is no Unicode text; give the document another") from error
 
 
 class VectorFile:
@@ -103,9 +107,9 @@ class VectorFile:
         if size := count * self.dim * FLOAT_BYTES:
             os.posix_fallocate(self._file, 0, size)
 
-    def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
-        """Write vectors, (len(rows), dim), to their rows."""
-        if len(rows):
+    def put(self, rows: NDArray[np.int64] | slice, vectors: Vectors) -> None:
+        """Write vectors, (n, dim), to their rows."""
+        if len(vectors):
             # mapped for the moment: a call for each row takes five times as long where ids are in no order
             mapped = np.frombuffer(mmap.mmap(self._file, 0), "<f4").reshape(-1, self.dim)
             mapped[rows] = vectors

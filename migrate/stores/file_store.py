@@ -32,6 +32,7 @@ class FileStore(Store):
     read from, as they were when it was opened.
     """
 
+    switches = True
     index_path: Path
     stamps: tuple[FileStamp, ...] = ()
     named_fields: Mapping[str, str] = MappingProxyType({})
@@ -94,7 +95,7 @@ class FileStore(Store):
         return tuple(expected)
 
     def exchange(self, new: Store) -> Exchange:
-        """Exchange the two folders, see `Switchable`."""
+        """Return how the two folders trade places."""
         other = as_files(new)
         if other is None:
             raise UsageError(f"{new.info.location}: expected a store in files, found none; switch stores of one kind")
@@ -105,7 +106,7 @@ class FileStore(Store):
         return FolderExchange.of(self.folder, other.folder)
 
     def exchanged(self) -> Exchange | None:
-        """Return the last exchange of the folder, see `Switchable`."""
+        """See `Store.exchanged`."""
         return FolderExchange.at(str(self.folder))
 
     def strangers(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What belongs to a store on a server and has no place there: a folder of this machine, found by a token.
+"""Folders of this machine with what belongs to a store on a server and has no place there, found by a token.
 
 The token is a random text that the server keeps with the table or collection, and that lies in a file among what
 belongs to it; so a store that somebody else has put in its place has none of it.
@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def new_token(content: Path) -> str:
-    """A token for the store whose files are in `content`, which notes it."""
+    """Make a token for the store whose files are in `content`, and write it there."""
     token = uuid4().hex
     with output_errors(content):
         write_bytes(content / _NAME, token.encode())
@@ -31,7 +31,7 @@ def new_token(content: Path) -> str:
 
 
 def token_in(content: Path) -> str | None:
-    """The token that `content` has noted."""
+    """Return the token in `content`; None if there is none."""
     path = content / _NAME
     return path.read_text() if path.is_file() else None
 
@@ -45,7 +45,7 @@ def keep(content: Path, token: str) -> None:
 
 
 def kept_folder(token: object) -> Path | None:
-    """The files that were kept for a store; None where it is not of this tool, or was made on another machine."""
+    """Return the folder of a store; None if it is not of this tool, or was made on another machine."""
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return None
     place = _place(token)
@@ -73,7 +73,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def manifest_of(folder: Path | None, name: str) -> Manifest | None:
-    """The manifest of a table or collection, `name` with options or without; not that of others in the same folder."""
+    """Return the manifest of a table or collection, `name` with options or without; not that of others there."""
     found = None if folder is None else find_manifest(folder, "store")
     index = None if found is None else found.store.index
     return found if index is not None and index.partition("?")[0] == name.partition("?")[0] else None

@@ -136,14 +136,14 @@ class LanceDriver(Driver):
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
         columns = None if records else [self.vector, *([self.id_column] if self.id_column else [])]
-        where = None
-        if not vectors and not records and self.id_column:
-            columns, where = [self.id_column], self.has_vector
+        where, ids_alone = None, not vectors and not records and self.id_column is not None
+        if ids_alone:  # a condition would read the vectors
+            columns, where = [str(self.id_column)], self.has_vector if self.without_vector else None
         first, empty = 0, np.empty((0, self.dim), np.float32)
         for batch in self._batches(columns, where):
             ids = self._ids_of(batch, range(first, first + batch.num_rows))
             first += batch.num_rows
-            if where is None:
+            if not ids_alone:
                 column = batch.column(batch.schema.get_field_index(self.vector))
                 if column.null_count:
                     valid = column.is_valid()

@@ -5,20 +5,15 @@ Milvus-lite lets one process at a time open its folder, and writes to it then: a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-import tempfile
-import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -33,14 +28,13 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
-from migrate.files import output_errors, work_folder
 from migrate.locations import secrets_of
+from migrate.stores.aliases import AliasDriver
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
-from migrate.stores.kept import forget, keep, sync_tree
-from migrate.stores.records import choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.kept import sync_tree
+from migrate.stores.records import as_document, choose_only, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.switching import others
 from migrate.vectors import Batch, Document, Vectors
 
 _LAYOUT: Final = ("id", "text", "metadata", "vector")
@@ -49,18 +43,16 @@ _LONGEST: Final = 65_535
 """Bytes in a VARCHAR."""
 _AT_ONCE: Final = 1_000
 _OWN: Final = "lead-migrate."
-"""How properties of a collection begin that are options it is opened with."""
+"""The beginning of properties of a collection that are options it is opened with."""
 _INDEX_FACTS: Final = frozenset(
     {"field_name", "index_name", "index_type", "total_rows", "indexed_rows", "pending_index_rows", "state"}
 )
-"""What an index says of itself beside what it was made with."""
+"""Facts of an index beside those that it was made with."""
 _UNREAD: Final = frozenset({"BINARY_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR", "INT8_VECTOR"})
 """Types that are refused, as nothing was there to test them with."""
-_NO_SERVER: Final = 2
-"""The client's code for a server that does not answer."""
 
 
-class MilvusDriver(Driver):
+class MilvusDriver(AliasDriver):
     """A collection, read by one of its fields of dense vectors."""
 
     kind = "milvus"
@@ -75,24 +67,28 @@ class MilvusDriver(Driver):
         "bounded on a server; a folder as milvus-lite needs",
     )
     options = ("text", "vector")
-    swaps = True
-    copies_folders = True
+    joint = "_"  # Milvus takes no hyphen
+    lock = "LOCK"
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Return whether milvus-lite has written there."""
         return path.is_dir() and next(path.glob("collections/*/schema.json"), None) is not None
 
-    @cached_property
-    def client(self) -> Any:
-        """The client of the server, or of a copy of the folder."""
-        return _connect(self.location, self.address.place) if self.is_server else self._open_copy()
+    def connect(self) -> Any:
+        """Return a client of the server; its token is that of the location, or MILVUS_TOKEN."""
+        password, url = secrets_of(self.location).get("password"), self.address.place
+        token, user = self.secret("MILVUS_TOKEN"), urlsplit(url).username
+        if user and password is not None:
+            token, url = f"{user}:{password}", url.replace(f"{user}@", "", 1)
+        return _client().MilvusClient(uri=url, token=token or "", timeout=60)
 
-    def names(self) -> list[str]:
-        """Return collections and aliases."""
-        return sorted({*self.client.list_collections(), *self._aliases()})
+    def collections(self) -> list[str]:
+        """Return the collections."""
+        return list(self.client.list_collections())
 
-    def _aliases(self) -> dict[str, str]:
+    def aliases(self) -> dict[str, str]:
+        """Return the collection that each alias leads to."""
         aliases = self.client.list_aliases("")["aliases"]
         return {alias: self.client.describe_alias(alias)["collection_name"] for alias in aliases}
 
@@ -100,7 +96,7 @@ class MilvusDriver(Driver):
         """Tell what a server refused from a server that failed."""
         if self.is_server and re.search("auth|permission|privilege", words, re.IGNORECASE):
             return AuthenticationError(f"{self.location}: the server refused: {words}; set MILVUS_TOKEN")
-        if self.is_server and getattr(error, "code", _NO_SERVER) in (_NO_SERVER, None):
+        if self.is_server and getattr(error, "code", None) in (2, None):
             return RemoteError(f"{self.location}: the server of Milvus failed: {words}; check that it runs")
         return super().explain(error, words)
 
@@ -109,7 +105,7 @@ class MilvusDriver(Driver):
     def open(self) -> None:
         """Find the collection or alias, choose the vector, and load the collection if nobody has."""
         self.name = self.choose_name(self.names())
-        self.collection_name = self._aliases().get(self.name, self.name)
+        self.collection_name = self.collection_of(self.name)
         self.facts = self.client.describe_collection(self.collection_name)
         self.fields = {field["name"]: field for field in self.facts["fields"]}
         self.types = {name: str(getattr(field["type"], "name", field["type"])) for name, field in self.fields.items()}
@@ -158,33 +154,27 @@ class MilvusDriver(Driver):
     @property
     def key(self) -> str:
         """Server or folder, collection and vector."""
-        place = self.address.place if self.is_server else str(self.folder.absolute())
-        return f"{place}#{self.name}?vector={self.vector}"
+        return f"{self.whole_place}#{self.name}?vector={self.vector}"
 
-    def version(self) -> Any:
-        """Return facts of the files that change with each write. On a server, a hash of all fields but vectors."""
-        if not self.is_server:
-            if not (folder := self.folder / "collections" / self.collection_name).is_dir():
-                raise StoreError(f"{self.location}: the collection was deleted; run again")
-            return _facts_of(folder)
-        digest, count = hashlib.sha256(), 0
+    @property
+    def storage(self) -> Path:
+        """The collection's own folder."""
+        return self.folder / "collections" / self.collection_name
+
+    def storage_version(self, storage: Path) -> list[Any]:
+        """Return names, sizes and times of the files, but for indexes, which are made of these."""
+        found: list[list[Any]] = []
+        for path in _files_in(storage):
+            with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+                status = path.stat()
+                found += [[str(path.relative_to(storage)), status.st_size, status.st_mtime_ns]]
+        return sorted(facts for facts in found if not facts[0].endswith(".idx"))
+
+    def records(self) -> Iterator[Any]:
+        """Read all fields but vectors, by partition."""
         for partition in self.partitions:
             for rows in self._batches(self._plain_fields, partition, _AT_ONCE):
-                digest.update(json.dumps([partition, rows], sort_keys=True, default=repr).encode())
-                count += len(rows)
-        return [self._aliases().get(self.name, self.name), count, digest.hexdigest()]
-
-    def read_version(self) -> Any:
-        """Return the version when the copy was made."""
-        return self.version() if self.is_server else self._copied[self.collection_name]
-
-    def identity(self, name: str) -> Any:
-        """Return the collection that an alias leads to; in a folder, the number of the collection's own folder."""
-        if self.is_server:
-            return self._aliases().get(name, name) if name in self.names() else None
-        with suppress(OSError):
-            return (self.folder / "collections" / self.collection_name).stat().st_ino
-        return None
+                yield partition, rows
 
     @property
     def _plain_fields(self) -> list[str]:
@@ -231,17 +221,10 @@ class MilvusDriver(Driver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return fields as documents."""
         for row in self._find(ids, self._plain_fields):
-            key, text = row[self.key_field], row.pop(self.text_field, None) if self.text_field else None
+            key = row[self.key_field]
             if isinstance(key, str):
                 del row[self.key_field]
-            if text is not None and not isinstance(text, str):
-                raise StoreError(
-                    f"{self.location}: {self.text_field!r} of record {key} is no text but {type(text).__name__}; say "
-                    "?text=FIELD for another"
-                )
-            if set(row) == {_LAYOUT[2]} and isinstance(row[_LAYOUT[2]], dict):
-                row = row[_LAYOUT[2]]
-            yield Document(str(key), text or "", row)
+            yield as_document(self.location, str(key), row, self.text_field, _LAYOUT[2])
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Return vectors by ids."""
@@ -264,27 +247,16 @@ class MilvusDriver(Driver):
 
     def _choose_vector(self, asked: str | None) -> str:
         dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
-        name = asked if asked is not None else dense[0] if len(dense) == 1 else None
-        if name not in dense:
-            raise StoreError(
-                f"{self.location}: no single field of dense vectors is chosen, of {', '.join(dense) or 'none'}; say "
-                "#COLLECTION?vector=FIELD"
-            )
-        return str(name)
+        return choose_only(self.location, dense, asked, "#COLLECTION?vector=FIELD")
 
     # Serving.
-
-    @cached_property
-    def _turn(self) -> Any:
-        """Keeps searches from a copy that is left for its folder."""
-        return nullcontext() if self.is_server else Lock()
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
         settings: dict[str, Any] = {"anns_field": self.vector, "filter": self._filter(where), "limit": k}
         settings |= {"search_params": {"metric_type": self.index["metric_type"]}, "consistency_level": "Strong"}
         try:
-            with self._turn:
+            with self.turn:
                 found = self.client.search(self.name, data=queries.tolist(), **settings)
         except Exception as error:
             said = self.explain(error, " ".join(str(error).split())[:300])
@@ -317,8 +289,9 @@ class MilvusDriver(Driver):
                 "to a collection with ids of your own"
             )
         names, count = list(new), 0
-        with self._turn:
-            self._leave_copy()
+        with self.turn:
+            self.leave_copy()
+            self.client.load_collection(self.collection_name)
             for partition in self.partitions:
                 for first in range(0, len(names), _AT_ONCE):
                     rows = list(self._find(names[first : first + _AT_ONCE], self._written_fields, partition))
@@ -339,7 +312,22 @@ class MilvusDriver(Driver):
         own = () if databases.is_dir() and any(databases.iterdir()) else (databases.name,)
         return ("LOCK", ".database-staging", "aliases.json", "collections", "database_properties.json", *own)
 
-    def _open_copy(self) -> Any:
+    def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
+        """Return a client of milvus-lite on a folder, and what ends both. All is in this process."""
+        module = import_client("milvus_lite.adapter.grpc.server", "milvus")
+        server, database, port = module.start_server_in_thread(str(folder))
+        # ten seconds, the default, may pass on a busy machine before the server has started
+        client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True, timeout=60)
+
+        def end() -> None:
+            client.close()
+            server.stop(grace=None).wait()
+            database.close()
+
+        return client, end
+
+    def copy_to(self, copy: Path) -> dict[str, Any]:
+        """Copy what every collection was at one moment; return the version of each."""
         if self.folder.is_file():
             raise StoreError(
                 f"{self.location}: this is a file of milvus-lite before 3, which its newer versions do not read; write "
@@ -347,50 +335,18 @@ class MilvusDriver(Driver):
             )
         if not self.recognises(self.folder):
             raise StoreError(f"{self.location}: there is no folder of milvus-lite; check the path")
-        copies = work_folder() / "copies"
-        with output_errors(copies):
-            copies.mkdir(parents=True, exist_ok=True)
-            copy = Path(tempfile.mkdtemp(prefix="milvus-", dir=copies))
-        try:
-            with output_errors(copy):
-                self._copied = self._copy_to(copy)
-            return self._serve(copy, is_copy=True)
-        except BaseException:
-            shutil.rmtree(copy, ignore_errors=True)
-            raise
-
-    def _copy_to(self, copy: Path) -> dict[str, Any]:
-        """Copy what every collection was at one moment; return the version of each."""
         source = self.folder / "collections"
         for _ in range(20):
-            versions = {path.name: _facts_of(path) for path in source.iterdir()}
+            versions = {path.name: self.storage_version(path) for path in source.iterdir()}
             with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
                 for path in [*_files_in(source), *self.folder.glob("aliases.json")]:
                     target = copy / path.relative_to(self.folder)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
-                if versions == {path.name: _facts_of(path) for path in source.iterdir()}:
+                if versions == {path.name: self.storage_version(path) for path in source.iterdir()}:
                     return versions
             shutil.rmtree(copy / source.name, ignore_errors=True)
         raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
-
-    def _serve(self, folder: Path, *, is_copy: bool) -> Any:
-        """Return a client of milvus-lite on a folder, which ends with this driver."""
-        client, end = _serve(folder)
-        self._end = weakref.finalize(self, _let_go, end, folder if is_copy else None)
-        return client
-
-    def _leave_copy(self) -> None:
-        """Use the folder itself from now on; nobody else can open it until the store is gone."""
-        if self.is_server or not self._is_on_copy:
-            return
-        end_copy = self._end
-        self.client = self._serve(self.folder, is_copy=False)
-        self.client.load_collection(self.collection_name)
-        self._is_on_copy = False
-        end_copy()
-
-    _is_on_copy = True
 
     # Writing.
 
@@ -401,7 +357,7 @@ class MilvusDriver(Driver):
         old = like if isinstance(like, MilvusDriver) else None
         remarks: list[str] = []
         written = 0
-        with self._written_client() as client:
+        with self.written_client() as client:
             if client.has_collection(name):
                 client.drop_collection(name)
             settings = self._settings_of_documents(dim) if old is None else old._settings(dim, remarks)
@@ -422,30 +378,11 @@ class MilvusDriver(Driver):
                 self._index_again(client, name, index, remarks)
             client.load_collection(name)
             count = _count(client, name)
-        if count != written:
-            raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
+        self.check_count(written, count)
         return remarks
 
-    @contextmanager
-    def _written_client(self) -> Iterator[Any]:
-        """The server's client, or one of an empty folder that is durable at the end."""
-        if self.is_server:
-            yield self.client
-            return
-        with output_errors(self.folder):
-            for name in self.files():
-                path = self.folder / name
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-            client, end = _serve(self.folder)
-            try:
-                yield client
-            finally:
-                end()
-            (self.folder / "LOCK").unlink(missing_ok=True)
-        sync_tree(self.folder)
-
     def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
-        """How to create a collection as this one, for vectors of another dimension."""
+        """Return how to create a collection as this one, for vectors of another dimension."""
         fields = []
         for field in self.facts["fields"]:
             changed = {**field, "auto_id": False} if field.get("is_primary") else dict(field)
@@ -470,7 +407,7 @@ class MilvusDriver(Driver):
         return {**settings, "consistency_level": self.facts.get("consistency_level_name") or "Bounded"}
 
     def _new_rows(self, page: Page) -> tuple[str | None, list[dict[str, Any]]]:
-        """The records of a page with their new vectors, and their partition."""
+        """Return the records of a page with their new vectors, and their partition."""
         partition, rows = page.raw
         pairs = zip(rows, page.vectors, strict=True)
         return partition, [{**row, self.vector: vector.tolist()} for row, vector in pairs]
@@ -515,91 +452,34 @@ class MilvusDriver(Driver):
                 remarks.append(f"the index {kind} is made anew, and is lossy: hold its recall against exact search")
             return
 
-    # Servers: a collection is called NAME_TOKEN, as Milvus takes no hyphen, and an alias NAME leads to it.
-
-    def staging(self, token: str) -> str:
-        """Return the collection's own name."""
-        return f"{self.name}_{token}"
+    # Servers.
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server."""
-        return f"{self.server}#{self.name}_{ending}".replace("-", "_") if self.is_server else None
+        name = f"{self.name}_{ending}".replace("-", "_")
+        return f"{self.server}#{name}" if self.is_server else None
 
-    def token(self, name: str) -> str | None:
-        """Return the end of the collection's own name."""
-        return _token_in(self._aliases().get(name, name))
-
-    def publish(self, staging: str, content: Path) -> None:
-        """Let the alias lead to the collection; drop the one that it led to."""
-        keep(content, str(_token_in(staging)))
-        lead = self.client.alter_alias if self.name in self._aliases() else self.client.create_alias
-        lead(collection_name=staging, alias=self.name)
-        for name in self.leftovers():
-            self.drop(name)
-
-    def drop(self, name: str) -> None:
+    def delete(self, collection: str) -> None:
         """Delete a collection and its aliases."""
-        collection = self._aliases().get(name, name)
         for alias in self.client.list_aliases(collection)["aliases"]:
             self.client.drop_alias(alias)
         self.client.drop_collection(collection)
-        forget(_token_in(collection))
 
-    def leftovers(self) -> list[str]:
-        """Return collections NAME_TOKEN that no alias leads to."""
-        made, used = re.compile(re.escape(self.name) + "_[0-9a-f]{32}"), self._aliases().values()
-        return [name for name in self.client.list_collections() if made.fullmatch(name) and name not in used]
-
-    def refuse_swap(self, new: Driver) -> None:
-        """Refuse collections: their names cannot be traded in one step."""
-        aliases = self._aliases()
-        for driver in (self, new):
-            if driver.name not in aliases:
-                raise UsageError(
-                    f"{driver.location}: this is a collection, and only aliases of Milvus are switched; give it an "
-                    "alias, let your programs ask that, and switch the alias"
-                )
-
-    def swap(self, wanted: Mapping[str, Any]) -> None:
+    def lead(self, wanted: Mapping[str, str]) -> None:
         """Let aliases lead to collections, each in one step; a run that is killed between two does both again."""
-        aliases = self._aliases()
-        if not {aliases.get(alias) for alias in wanted} <= set(wanted.values()):
-            raise others(self.location)
+        aliases = self.aliases()
         for alias, collection in wanted.items():
-            if aliases[alias] != collection:
-                self.client.alter_alias(collection_name=collection, alias=alias)
+            if aliases.get(alias) != collection:
+                lead = self.client.alter_alias if alias in aliases else self.client.create_alias
+                lead(collection_name=collection, alias=alias)
 
 
 def _client() -> Any:
-    """The client library, silent: what fails is told in one line."""
+    """Import the client library, silent: what fails is told in one line."""
     module = import_client("pymilvus", "milvus")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return module
-
-
-def _connect(location: str, url: str) -> Any:
-    """Return a client of the server at a URL; the token is that of the location, or MILVUS_TOKEN."""
-    secrets, user = secrets_of(location), urlsplit(url).username
-    token = secrets.get("token") or secrets.get("api_key") or os.environ.get("MILVUS_TOKEN", "")
-    if user and "password" in secrets:
-        token, url = f"{user}:{secrets['password']}", url.replace(f"{user}@", "", 1)
-    return _client().MilvusClient(uri=url, token=token, timeout=60)
-
-
-def _serve(folder: Path) -> tuple[Any, Any]:
-    """Return a client of milvus-lite on a folder, and what ends both. All is in this process."""
-    module = import_client("milvus_lite.adapter.grpc.server", "milvus")
-    server, database, port = module.start_server_in_thread(str(folder))
-    # ten seconds, the default, may pass on a busy machine before the server has started
-    client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True, timeout=60)
-
-    def end() -> None:
-        client.close()
-        server.stop(grace=None).wait()
-        database.close()
-
-    return client, end
 
 
 def _count(client: Any, name: str) -> int:
@@ -607,28 +487,12 @@ def _count(client: Any, name: str) -> int:
     return int(rows[0]["count(*)"])
 
 
-def _let_go(end: Any, copy: Path | None) -> None:
-    end()
-    if copy is not None:
-        shutil.rmtree(copy, ignore_errors=True)
-
-
-def _facts_of(folder: Path) -> list[Any]:
-    """Names, sizes and times of the files of a collection, but for its indexes, which are made of these."""
-    found: list[list[Any]] = []
-    for path in _files_in(folder):
-        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
-            status = path.stat()
-            found += [[str(path.relative_to(folder)), status.st_size, status.st_mtime_ns]]
-    return sorted(facts for facts in found if not facts[0].endswith(".idx"))
-
-
 def _files_in(folder: Path) -> list[Path]:
     return [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with lists in the place of the client's own sequences."""
+    """Return a record with lists in the place of the client's own sequences."""
     return {
         name: value if value is None or isinstance(value, str | int | float | dict | list) else list(value)
         for name, value in row.items()
@@ -636,14 +500,8 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _literal(value: Any) -> str:
-    """A value as it stands in an expression of Milvus."""
+    """Return a value as it stands in an expression of Milvus."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _token_in(name: str) -> str | None:
-    """The token in a collection's own name."""
-    match = re.fullmatch(r".*_([0-9a-f]{32})", name, re.DOTALL)
-    return match[1] if match else None
 
 
 def _is_lossy(index_type: str) -> bool:

@@ -12,16 +12,15 @@ from migrate.vectors import Vectors, squared_norms
 
 QUERIES: Final = 200
 NEIGHBOURS: Final = 10
-_TOLERANCE: Final = 1e-4
 
 
 def query_rows(count: int, queries: int = QUERIES) -> NDArray[np.int64]:
-    """Rows to look up, spread evenly."""
+    """Return rows to look up, spread evenly."""
     return np.unique(np.linspace(0, count - 1, min(queries, count)).astype(np.int64))
 
 
 def tenth_scores(queries: Vectors, blocks: Iterable[Vectors], *, inner_product: bool) -> NDArray[np.float64]:
-    """The score of the tenth nearest of all vectors to each query, or of the last where there are fewer; (n,)."""
+    """Return the score of the tenth nearest of all vectors to each query, or of the last if there are fewer; (n,)."""
     best = np.empty((len(queries), 0))
     for vectors in blocks:
         both = np.concatenate([best, _scores(queries, vectors, inner_product=inner_product)], axis=1)
@@ -34,7 +33,7 @@ def tenth_scores(queries: Vectors, blocks: Iterable[Vectors], *, inner_product: 
 def share_found(
     queries: Vectors, found: Vectors, known: NDArray[np.bool_], tenth: NDArray[np.float64], *, inner_product: bool
 ) -> float:
-    """Recall@10.
+    """Return recall@10.
 
     Parameters
     ----------
@@ -51,12 +50,12 @@ def share_found(
     """
     pairs = zip(queries, found, strict=True)
     scores = np.stack([_scores(query[None], some, inner_product=inner_product)[0] for query, some in pairs])
-    slack = _TOLERANCE * np.maximum(1, np.abs(tenth))
+    slack = 1e-4 * np.maximum(1, np.abs(tenth))
     return float(((scores >= (tenth - slack)[:, None]) & known).mean())
 
 
 def _scores(queries: Vectors, vectors: Vectors, *, inner_product: bool) -> NDArray[np.float64]:
-    """Inner products, or negated squared distances: more is nearer."""
+    """Return inner products, or negated squared distances: more is nearer."""
     products: NDArray[np.float64] = (queries @ vectors.T).astype(np.float64)
     if inner_product:
         return products

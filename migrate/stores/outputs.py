@@ -1,4 +1,4 @@
-"""Where a new store goes: a folder, or a table or collection of a server; see `registry.output_of`."""
+"""Places for new stores: a folder, or a table or collection of a server; see `registry.output_of`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from migrate.files import refuse_existing, sha256_file, state_folder
 from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_written
-from migrate.work.outputs import PublishedFolder
+from migrate.work.outputs import PublishedFolder, Publishing
 from migrate.work.writer import StoreWriter
 
 
@@ -25,25 +25,25 @@ class Output(ABC):
     location: str
     path: Path
     is_shared: bool = False
-    """Whether its writers put parts to where every machine can write."""
+    """True if its writers put parts to where every machine can write."""
 
     @property
     def where(self) -> Path | str:
-        """What a person is told: the path of a folder, else the location."""
+        """The path of a folder, else the location, for a person."""
         return self.location
 
     @property
-    def published(self) -> PublishedFolder | ServerOutput:
+    def published(self) -> Publishing:
         """The output, as `write_store` gives it its name."""
-        return self if isinstance(self, ServerOutput) else PublishedFolder(self.path)
+        return PublishedFolder(self.path)
 
     @property
     def work_options(self) -> dict[str, str]:
-        """What a run that is continued has in common with the one that was begun, beside the path of the folder."""
+        """Options that a run that is continued has in common with the one that was begun, beside the folder."""
         return {} if type(self) is FolderOutput else {"output": f"{type(self).__name__} {self.location}"}
 
     def beside(self, ending: str) -> Path:
-        """A path for what belongs to the store and is no part of it: beside a folder, else in the current folder."""
+        """Return a path for what belongs to the store and is no part of it."""
         return self.path.with_name(f"{self.path.name}.{ending}")
 
     def refuse_existing(self, *, force: bool) -> None:
@@ -61,14 +61,14 @@ class Output(ABC):
 
     @abstractmethod
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """A writer of the documents of `source` with vectors of dimension `dim`.
+        """Return a writer of the documents of `source` with vectors of dimension `dim`.
 
         Every process that makes shards has one. It may be pickled away from this machine where the writer `is_shared`:
         there is no `content` then.
         """
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """What the manifest says of the files in `content`."""
+        """Return the facts of the files in `content` for the manifest."""
         return {}
 
 
@@ -85,15 +85,15 @@ class FolderOutput(Output):
         return self.path
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """The source's own."""
+        """Return the source's own."""
         return source.destination(content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """The hashes of its files."""
+        """Return the hashes of its files."""
         return hash_written(source, content, sha256)
 
 
-class ServerOutput(Output):
+class ServerOutput(Publishing, Output):
     """A table or a collection of a server.
 
     What is written goes to a name that nobody uses; `publish` makes it the final one, in one step. The files in
@@ -113,28 +113,11 @@ class ServerOutput(Output):
         self.digest = hashlib.sha256(location.encode()).hexdigest()[:12]
         self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
 
+    @property
+    def published(self) -> Publishing:
+        """The output itself."""
+        return self
+
     def beside(self, ending: str) -> Path:
-        """A path in the current folder."""
+        """Return a path in the current folder."""
         return Path(f"{self.name}.{ending}")
-
-    @abstractmethod
-    def refuse_existing(self, *, force: bool) -> None:
-        """Make sure that nothing has the final name, unless `force` may replace what this tool has made.
-
-        Raises
-        ------
-        UsageError
-            There is something.
-        """
-
-    @abstractmethod
-    def is_published(self, content: Path) -> bool:
-        """Whether the store that `content` belongs to has its final name; any, where `content` is gone already."""
-
-    @abstractmethod
-    def publish(self, content: Path, *, force: bool) -> None:
-        """Give what the writer has finished its final name, with the files in `content`, in one step."""
-
-    @abstractmethod
-    def discard(self) -> None:
-        """Remove what unfinished work has left on the server; what is published stays."""

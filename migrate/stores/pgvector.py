@@ -65,7 +65,6 @@ class PgvectorDriver(Driver):
     collection = "table"
     options = ("collection", "distance", "id", "text")
     write_options = ("distance", "index", "m", "ef_construction", "lists")
-    has_folders = False
     urls = ("postgresql://", "postgres://")
     swaps = True
 

@@ -7,25 +7,19 @@ is read from a copy, whose pickles are first held to be points and nothing else.
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
-import json
-import os
 import pickle
 import re
 import shutil
 import sqlite3
-import tempfile
 import uuid
 import warnings
-import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -39,28 +33,25 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
-from migrate.files import output_errors, work_folder
-from migrate.locations import scrub, secrets_of
+from migrate.locations import scrub
+from migrate.stores.aliases import AliasDriver
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
-from migrate.stores.kept import forget, keep, sync_tree
-from migrate.stores.records import choose_text, import_client, read_metric
+from migrate.stores.records import as_document, choose_only, choose_text, import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
-from migrate.stores.switching import others
 from migrate.vectors import Batch, Document, Vectors
 
 _OWN: Final = "lead-migrate"
-"""In the metadata of a collection: options that it is opened with, and `made` if its ids were made of documents'."""
+"""The key in a collection's metadata of the options to open it with, and `made` if its ids are made of documents'."""
 _LAYOUT: Final = ("page_content", "metadata", "id")
 """Payload of documents of other kinds; LangChain finds texts there."""
 _AT_ONCE: Final = 1_000
-_UPSERT_BYTES: Final = 4 << 20
 _ID_SPACE: Final = uuid.UUID("6f1c2a44-8a0e-4b6a-9d3c-0a5a4f8f2f11")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,19}")
 
 
-class QdrantDriver(Driver):
+class QdrantDriver(AliasDriver):
     """A collection, read by one of its dense vectors."""
 
     kind = "qdrant"
@@ -73,8 +64,7 @@ class QdrantDriver(Driver):
         "bounded on a server; a folder in memory",
     )
     options = ("id", "text", "vector")
-    swaps = True
-    copies_folders = True
+    lock = ".lock"
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -82,21 +72,27 @@ class QdrantDriver(Driver):
         return (path / "meta.json").is_file() and (path / "collection").is_dir()
 
     @cached_property
-    def client(self) -> Any:
-        """The client of the server, or of a copy of the folder."""
-        return connect(self.location, self.address.place) if self.is_server else self._open_copy()
-
-    @cached_property
     def models(self) -> Any:
         """The client's module of what it sends."""
         return import_client("qdrant_client.models", "qdrant")
 
-    def names(self) -> list[str]:
-        """Return collections and aliases."""
-        collections = [collection.name for collection in self.client.get_collections().collections]
-        return sorted({*collections, *self._aliases()})
+    def connect(self) -> Any:
+        """Return a client of the server; its key is that of the location, or QDRANT_API_KEY."""
+        module, key = import_client("qdrant_client", "qdrant"), self.secret("QDRANT_API_KEY")
+        try:
+            return quiet(
+                module.QdrantClient, url=self.address.place, api_key=key, timeout=60, check_compatibility=False
+            )
+        except Exception as error:
+            words = f"this is no URL of a server ({scrub(str(error))})"
+            raise UsageError(f"{self.location}: {words}; correct it") from error
 
-    def _aliases(self) -> dict[str, str]:
+    def collections(self) -> list[str]:
+        """Return the collections."""
+        return [collection.name for collection in self.client.get_collections().collections]
+
+    def aliases(self) -> dict[str, str]:
+        """Return the collection that each alias leads to."""
         return {alias.alias_name: alias.collection_name for alias in self.client.get_aliases().aliases}
 
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
@@ -113,7 +109,7 @@ class QdrantDriver(Driver):
     def open(self) -> None:
         """Find the collection or alias, and choose vector and id field."""
         self.name = self.choose_name(self.names())
-        self.collection_name = self._aliases().get(self.name, self.name)
+        self.collection_name = self.collection_of(self.name)
         facts = self.client.get_collection(self.name)
         self.config, self.payload_schema = facts.config, dict(facts.payload_schema or {})
         self.user_metadata = dict(self.config.metadata or {})
@@ -155,39 +151,27 @@ class QdrantDriver(Driver):
     @property
     def key(self) -> str:
         """Server or folder, collection, vector and id field."""
-        place = self.address.place if self.is_server else str(self.folder.absolute())
-        return f"{place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
+        return f"{self.whole_place}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
 
-    def version(self) -> Any:
-        """Return facts of the file that change with each write. On a server, a hash of ids and payload."""
-        if not self.is_server:
-            storage = self._storage()
-            try:
-                return _file_version(storage)
-            except OSError as error:
-                raise StoreError(f"{self.location}: {storage.name} was deleted; run again") from error
-        digest, count = hashlib.sha256(), 0
-        for point in self._scroll(self.with_vector, payload=True):
-            record = json.dumps([str(point.id), point.payload], sort_keys=True, default=repr)
-            digest.update(record.encode(errors="surrogatepass"))
-            count += 1
-        return [self._aliases().get(self.name, self.name), count, digest.hexdigest()]
+    @property
+    def storage(self) -> Path:
+        """The database of the local mode."""
+        return self.folder / "collection" / self.collection_name / "storage.sqlite"
 
-    def read_version(self) -> Any:
-        """Return the version when the copy was made."""
-        return self.version() if self.is_server else self._copied[self.collection_name]
+    def storage_version(self, storage: Path) -> list[int]:
+        """Return size, time, number of changes and number of the file."""
+        status = storage.stat()
+        return [status.st_size, status.st_mtime_ns, change_counter(storage), status.st_ino]
 
-    def identity(self, name: str) -> Any:
-        """Return the collection that an alias leads to; in a folder, the number of its file."""
-        if self.is_server:
-            return self._aliases().get(name, name) if name in self.names() else None
-        return self.version()[-1]
+    def records(self) -> Iterator[Any]:
+        """Read ids and payload."""
+        return ([str(point.id), point.payload] for point in self._scroll(self.with_vector, payload=True))
 
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
-        offset = None
+        offset, at_once = None, _AT_ONCE if self.is_server else 4 * _AT_ONCE  # the local mode looks at all each time
         while True:
             points, offset = self.client.scroll(
-                self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
+                self.name, chosen, at_once, offset=offset, with_payload=payload, with_vectors=vectors
             )
             yield from points
             if offset is None:
@@ -234,19 +218,12 @@ class QdrantDriver(Driver):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return payloads as documents."""
+        nested = _LAYOUT[1] if self.text_field == _LAYOUT[0] else None
         for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
             fields = dict(point.payload or {})
             if self.id_field is not None and isinstance(fields.get(self.id_field), str):
                 del fields[self.id_field]
-            text = fields.pop(self.text_field, None) if self.text_field else None
-            if text is not None and not isinstance(text, str):
-                raise StoreError(
-                    f"{self.location}: {self.text_field!r} of point {doc_id} is no text but {type(text).__name__}; say "
-                    "?text=FIELD for another"
-                )
-            if self.text_field == _LAYOUT[0] and set(fields) == {_LAYOUT[1]} and isinstance(fields[_LAYOUT[1]], dict):
-                fields = fields[_LAYOUT[1]]
-            yield Document(doc_id, text or "", fields)
+            yield as_document(self.location, doc_id, fields, self.text_field, nested)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Return vectors by the ids of points, or by the payload field of ids."""
@@ -271,7 +248,7 @@ class QdrantDriver(Driver):
 
     @property
     def _vector_names(self) -> bool | list[str]:
-        """How the client is asked for the vector; one without a name by none."""
+        """The names by which the client is asked for the vector; True for one without a name."""
         return [self.vector] if self.vector else True
 
     @property
@@ -289,12 +266,7 @@ class QdrantDriver(Driver):
     def _choose_vector(self, asked: str | None) -> tuple[str, Any]:
         vectors = self.config.params.vectors
         dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
-        name = asked if asked is not None else next(iter(dense)) if len(dense) == 1 else None
-        if name is None or name not in dense:
-            have = ", ".join(f"{label or '(without name)'}" for label in sorted(dense)) or "none"
-            raise StoreError(
-                f"{self.location}: expected the name of a dense vector, found {have}; say #COLLECTION?vector=NAME"
-            )
+        name = choose_only(self.location, list(dense), asked, "#COLLECTION?vector=NAME")
         params = dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
@@ -315,17 +287,12 @@ class QdrantDriver(Driver):
 
     # Serving.
 
-    @cached_property
-    def _turn(self) -> Any:
-        """What keeps threads apart: the local mode knows none."""
-        return nullcontext() if self.is_server else Lock()
-
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
         fields = False if self.id_field is None else [self.id_field]
         common = {"using": self.vector or None, "filter": self._filter(where), "limit": k, "with_payload": fields}
         requests = [self.models.QueryRequest(query=query.tolist(), **common) for query in queries]
-        with self._turn:
+        with self.turn:
             responses = self.client.query_batch_points(self.name, requests)
         hits = []
         for response in responses:
@@ -350,8 +317,8 @@ class QdrantDriver(Driver):
         if (kind := self.params.datatype) is not None and kind.value not in ("float32", "float16"):
             raise StoreError(f"{self.location}: vectors are kept as {kind.value}, which cannot hold new ones")
         names, count = list(new), 0
-        with self._turn:
-            self._leave_copy()
+        with self.turn:
+            self.leave_copy()
             for first in range(0, len(names), _AT_ONCE):
                 read = {"with_payload": self.id_field is not None, "with_vectors": self._vector_names}
                 points = [
@@ -373,57 +340,43 @@ class QdrantDriver(Driver):
         """Return what the local mode writes."""
         return ("collection", "meta.json", ".lock")
 
-    def _storage(self) -> Path:
-        return self.folder / "collection" / self.collection_name / "storage.sqlite"
+    def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
+        """Return a client of a folder, whose points are looked at before anybody unpickles them."""
+        for storage in folder.glob("collection/*/storage.sqlite"):
+            with read_only(storage) as connection:
+                self._check_points(connection)
+        client = quiet(import_client("qdrant_client", "qdrant").QdrantClient, path=str(folder))
+        return client, client.close
 
-    def _open_copy(self) -> Any:
+    def _check_points(self, connection: sqlite3.Connection) -> None:
+        for key, point in connection.execute("SELECT id, point FROM points"):
+            try:
+                for content in (base64.b64decode(key), point):
+                    _Points(io.BytesIO(content)).load()
+            except Exception as error:
+                raise StoreError(
+                    f"{self.location}: this holds a pickle that is no point ({error}), and may run a program when it "
+                    "is read; do not open it"
+                ) from error
+
+    def copy_to(self, copy: Path) -> dict[str, list[int]]:
+        """Copy what every collection was at one moment; return the version of each."""
         if not self.recognises(self.folder):
             raise StoreError(f"{self.location}: expected a folder of Qdrant's local mode, found none; check the path")
-        module = import_client("qdrant_client", "qdrant")
-        copies = work_folder() / "copies"
-        with output_errors(copies):
-            copies.mkdir(parents=True, exist_ok=True)
-            copy = Path(tempfile.mkdtemp(prefix="qdrant-", dir=copies))
-        try:
-            with output_errors(copy):
-                self._copied = self._copy_to(copy)
-            client = quiet(module.QdrantClient, path=str(copy))
-        except BaseException:
-            shutil.rmtree(copy, ignore_errors=True)
-            raise
-        self._remove_copy = weakref.finalize(self, _let_go, client, copy)
-        return client
-
-    def _copy_to(self, copy: Path) -> dict[str, list[int]]:
-        """Copy what every collection was at one moment; return the version of each."""
         shutil.copyfile(self.folder / "meta.json", copy / "meta.json")
         versions = {}
         try:
-            for storage in (self.folder / "collection").glob("*/storage.sqlite"):
-                target = copy / "collection" / storage.parent.name / storage.name
+            for storage in self.folder.glob("collection/*/storage.sqlite"):
+                target = copy / storage.relative_to(self.folder)
                 target.parent.mkdir(parents=True)
                 with read_only(storage) as source, closing(sqlite3.connect(target)) as connection:
                     source.execute("BEGIN")
                     source.execute("SELECT 1 FROM sqlite_master").fetchone()  # from here on nobody else commits
-                    versions[storage.parent.name] = _file_version(storage)
+                    versions[storage.parent.name] = self.storage_version(storage)
                     source.backup(connection)
-                    _check_points(storage, connection)
         except sqlite3.Error as error:
             raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
         return versions
-
-    def _leave_copy(self) -> None:
-        """Use the folder itself from now on; nobody else can open it until the store is gone."""
-        if self.is_server or not self._remove_copy.alive:
-            return
-        for storage in (self.folder / "collection").glob("*/storage.sqlite"):
-            with read_only(storage) as source:
-                _check_points(storage, source)
-        module = import_client("qdrant_client", "qdrant")
-        client = quiet(module.QdrantClient, path=str(self.folder))
-        self.client = client
-        self._remove_copy()
-        weakref.finalize(self, client.close)
 
     # Writing.
 
@@ -434,8 +387,8 @@ class QdrantDriver(Driver):
         old = like if isinstance(like, QdrantDriver) else None
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
-        most, written = max(min(_UPSERT_BYTES // (24 * dim), _AT_ONCE), 1), 0  # 24 bytes a number, as JSON
-        with self._written_client() as client:
+        most, written = max(min((4 << 20) // (24 * dim), _AT_ONCE), 1), 0  # 4 MiB, of 24 bytes a number
+        with self.written_client() as client:
             if client.collection_exists(name):
                 client.delete_collection(name)
             client.create_collection(name, **settings)
@@ -449,28 +402,11 @@ class QdrantDriver(Driver):
             for field, index in ({} if old is None else old.payload_schema).items():
                 client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
             count = client.count(name, exact=True).count
-        if count != written:
-            raise StoreError(f"{self.location}: {written} points were written, but it holds {count}; run again")
+        self.check_count(written, count)
         return remarks
 
-    @contextmanager
-    def _written_client(self) -> Iterator[Any]:
-        """The server's client, or one of an empty folder that is durable at the end."""
-        if self.is_server:
-            yield self.client
-            return
-        module = import_client("qdrant_client", "qdrant")
-        with output_errors(self.folder):
-            shutil.rmtree(self.folder / "collection", ignore_errors=True)
-            for name in ("meta.json", ".lock"):
-                (self.folder / name).unlink(missing_ok=True)
-            with closing(quiet(module.QdrantClient, path=str(self.folder))) as client:
-                yield client
-            (self.folder / ".lock").unlink(missing_ok=True)
-        sync_tree(self.folder)
-
     def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
-        """How to create a collection as this one, for vectors of another dimension."""
+        """Return how to create a collection as this one, for vectors of another dimension."""
         models, config, params = self.models, self.config, self.config.params
         changed: dict[str, Any] = {"size": dim}
         if params.sharding_method is not None and params.sharding_method.value == "custom":
@@ -497,7 +433,7 @@ class QdrantDriver(Driver):
         }
 
     def _points(self, page: Page) -> list[Any]:
-        """The points of a page with its new vectors; those without one keep what they have."""
+        """Return the points of a page with its new vectors; those without one keep what they have."""
         make, points = self.models.PointStruct, []
         is_plain = not isinstance(self.config.params.vectors, dict) and not self._others
         for number, point in enumerate(page.raw):
@@ -523,50 +459,15 @@ class QdrantDriver(Driver):
             for document, vector in zip(page.documents, page.vectors, strict=True)
         ]
 
-    # Servers: a collection is called NAME-TOKEN, and an alias NAME leads to it.
+    # Servers.
 
-    def token(self, name: str) -> str | None:
-        """Return the end of the collection's own name."""
-        return _token_in(self._aliases().get(name, name))
-
-    def publish(self, staging: str, content: Path) -> None:
-        """Let the alias lead to the collection; drop the one that it led to."""
-        keep(content, str(_token_in(staging)))
-        self._lead({self.name: staging})
-        for name in self.leftovers():
-            self.drop(name)
-
-    def drop(self, name: str) -> None:
+    def delete(self, collection: str) -> None:
         """Delete a collection; its aliases go with it."""
-        collection = self._aliases().get(name, name)
         self.client.delete_collection(collection)
-        forget(_token_in(collection))
 
-    def leftovers(self) -> list[str]:
-        """Return collections NAME-TOKEN that no alias leads to."""
-        made, used = re.compile(re.escape(self.name) + "-[0-9a-f]{32}"), self._aliases().values()
-        return [name for name in self.names() if made.fullmatch(name) and name not in used]
-
-    def refuse_swap(self, new: Driver) -> None:
-        """Refuse collections, which Qdrant cannot rename."""
-        aliases = self._aliases()
-        for driver in (self, new):
-            if driver.name not in aliases:
-                raise UsageError(
-                    f"{driver.location}: expected an alias, found a collection, which Qdrant cannot rename; give it an "
-                    "alias, let your programs ask that, and switch the alias"
-                )
-
-    def swap(self, wanted: Mapping[str, Any]) -> None:
-        """Let aliases lead to collections, in one call."""
-        aliases = self._aliases()
-        if {aliases.get(alias) for alias in wanted} != set(wanted.values()):
-            raise others(self.location)
-        self._lead(wanted)
-
-    def _lead(self, wanted: Mapping[str, Any]) -> None:
+    def lead(self, wanted: Mapping[str, str]) -> None:
         """Let aliases lead to collections, all in one call."""
-        models, aliases = self.models, self._aliases()
+        models, aliases = self.models, self.aliases()
         steps: list[Any] = []
         for alias, collection in wanted.items():
             if alias in aliases:
@@ -575,17 +476,6 @@ class QdrantDriver(Driver):
             made = models.CreateAlias(collection_name=collection, alias_name=alias)
             steps.append(models.CreateAliasOperation(create_alias=made))
         self.client.update_collection_aliases(steps)
-
-
-def connect(location: str, url: str) -> Any:
-    """Return a client of the server at a URL; the key is that of the location, or QDRANT_API_KEY."""
-    module = import_client("qdrant_client", "qdrant")
-    secrets = secrets_of(location)
-    key = secrets.get("api_key") or secrets.get("token") or os.environ.get("QDRANT_API_KEY")
-    try:
-        return quiet(module.QdrantClient, url=url, api_key=key, timeout=60, check_compatibility=False)
-    except Exception as error:
-        raise UsageError(f"{location}: this is no URL of a server ({scrub(str(error))}); correct it") from error
 
 
 def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
@@ -604,21 +494,15 @@ def _wait_for_no_disk(client: Any, name: str) -> None:
 
 
 def _as(kind: Any, config: Any) -> Any:
-    """The settings of a collection, as those of a new one are given."""
+    """Return the settings of a collection as those of a new one are given."""
     if config is None:
         return None
     facts = config.model_dump(exclude_none=True)
     return kind(**{key: value for key, value in facts.items() if key in kind.model_fields})
 
 
-def _token_in(name: str) -> str | None:
-    """The token in a collection's own name."""
-    match = re.fullmatch(r".*-([0-9a-f]{32})", name, re.DOTALL)
-    return match[1] if match else None
-
-
 def _point_id(doc_id: str) -> int | str | None:
-    """The point's id that a text stands for; None if there can be no such point."""
+    """Return the point's id that a text stands for; None if there can be no such point."""
     if _NUMBER.fullmatch(doc_id) and int(doc_id) < 1 << 64:
         return int(doc_id)
     try:
@@ -628,19 +512,9 @@ def _point_id(doc_id: str) -> int | str | None:
 
 
 def _made_point_id(doc_id: str) -> int | str:
-    """The id of a new point for a document: its own if Qdrant can have it, else a UUID made of it."""
+    """Return the id of a new point for a document: its own if Qdrant can have it, else a UUID made of it."""
     point_id = _point_id(doc_id)
     return point_id if point_id is not None and str(point_id) == doc_id else str(uuid.uuid5(_ID_SPACE, doc_id))
-
-
-def _file_version(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns, change_counter(path), status.st_ino]
-
-
-def _let_go(client: Any, folder: Path) -> None:
-    client.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Points(pickle.Unpickler):
@@ -662,15 +536,3 @@ class _Stub:
     def __init__(self, *arguments: object) -> None: ...
 
     def __setstate__(self, state: object) -> None: ...
-
-
-def _check_points(storage: Path, connection: sqlite3.Connection) -> None:
-    for key, point in connection.execute("SELECT id, point FROM points"):
-        try:
-            for content in (base64.b64decode(key), point):
-                _Points(io.BytesIO(content)).load()
-        except Exception as error:
-            raise StoreError(
-                f"{storage}: this holds a pickle that is no point ({error}), and may run a program when it is read; do "
-                "not open it"
-            ) from error

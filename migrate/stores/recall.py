@@ -1,10 +1,9 @@
-"""How many of the nearest neighbours an index finds, against exact search: so that nobody blames the stitch for it."""
+"""Recall of an index against exact search, so that nobody blames the stitch for it."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +17,9 @@ from migrate.stores.frames import LABELS
 from migrate.stores.neighbours import NEIGHBOURS, QUERIES, query_rows, share_found, tenth_scores
 from migrate.vectors import Vectors
 
-_EXACT: Final = frozenset({"Flat", "IDMap,Flat", "IDMap2,Flat"})
-
 
 def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
-    """Recall@10 of the index of a store, with rows of its own as queries.
+    """Measure recall@10 of the index of a store, with rows of its own as queries.
 
     The truth is exact search over the vectors as they are read back. Where these are approximate, what coding lost is
     not in the figure: the originals are not there to compare with.
@@ -45,7 +42,11 @@ def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
         FAISS cannot search the index.
     """
     info = store.info
-    if not isinstance(store, FaissStore) or not info.count or info.details["factory"] in _EXACT:
+    if (
+        not isinstance(store, FaissStore)
+        or not info.count
+        or info.details["factory"] in ("Flat", "IDMap,Flat", "IDMap2,Flat")
+    ):
         return None
     asked = store.get(query_rows(info.count, queries)).vectors
     inner = info.metric == "ip"
@@ -58,7 +59,7 @@ def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
 
 
 def _search(path: Path, queries: Vectors, count: int) -> NDArray[np.int64]:
-    """The labels that the index itself finds, (n, k)."""
+    """Return the labels that the index itself finds, (n, k)."""
     k = min(NEIGHBOURS, count)
     with output_errors(Path(tempfile.gettempdir())), tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file, queries)

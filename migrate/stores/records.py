@@ -1,31 +1,25 @@
-"""Helpers of kinds whose records are found by id: writers that wait for all rows, columns, metrics, options."""
+"""Documents, columns, metrics, options and clients of kinds whose stores are tables or collections of records."""
 
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import islice
-from pathlib import Path
 from types import ModuleType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.base import NO_TEXTS, Metric, RecordStore, Store
-from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
-from migrate.work.shards import Rows
-from migrate.work.writer import StoreWriter
+from migrate.stores.base import NO_TEXTS, Metric, Store
+from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
 
-_DOCUMENTS_AT_ONCE: Final = 1_000
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
 Distance = Literal["l2", "ip", "cosine"]
-"""How databases compare; `read_metric` says what becomes of it here."""
+"""The ways that databases compare; `read_metric` says what becomes of them here."""
 
 _NO_DISTANCE: Final = (
     "nothing says how vectors are compared: inner product is assumed; say ?distance=l2 or cosine if not"
@@ -36,73 +30,8 @@ _COSINE: Final = (
 )
 
 
-class WaitingWriter(StoreWriter):
-    """Writes a store at once by `load`, from the rows in the files of their shards.
-
-    Parameters
-    ----------
-    source
-        The documents that the rows belong to.
-    folder
-        What becomes the output, or what lies beside it.
-    dim
-        Dimension of the vectors.
-    """
-
-    sorts: bool = True
-    """Whether the new store is a `RecordStore`, whose rows are in the order of their ids."""
-
-    rows: Rows
-
-    def __init__(self, source: Store, folder: Path, dim: int) -> None:
-        self.source = source
-        self.folder = folder
-        self.dim = dim
-
-    def finish(self, rows: Rows) -> None:
-        """Load the store with the rows."""
-        self.rows = rows
-        self.load()
-
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """Of a source in another order than that of its ids, where the new store has that."""
-        if not self.sorts or isinstance(self.source, RecordStore):
-            return None
-        keys = [doc_id.encode() for batch in self.batches() for doc_id in batch.ids]
-        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-
-    @abstractmethod
-    def load(self) -> None:
-        """Write the store, durably, in the place of whatever an earlier call has left."""
-
-    def vectors(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
-        """All rows in order, some at a time, each part with its first row; memory is bounded."""
-        return self.rows.batches(rows)
-
-    def vectors_at(self, rows: NDArray[np.int64]) -> Vectors:
-        """Some rows, in any order, (len(rows), dim)."""
-        return self.rows.at(rows)
-
-    def batches(self) -> Iterator[Batch]:
-        """All ids with their rows; of a source that is a `RecordStore`, no vector is read for that."""
-        for first, vectors in self.vectors():
-            rows = range(first, first + len(vectors))
-            if isinstance(self.source, RecordStore):
-                yield Batch(self.source.ids(rows), vectors)
-            else:
-                yield Batch(self.source.get(np.arange(rows.start, rows.stop)).ids, vectors)
-
-    def records(self, at_once: int = _DOCUMENTS_AT_ONCE) -> Iterator[tuple[list[Document], Vectors]]:
-        """All documents with their rows; the texts are empty where the source has none."""
-        self.remarks = (*self.remarks, *records_without_vector(self.source))
-        documents = source_documents(self.source)
-        for _, vectors in self.vectors(at_once):
-            yield list(islice(documents, len(vectors))), vectors
-
-
 def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-    """The documents of a store, or of some rows that follow each other; without texts where it has none."""
+    """Return the documents of a store, or of some rows that follow each other; without texts if it has none."""
     if source.info.has_texts:
         return source.documents(rows)
     first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
@@ -110,13 +39,13 @@ def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> It
 
 
 def records_without_vector(source: Store) -> Iterator[str]:
-    """The remark that records of the source are not in the new store, as they have no vector."""
-    if isinstance(source, RecordStore) and source.without_vector:
+    """Yield the remark that records of the source are not in the new store, as they have no vector."""
+    if source.without_vector:
         yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
 
 
 def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:
-    """How a store is searched that compares by `distance`, with a note where that is not the same.
+    """Return how a store is searched that compares by `distance`, with a note if that is not the same.
 
     Cosine ranks vectors of unit length as the inner product does; `sample` are some of them, (n, dim).
     """
@@ -131,7 +60,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
 
 
 def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
-    """The column of texts among those that could be, and a note that says why.
+    """Return the column of texts among those that could be, and a note that says why.
 
     The one that is asked for; else the only one; else the only one with a usual name, see `TEXT_NAMES`.
 
@@ -154,8 +83,38 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
     return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
 
 
+def choose_only(location: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
+    """Return the name of the vector that is asked for, or the only one.
+
+    Raises
+    ------
+    StoreError
+        There is none, or several; the message lists them, and says how to name one, as `remedy` does.
+    """
+    name = asked if asked is not None else names[0] if len(names) == 1 else None
+    if name is None or name not in names:
+        have = ", ".join(one or "(without name)" for one in sorted(names)) or "none"
+        raise StoreError(f"{location}: no single vector is chosen, of {have}; say {remedy}")
+    return name
+
+
+def as_document(
+    location: str, doc_id: str, fields: dict[str, Any], text: str | None, nested: str | None = None
+) -> Document:
+    """Return a record as a document; if all but the text is a mapping under `nested`, that is the metadata."""
+    content = fields.pop(text, None) if text else None
+    if content is not None and not isinstance(content, str):
+        raise StoreError(
+            f"{location}: {text!r} of record {doc_id} is no text but {type(content).__name__}; say ?text=FIELD for "
+            "another"
+        )
+    if nested in fields and len(fields) == 1 and isinstance(fields[nested], dict):
+        fields = fields[nested]
+    return Document(doc_id, content or "", fields)
+
+
 def import_client(module: str, extra: str) -> ModuleType:
-    """The client library of a kind.
+    """Import the client library of a kind.
 
     Raises
     ------
@@ -193,7 +152,7 @@ def check_options(location: str, options: Mapping[str, str], known: Collection[s
 
 
 def metadata_as_json(document: Document) -> str:
-    """The metadata of a document as a JSON text; raises StoreError where it holds something else."""
+    """Return the metadata of a document as a JSON text; raises StoreError if it holds something else."""
     try:
         return json.dumps(dict(document.metadata), ensure_ascii=False)
     except (TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -31,7 +31,7 @@ from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
 from migrate.stores.sqlite_vec import SqliteVecDriver
-from migrate.stores.switching import Exchange, SwitchedInSteps
+from migrate.stores.switching import Exchange
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -40,7 +40,7 @@ _MEANT: Final = {
     **dict.fromkeys(("postgresql", "postgres"), "pgvector:postgresql://..."),
     **{name: _SERVERS.format(name) for name in ("http", "https")},
 }
-"""What to write in the place of a URL without a kind."""
+"""The location to write in the place of a URL without a kind."""
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class StoreKind(Protocol):
         """Lower case, without a colon."""
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file or folder that is there is a store of this kind; looks at as little as that needs."""
+        """Return whether a file or folder that exists is a store of this kind; looks at as little as that needs."""
 
     def open(self, location: str) -> Store:
         """Open a store; of a location with a scheme, what comes after the colon."""
@@ -63,15 +63,7 @@ class WritableKind(StoreKind, Protocol):
     """A kind whose locations may be named as outputs, for the documents of a store of any kind."""
 
     def output(self, location: str) -> Output:
-        """Where `location`, which comes after the colon, is; nothing is asked of a server yet."""
-
-
-@runtime_checkable
-class NamedKind(StoreKind, Protocol):
-    """A kind that may have several stores at one path, each with a name."""
-
-    def names(self, path: Path) -> Sequence[str]:
-        """The tables or collections at a path that it recognises."""
+        """Return the place of `location`, which comes after the colon; nothing is asked of a server yet."""
 
 
 _FAISS: Final = FaissKind()
@@ -91,7 +83,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
 
 
 def kinds_table() -> str:
-    """The built-in kinds and what they can, as Markdown."""
+    """Return a table of the built-in kinds and their abilities, as Markdown."""
     found = {kind.support: kind for kind in _BUILT_IN if hasattr(kind, "support")}
     rows = [
         (
@@ -141,9 +133,9 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
 
 
 def stores_in(path: Path) -> list[str]:
-    """The locations of what may be several stores: tables or collections at a path, else files and folders in it."""
+    """Return the locations of several stores: tables or collections at a path, else files and folders in it."""
     for kind in _BUILT_IN:
-        if isinstance(kind, NamedKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
+        if isinstance(kind, DatabaseKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
             return [f"{kind.name}:{path}#{name}" for name in names]
     with read_errors(path):
         inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -152,23 +144,23 @@ def stores_in(path: Path) -> list[str]:
 
 
 def kind_names() -> list[str]:
-    """The names of the kinds that are installed, built-in ones first."""
+    """Return the names of the kinds that are installed, built-in ones first."""
     return [kind.name for kind in _BUILT_IN] + [entry.name for entry in _installed()]
 
 
 def names_kind(location: str) -> bool:
-    """Whether a location begins with the name of a kind, or with what is written for one: then it is of a store."""
+    """Return whether a location begins with the name of a kind, or of one of `_MEANT`: then it is of a store."""
     scheme = _SCHEME.fullmatch(location)
     return scheme is not None and scheme[1] in {*kind_names(), *_MEANT}
 
 
 def path_in(location: Path | str) -> Path | None:
-    """The file or folder that a location names, with a scheme before it or without; None if there is none."""
+    """Return the file or folder that a location names, with a scheme before it or without; None if there is none."""
     return next((Path(place) for _, place, _ in _parts(str(location)) if _is_place(Path(place))), None)
 
 
 def absolute_location(location: Path | str) -> str:
-    """The location with the path that is in it in full, for a process whose working directory may become another.
+    """Return the location with its path in full, for a process whose working directory may become another.
 
     One without a path that leads somewhere stays as it is.
     """
@@ -179,7 +171,7 @@ def absolute_location(location: Path | str) -> str:
 
 
 def _parts(location: str) -> Iterator[tuple[str, str, str]]:
-    """What a location may consist of: what stands before a path, the path, and what stands behind it."""
+    """Yield the ways to take a location apart: before a path, the path, and behind it."""
     yield "", location, ""
     if scheme := _SCHEME.fullmatch(location):
         kind, place = f"{scheme[1]}:", Address.parse(scheme[2]).place
@@ -188,7 +180,7 @@ def _parts(location: str) -> Iterator[tuple[str, str, str]]:
 
 
 def output_of(location: Path | str) -> Output:
-    """Where a new store goes: a folder for a path, a place of a kind for `KIND:...`.
+    """Return the place of a new store: a folder for a path, a place of a kind for `KIND:...`.
 
     Raises
     ------
@@ -206,10 +198,10 @@ def output_of(location: Path | str) -> Output:
 
 
 def exchange_left(location: str) -> Exchange | None:
-    """The exchange that is noted of a location where, after a kill, nothing may answer; see `SwitchedInSteps`."""
+    """Return the exchange that is recorded of a location of a database, where after a kill nothing may answer."""
     scheme = None if _is_place(Path(location)) else _SCHEME.fullmatch(location)
     kind = None if scheme is None else _kind_called(scheme[1])
-    return kind.exchange_left(scheme[2]) if scheme is not None and isinstance(kind, SwitchedInSteps) else None
+    return kind.exchange_left(scheme[2]) if scheme is not None and isinstance(kind, DatabaseKind) else None
 
 
 def _open(location: str) -> Store:
@@ -229,7 +221,7 @@ def _open(location: str) -> Store:
 
 
 def _scheme_of(location: str) -> re.Match[str] | None:
-    """The kind and the rest of a location with a kind; a slip in it is told, before a folder gets such a name."""
+    """Return kind and rest of a location with a kind; a slip is refused before a folder gets such a name."""
     scheme = _SCHEME.fullmatch(location)
     if scheme is not None and scheme[2].startswith("~"):
         raise UsageError(f"{location}: expected a path, found a ~, which no shell expands there; write it in full")
@@ -240,7 +232,7 @@ def _scheme_of(location: str) -> re.Match[str] | None:
 
 
 def _recognised(path: Path) -> bool:
-    """Whether a built-in kind recognises the path, so that no other package need be loaded."""
+    """Return whether a built-in kind recognises the path, so that no other package need be loaded."""
     return any(kind.recognises(path) for kind in _BUILT_IN)
 
 

@@ -21,15 +21,11 @@ SOURCES_NAME: Final = "sources.npy"
 Checksums = NDArray[np.uint64]
 """One number a row, (n,)."""
 
-_TYPE: Final = "<u8"
-_WORDS_AT_ONCE: Final = 1 << 16
-"""What the cache of a processor has room for."""
-
 _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 def vector_checksums(vectors: Vectors) -> Checksums:
-    """A 64-bit checksum of the bytes of each row of (n, dim), (n,); some four times as fast as SHA-256.
+    """Return a 64-bit checksum of the bytes of each row of (n, dim), (n,); some four times as fast as SHA-256.
 
     The words of a row are mixed, as float32 differ in few bits, and added up with an odd random weight each (the
     multilinear hash of Carter and Wegman, "Universal classes of hash functions", 1979). The weights are numbers of
@@ -39,7 +35,7 @@ def vector_checksums(vectors: Vectors) -> Checksums:
     rows = np.ascontiguousarray(vectors, "<f4").view("<u4")
     words = (np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows).view("<u8")
     weights = _split_mix(words.shape[1]) | np.uint64(1)
-    checksums, at_once = np.empty(len(words), np.uint64), max(_WORDS_AT_ONCE // len(weights), 1)
+    checksums, at_once = np.empty(len(words), np.uint64), max((1 << 16) // len(weights), 1)  # for its cache
     for start in range(0, len(words), at_once):
         part = words[start : start + at_once]
         mixed = part ^ (part >> np.uint64(32))
@@ -50,7 +46,7 @@ def vector_checksums(vectors: Vectors) -> Checksums:
 
 
 def _split_mix(count: int) -> NDArray[np.uint64]:
-    """The first numbers of SplitMix64 with seed 0, (count,)."""
+    """Return the first numbers of SplitMix64 with seed 0, (count,)."""
     numbers = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
     numbers = (numbers ^ (numbers >> np.uint64(30))) * _FIRST
     numbers = (numbers ^ (numbers >> np.uint64(27))) * _SECOND
@@ -58,7 +54,7 @@ def _split_mix(count: int) -> NDArray[np.uint64]:
 
 
 def stored_sources(store: Store) -> Checksums | None:
-    """The checksum of the old vector of each document, (count,); None of a store that was made without.
+    """Read the checksum of the old vector of each document, (count,); None of a store that was made without.
 
     Raises
     ------
@@ -66,7 +62,7 @@ def stored_sources(store: Store) -> Checksums | None:
         The file is damaged, of another store, or not the one that the manifest has the hash of.
     """
     advice = "remove it, and `sync` compares texts alone"
-    values = stored_row_values(store, SOURCES_NAME, _TYPE, advice=advice)
+    values = stored_row_values(store, SOURCES_NAME, "<u8", advice=advice)
     return None if values is None else values.astype(np.uint64)
 
 

@@ -244,7 +244,7 @@ class SqliteVecDriver(Driver):
         columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
         with self._readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {_quoted(self.name)}")  # noqa: S608
-            while part := list(islice(rows, 4_096)):
+            while part := list(islice(rows, 4_096 if records else 256)):  # a processor's cache has room for so many
                 found = self._decoded(self.column, [row[-1] for row in part] if vectors else [])
                 raw = [row[: len(self.other_columns) + 1] for row in part] if records else None
                 yield Page([str(row[0]) for row in part], found, raw)

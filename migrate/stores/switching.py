@@ -1,6 +1,6 @@
 """Switching: a new store comes to answer under the name of an old one, in one step, and back.
 
-A kind that can is `Switchable`: it gives an `Exchange`, after which the two stores have traded names. Nothing is copied
+A store that `switches` gives an `Exchange`, after which the two stores have traded names. Nothing is copied
 back, so undoing it is as quick. `FolderExchange` is the one of all kinds that have a folder to themselves; databases
 trade names inside, in a transaction of their own.
 """
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Self
 from uuid import uuid4
 
 from migrate.errors import InputError, LeadMigrateError, UsageError
@@ -44,7 +44,7 @@ SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
 BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors")
-"""What this tool leaves beside a store: its manifest, confidence, checksums of the old vectors, state of the model."""
+"""Files beside a store: its manifest, confidence, checksums of the old vectors, state of the model."""
 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""
@@ -52,7 +52,7 @@ ASIDE: Final = "__lead_migrate_aside"
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
 Record = Mapping[str, Any]
-"""What a switch notes of itself, as JSON holds it: `old` and `new` locations, models, whether it was proven."""
+"""The record of a switch, as JSON holds it: `old` and `new` locations, models, whether it was proven."""
 
 RECORD_SHAPE: Final = {
     "old": str,
@@ -62,7 +62,7 @@ RECORD_SHAPE: Final = {
     "old_model": str | None,
     "proven": bool,
 }
-"""The types of these, for `read_noted`."""
+"""The types of its fields, for `read_noted`."""
 
 _FOLDERS_SHAPE: Final = {"paths": tuple[str, str], "old": str, "new": str, "record": RECORD_SHAPE, "goal": str}
 
@@ -79,12 +79,12 @@ class Exchange(ABC):
     prepare: Callable[[], None] = staticmethod(lambda: None)
 
     def aside(self, new: str) -> str:
-        """Where the old store answers while it is beside the new one: under the name that this one had."""
+        """Return where the old store answers while it is beside the new one: under the name that this one had."""
         return new
 
     @abstractmethod
     def record(self) -> Record | None:
-        """What the last switch has noted, finished or not; None where nothing was switched."""
+        """Return the record of the last switch, finished or not; None if nothing was switched."""
 
     @abstractmethod
     def switch(self, record: Record) -> None:
@@ -111,34 +111,9 @@ class Exchange(ABC):
         """
 
 
-@runtime_checkable
-class SwitchedInSteps(Protocol):
-    """A kind that changes names in more steps than one: after a kill, nothing may answer at a location."""
-
-    def exchange_left(self, location: str) -> Exchange | None:
-        """The exchange that is noted of a location, as `open` of the kind takes it; None where there is none."""
-
-
-@runtime_checkable
-class Switchable(Protocol):
-    """A store that another one can take the place of."""
-
-    def exchange(self, new: Store) -> Exchange:
-        """The exchange with another store of the same kind; nothing is changed yet.
-
-        Raises
-        ------
-        UsageError
-            It cannot be done, because of what is named.
-        """
-
-    def exchanged(self) -> Exchange | None:
-        """The exchange by which the store that answers here came here; None where there was none."""
-
-
 def why_no_switch(old: Store, new: Store) -> str | None:
-    """What keeps a store from taking the place of another, as `exchange` says it; None where nothing does."""
-    if old.info.kind != new.info.kind or not isinstance(old, Switchable):
+    """Return what keeps a store from taking the place of another, as `exchange` says it; None if nothing does."""
+    if old.info.kind != new.info.kind or not old.switches:
         return "the two are of kinds that do not trade names"
     try:
         old.exchange(new)
@@ -148,12 +123,12 @@ def why_no_switch(old: Store, new: Store) -> str | None:
 
 
 def unfinished(location: object) -> UsageError:
-    """What is told where a store is to be forgotten that has not stepped aside."""
+    """Return the error of a store that is to be forgotten and has not stepped aside."""
     return UsageError(f"{location}: the switch did not come to its end; run switch or rollback again, then forget")
 
 
 def moved(location: object, old: object) -> UsageError:
-    """What is told of a store that has changed places with another, or is to take the place of such a one."""
+    """Return the error of a store that is part of a switch already."""
     return UsageError(
         f"{location}: expected a store that was not switched, found one of a switch of {old}; run rollback or forget "
         f"of {old} first"
@@ -161,7 +136,7 @@ def moved(location: object, old: object) -> UsageError:
 
 
 def others(location: object) -> InputError:
-    """What is told where the stores are not those that were switched."""
+    """Return the error of stores that are not those that were switched."""
     return InputError(
         f"{location}: expected the two stores that were switched, found others in their places; put them back, or "
         "remove what is noted of the switch"
@@ -187,7 +162,7 @@ class FolderExchange(Exchange):
 
     @classmethod
     def of(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
-        """The exchange of two folders; the old one has nothing that the new one lacks, but for its `own` and `BESIDE`.
+        """Return the exchange of two folders; the new one has all of the old one but its `own` and `BESIDE`.
 
         Raises
         ------
@@ -216,7 +191,7 @@ class FolderExchange(Exchange):
 
     @classmethod
     def at(cls, location: str) -> FolderExchange | None:
-        """The exchange that has left a journal beside the folder that a location is of, or once was."""
+        """Return the exchange with a journal beside the folder that a location is of, or once was."""
         scheme = _SCHEME.fullmatch(location)
         rests = [location, *([scheme[1], Address.parse(scheme[1]).place] if scheme else [])]
         for path in map(Path, filter(None, rests)):
@@ -225,11 +200,11 @@ class FolderExchange(Exchange):
             for folder in [path, *([path.parent] if is_in_folder else [])]:
                 place = real_path(folder)
                 if place.name and _journal(place).is_file():
-                    return cls(place, Path(_read(_journal(place))["paths"][1]))
+                    return cls(place, Path(_read_journal(_journal(place))["paths"][1]))
         return None
 
     def record(self) -> Record | None:
-        """What the journal has."""
+        """Return the record in the journal."""
         noted = self._noted()
         return None if noted is None else noted["record"]
 
@@ -324,7 +299,7 @@ class FolderExchange(Exchange):
         return True
 
     def _noted(self) -> dict[str, Any] | None:
-        return _read(self.journal) if self.journal.is_file() else None
+        return _read_journal(self.journal) if self.journal.is_file() else None
 
     def _note(self, noted: Mapping[str, Any]) -> None:
         with atomic_file(self.journal, force=True) as aside:
@@ -342,8 +317,8 @@ def _journal(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.switch.json")
 
 
-def read_noted(content: bytes | str, place: object, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """What a switch has noted, as JSON, at a place; `shape` says what it must have, see `migrate.reading.expect`.
+def read_noted(content: bytes | str | Path, place: object, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the notes of a switch, JSON of a `shape`, see `migrate.reading.expect`; of a file, or those at a place.
 
     Raises
     ------
@@ -351,25 +326,15 @@ def read_noted(content: bytes | str, place: object, shape: Mapping[str, Any]) ->
         It is something else.
     """
     try:
-        return expect(parse_json(content), shape)
+        return expect(parse_json(read_small(content) if isinstance(content, Path) else content), shape)
     except MalformedError as error:
-        raise _not_noted(place, error) from error
+        raise InputError(
+            f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it"
+        ) from error
 
 
-def _not_noted(place: object, error: MalformedError) -> InputError:
-    return InputError(f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it")
-
-
-def read_notes(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """As `read_noted`, in a file."""
-    try:
-        return read_noted(read_small(path), path, shape)
-    except MalformedError as error:
-        raise _not_noted(path, error) from error
-
-
-def _read(journal: Path) -> dict[str, Any]:
-    return read_notes(journal, _FOLDERS_SHAPE)
+def _read_journal(journal: Path) -> dict[str, Any]:
+    return read_noted(journal, journal, _FOLDERS_SHAPE)
 
 
 def _mark(folder: Path, old: Path) -> str:
@@ -380,7 +345,7 @@ def _mark(folder: Path, old: Path) -> str:
 
 
 def _token(folder: Path) -> str | None:
-    """The token of the folder at a path; empty for one without, None where nothing is."""
+    """Return the token of the folder at a path; empty for one without, None if nothing is there."""
     try:
         return (folder / SWITCH_MARK).read_text().partition("\n")[0]
     except OSError:
@@ -388,7 +353,7 @@ def _token(folder: Path) -> str | None:
 
 
 def _missing(old: Path, new: Path, own: Collection[str]) -> Iterator[str]:
-    """What of the old folder has no counterpart in the new one, as paths within it."""
+    """Yield the paths within the old folder that have no counterpart in the new one."""
     for path in old.rglob("*"):
         name = path.relative_to(old)
         if name.parts[0] not in own and not path.is_dir() and not (new / name).exists():

@@ -12,7 +12,7 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
-from migrate.stores.switching import Exchange, FolderExchange, Switchable
+from migrate.stores.switching import FolderExchange
 
 _PARQUET: Final = "parquet"
 _OWN: Final = ".lead-migrate-"
@@ -69,9 +69,7 @@ def refuse_switched(*stores: Store) -> None:
     """
     for store in stores:
         location = store.info.location
-        exchange: Exchange | None = FolderExchange.at(location)
-        if exchange is None and isinstance(store, Switchable):
-            exchange = store.exchanged()
+        exchange = FolderExchange.at(location) or store.exchanged()
         record = None if exchange is None else exchange.record()
         if record is not None:
             raise UsageError(

@@ -26,7 +26,8 @@ from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import note_content, with_content
-from migrate.stores.base import RecordStore, Snapshot, Store
+from migrate.stores.base import Snapshot, Store
+from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.sources import check_all_vectors
@@ -427,7 +428,7 @@ def _reporter(progress: Progress, total: int) -> Callable[[int], None]:
 def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
     """The vectors of some rows; those of files that are near each other in one go, which leaves their ids unread."""
     first, count = int(rows.min()), int(np.ptp(rows)) + 1
-    if isinstance(store, RecordStore) or count > 2 * len(rows):
+    if isinstance(store, DatabaseStore) or count > 2 * len(rows):
         return store.get(rows).vectors
     batch = next(iter(store.scan(first, first + count, batch_size=count)))
     near: Vectors = batch.vectors[rows - first]

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
 from migrate.stores import open_store
-from migrate.stores.base import Metric, Store, read_all
+from migrate.stores.base import Hits, Metric, Store, read_all
+from migrate.stores.database import DatabaseStore
 from migrate.stores.faiss.search import open_search
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import output_of
-from migrate.stores.serving import Hits, Updatable, is_cosine
+from migrate.stores.serving import is_cosine
 from migrate.vectors import Document, Vectors, unit_rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter, put_rows, write_rows
@@ -203,7 +204,7 @@ class StoreTests(ABC):
 
     def test_a_destination_refuses_fewer_rows_than_there_are_documents(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        output = _Output(self, tmp_path / "new")
+        output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         output.put(store, 0, next(iter(store.scan(batch_size=10))).vectors)
         try:
             output.finish(store, DIM)
@@ -214,7 +215,7 @@ class StoreTests(ABC):
     def test_rows_may_be_written_by_several_writers_in_any_order_and_again(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
         whole, order = self._written(store, tmp_path / "whole", vectors)
-        output = _Output(self, tmp_path / "new")
+        output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         for start, stop in ((26, COUNT), (0, 13), (13, 26), (13, 26)):
             output.put(store, start, vectors[start:stop])  # by a writer of its own
         writer = output.finish(store, 5)
@@ -227,7 +228,7 @@ class StoreTests(ABC):
 
     def test_a_writer_that_finishes_again_leaves_the_same_store(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
-        output = _Output(self, tmp_path / "new")
+        output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         output.put(store, 0, vectors)
         for _ in range(2):  # as after a kill between the end of the writing and the final name
             writer = output.finish(store, 5)
@@ -237,7 +238,7 @@ class StoreTests(ABC):
 
     def test_what_is_unfinished_has_no_final_name(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
-        output = _Output(self, tmp_path / "new")
+        output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         output.put(store, 0, vectors)
         output.finish(store, 5)
         try:
@@ -309,7 +310,7 @@ class StoreTests(ABC):
 
     def test_new_vectors_are_put_where_they_belong_and_nothing_else_changes(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        if not isinstance(store, Updatable):
+        if not isinstance(store, DatabaseStore):
             return
         before, documents, snapshot = read_all(store.scan()), list(store.documents()), store.snapshot()
         ids = [before.ids[row] for row in (COUNT - 1, 3, 17, 3)]
@@ -334,7 +335,7 @@ class StoreTests(ABC):
 
     def test_vectors_that_no_store_should_hold_are_not_put(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        if not isinstance(store, Updatable):
+        if not isinstance(store, DatabaseStore):
             return
         before = read_all(store.scan())
         for wrong in (np.ones((2, DIM + 1)), np.array([[np.nan] * DIM, [1] * DIM]), np.array([[1] * DIM, [0] * DIM])):
@@ -370,10 +371,10 @@ class StoreTests(ABC):
         with ThreadPoolExecutor(4) as pool:
             asking = [pool.submit(ask, 100 * seed) for seed in range(1, 5)]
             try:
-                for turn in range(8 if isinstance(store, Updatable) else 0):
+                for turn in range(8 if isinstance(store, DatabaseStore) else 0):
                     for first in range(0, COUNT, 20):
                         part = slice(first, first + 20)
-                        assert isinstance(store, Updatable)
+                        assert isinstance(store, DatabaseStore)
                         assert store.put_vectors(ids[part], sides[(turn + 1) % 2][part]) == 20
             finally:
                 ends.set()
@@ -381,7 +382,7 @@ class StoreTests(ABC):
 
     def _written(self, store: Store, folder: Path, vectors: Vectors) -> tuple[Store, NDArray[np.int64]]:
         """The new store, and the row of the source that each of its rows is of."""
-        output = _Output(self, folder)
+        output = _Output(self.new_location(folder), folder)
         for start in range(0, COUNT, 13):
             output.put(store, start, vectors[start : start + 13])
         writer = output.finish(store, vectors.shape[1])
@@ -424,8 +425,8 @@ def _expect(found: list[Hits], expected: list[Hits]) -> None:
 class _Output:
     """A place for a new store, as a command fills it."""
 
-    def __init__(self, tests: StoreTests, folder: Path) -> None:
-        self.place: Output = output_of(tests.new_location(folder))
+    def __init__(self, location: Path | str, folder: Path) -> None:
+        self.place: Output = output_of(location)
         self._content, shards = (folder.with_name(f"{folder.name}.{part}") for part in ("content", "shards"))
         for path in (self._content, shards):
             path.mkdir()

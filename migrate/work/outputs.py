@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,28 +109,33 @@ def _durable(output: Path, command: str) -> list[tuple[int, int]]:
     return ShardFolder(beside(output, "work") / "shards").ranges()
 
 
-class Publishing(Protocol):
-    """The place of a complete output. Its text is its name for a person; the work folder lies beside `path`."""
+class Publishing(ABC):
+    """A place for a complete output. Its text is its name for a person.
 
-    @property
-    def path(self) -> Path:
-        """The local path; there need be nothing at it."""
+    The work folder lies beside `path`, a local one that there need be nothing at.
+    """
 
+    path: Path
+
+    @abstractmethod
     def refuse_existing(self, *, force: bool) -> None:
         """Raise a UsageError where something has the output's name, unless it may be replaced."""
 
+    @abstractmethod
     def is_published(self, content: Path) -> bool:
         """Return whether the output that is complete in `content` has its name; any, where `content` is gone."""
 
+    @abstractmethod
     def publish(self, content: Path, *, force: bool) -> None:
         """Give it its name in one step, whatever was left undone by a call that was killed."""
 
+    @abstractmethod
     def discard(self) -> None:
         """Undo what unfinished work has left outside of its folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedFolder:
+class PublishedFolder(Publishing):
     """A folder that `content` is renamed to."""
 
     path: Path

@@ -24,7 +24,7 @@ def server(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     client = qdrant_client.QdrantClient(":memory:")
-    monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
+    monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
     embedder = load_embedder("packaged:all-MiniLM-L6-v2")
     vectors, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0].astype(np.float32)

@@ -192,11 +192,7 @@ def everything(collection):
 def written(store, location, folder, vectors):
     """What a command writes: the store under `location`, complete."""
 
-    class At:
-        def new_location(self, _):
-            return location
-
-    output = _Output(At(), folder)
+    output = _Output(location, folder)
     writer = output.write(store, vectors)
     return output.publish(), writer
 

@@ -158,11 +158,7 @@ def whole(client, name):
 def written(store, location, folder, vectors):
     """A new store at a location, with other vectors."""
 
-    class At:
-        def new_location(self, _):
-            return location
-
-    output = _Output(At(), folder)
+    output = _Output(location, folder)
     writer = output.write(store, vectors)
     return output.publish(), writer
 

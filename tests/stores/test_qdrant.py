@@ -91,7 +91,7 @@ def server(monkeypatch, request, tmp_path_factory):
         else:
             client = qdrant_client.QdrantClient(":memory:")
         stack.callback(client.close)
-        monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
+        monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
         yield client
 
 
@@ -165,11 +165,7 @@ def everything(client, name):
 
 
 def written(store, location, folder, vectors):
-    class At:
-        def new_location(self, _):
-            return location
-
-    output = _Output(At(), folder)
+    output = _Output(location, folder)
     writer = output.write(store, vectors)
     return output.publish(), writer
 
@@ -296,13 +292,7 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path, server):
 
 
 def written_of(store, location, folder):
-    class At:
-        def new_location(self, _):
-            return location
-
-    output, whole = _Output(At(), folder), read_all(store.scan())
-    writer = output.write(store, np.ascontiguousarray(whole.vectors[:, :4]))
-    return output.publish(), writer
+    return written(store, location, folder, np.ascontiguousarray(read_all(store.scan()).vectors[:, :4]))
 
 
 def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
@@ -389,7 +379,7 @@ def test_a_collection_that_is_no_alias_cannot_be_switched(server):
     for name in ("first", "second"):
         fill(server, name, example_documents(), example_vectors())
     old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("first", "second"))
-    with pytest.raises(UsageError, match=r"expected an alias, found a collection.*give it an alias"):
+    with pytest.raises(UsageError, match=r"only aliases of Qdrant are switched; give it an alias"):
         switch_store(old, new, unproven=True)
 
 

@@ -660,7 +660,8 @@ def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path
     old, new = make(tmp_path)
 
     def files():
-        return {path: path.read_bytes() for path in tmp_path.glob("*/**/*") if path.is_file()}
+        folders = (tmp_path / "old", tmp_path / "new")
+        return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
 
     before = files()
     spots = [location.partition(":")[2].partition("?")[0] for location in (old, new)]

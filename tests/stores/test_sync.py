@@ -88,7 +88,7 @@ def kind_of(request, monkeypatch):
             import qdrant_client
 
             client = qdrant_client.QdrantClient(":memory:")
-            monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
+            monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
             return tools.QdrantServer(client)
         if name == "MilvusServer":
             return tools.MilvusServer(request.getfixturevalue("milvus_url"))

@@ -13,6 +13,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.stores.driver import Page
 from migrate.stores.export import Index
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
@@ -88,6 +89,11 @@ def test_fit_translate_and_inspect_through_the_commands(location, target, tmp_pa
     assert json.loads(capsys.readouterr().out)["dimension"] == 12
 
 
+def test_assess_says_how_much_the_export_takes(location, target, capsys):
+    assert run(["assess", location, "--target", target]) == 0
+    assert "exported into the work folder: up to 0.01 MB" in " ".join(capsys.readouterr().out.split())
+
+
 def exports(tmp_path):
     return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "work" / "exports").glob("*/*")}
 
@@ -96,7 +102,7 @@ def test_a_database_is_exported_once_for_all_processes_until_it_changes(location
     monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "work"))
     open_store(location).get(np.arange(9))
     assert exports(tmp_path).keys() == {"ids.npz"}, "a few vectors are looked up"
-    first = open_store(location).snapshot()
+    first = open_store(location).snapshot()  # of 64 rows
     before = exports(tmp_path)
     assert before.keys() == {"ids.npz", "vectors.f32"}
     with monkeypatch.context() as patch:
@@ -109,6 +115,58 @@ def test_a_database_is_exported_once_for_all_processes_until_it_changes(location
     store = open_store(location)
     assert store.get(np.array([0])).ids == ["a new one"] and store.snapshot().versions != first.versions
     assert len(list((tmp_path / "work" / "exports").iterdir())) == 1, "the export of the version before is removed"
+
+
+def test_the_first_scan_of_a_file_in_the_order_of_its_ids_is_read_without_an_export(
+    location, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "work"))
+    found = open_store(location).get(np.arange(160))
+    records = zip([Document(doc_id, "x") for doc_id in found.ids], found.vectors, strict=True)
+    sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
+    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", in_pages_of(7))
+    store = open_store(location)
+    batches = [(list(batch.ids), batch.vectors.copy()) for batch in store.scan(batch_size=25)]
+    assert exports(tmp_path).keys() == {"ids.npz"} and [len(ids) for ids, _ in batches] == [25] * 6 + [10]
+    assert [doc_id for ids, _ in batches for doc_id in ids] == found.ids
+    assert np.array_equal(np.concatenate([vectors for _, vectors in batches]), found.vectors)
+    again = read_all(store.scan())
+    assert exports(tmp_path).keys() == {"ids.npz", "vectors.f32"} and np.array_equal(again.vectors, found.vectors)
+
+
+def in_pages_of(size):
+    """Return a method that reads pages of another size, those with vectors once."""
+    read, readings = sqlite_kind.SqliteDriver.pages, []
+
+    def pages(driver, *, vectors=True, records=False):
+        readings.append(vectors)
+        whole = list(read(driver, vectors=vectors, records=records))
+        ids = [doc_id for page in whole for doc_id in page.ids]
+        rows = np.concatenate([page.vectors for page in whole])
+        for first in range(0, len(ids), size):
+            yield Page(ids[first : first + size], rows[first : first + size])
+
+    pages.readings = readings
+    return pages
+
+
+@pytest.mark.parametrize("order", ["of ids", "of ids at first", "another"])
+def test_ids_and_vectors_are_exported_in_one_reading_if_they_lie_in_the_order_of_ids(
+    order, location, corpus, tmp_path, monkeypatch
+):
+    names = sorted(document.id for document in corpus)
+    names = {"of ids": names, "of ids at first": [*names[9:], *names[:9]], "another": names[::-1]}[order]
+    vectors = np.random.default_rng(4).normal(size=(160, 16)).astype(np.float32)
+    records = zip([Document(name, "x") for name in names], vectors, strict=True)
+    sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
+    pages = in_pages_of(7)
+    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", pages)
+    store = open_store(location)
+    found = read_all(store.scan(0, 150))
+    assert pages.readings == {"of ids": [True], "of ids at first": [True, True], "another": [True, True, False]}[order]
+    place = {name: number for number, name in enumerate(names)}
+    assert list(found.ids) == sorted(names)[:150]
+    assert np.array_equal(found.vectors, vectors[[place[name] for name in found.ids]])
 
 
 def test_an_export_that_is_damaged_is_made_again(location, tmp_path):
@@ -145,18 +203,18 @@ def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, co
 
 def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
     with pytest.raises(StoreError, match="a store: expected a different id for each document, found 'b' twice"):
-        Index.of(["b", "c", "a", "b"], "a store")
+        Index.of([["b", "c"], ["a", "b"]], "a store")
     with pytest.raises(StoreError, match="no Unicode text"):
-        Index.of(["\ud800"], "a store")
+        Index.of([["\ud800"]], "a store")
 
 
 def test_rows_are_in_the_order_of_the_bytes_of_ids():
     ids = ["b", "a", "ab", "", "é", "🦆", "￿", "a\0", "Z"]
-    index = Index.of(ids, "a store")
+    index = Index.of([ids], "a store")
     assert index.ids(range(9)) == sorted(ids, key=str.encode) == sorted(ids)
     assert [ids[place] for place in index.order] == sorted(ids)
     assert index.ids(index.rows) == ids
-    assert index.sha256 == Index.of(sorted(ids), "a store").sha256 != Index.of([*ids[1:], "c"], "a store").sha256
+    assert index.sha256 == Index.of([sorted(ids)], "a store").sha256 != Index.of([[*ids[1:], "c"]], "a store").sha256
     assert len(Index.of([], "a store")) == 0
 
 

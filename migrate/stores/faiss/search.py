@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.base import Store
-from migrate.stores.serving import Hits, Searchable, as_fields, as_hits, check_queries
+from migrate.stores.base import Hits, Store
+from migrate.stores.serving import as_fields, as_hits, check_queries
 from migrate.vectors import Document, Vectors, squared_norms
 
 _NOT_FOUND: Final = -1
@@ -66,7 +66,7 @@ class IndexSearch:
         return cls(store, index, ids, labels, rows_of)
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """Search as `Searchable.search`; `where` is a mapping of metadata to values."""
+        """Search as `Store.search`; `where` is a mapping of metadata to values."""
         queries = check_queries(self._store.info, queries)
         fields = as_fields(self._store.info, where)
         chosen = self._fields.rows(fields) if fields else None
@@ -169,12 +169,10 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def open_search(store: Store) -> Searchable:
+def open_search(store: Store) -> Store | IndexSearch:
     """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
 
     Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
     later is not seen.
     """
-    if isinstance(store, Searchable):
-        return store
-    return IndexSearch.exact(store)
+    return store if store.searches else IndexSearch.exact(store)

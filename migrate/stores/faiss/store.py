@@ -49,6 +49,8 @@ class FaissStore(FileStore):
         The operating system refused.
     """
 
+    searches = True
+
     def __init__(
         self,
         path: Path,
@@ -94,7 +96,7 @@ class FaissStore(FileStore):
         return rows
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`: the index itself, in memory from the first search on; `where` maps metadata to values."""
+        """Search the index itself, in memory from the first search on; `where` maps metadata to values."""
         with self._opening:
             index = self._search
         return index.search(queries, k, where)

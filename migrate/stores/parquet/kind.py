@@ -112,7 +112,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         return ParquetWriter(self, location, dim)
 
     def exchange(self, new: Store) -> Exchange:
-        """Exchange two folders, whatever the names of the files in them."""
+        """Return how two folders trade places, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
             raise UsageError(f"{new.info.location}: expected files of Parquet, found another kind of store")
         if not (self.files.is_folder and new.files.is_folder):
