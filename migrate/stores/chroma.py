@@ -33,7 +33,7 @@ from migrate.stores.driver import Driver, Page, hash_records, new_copy, remove_c
 from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.records import import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.sqlite_read import read_only
+from migrate.stores.sqlite_read import JOURNALS, read_only
 from migrate.stores.switching import ASIDE, others
 from migrate.vectors import Batch, Document, Vectors
 
@@ -265,7 +265,8 @@ class ChromaDriver(Driver):
         """Return what Chroma writes, and the folder of manifests of single collections."""
         names = [path.name for path in self.folder.iterdir()]
         own = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
-        return [name for name in names if own.fullmatch(name)]
+        journals = (f"{_DATABASE}{ending}" for ending in JOURNALS)  # one may come after the names were listed
+        return {*filter(own.fullmatch, names), *journals}
 
     def beside(self) -> Path | None:
         """Return the folder, or the one in it that belongs to this of several collections."""

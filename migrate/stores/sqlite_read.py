@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 _COUNTER: Final = slice(24, 28)
+JOURNALS: Final = ("-journal", "-wal", "-shm")
+"""Endings of what SQLite keeps beside a database while a program has it open."""
 
 
 @contextmanager

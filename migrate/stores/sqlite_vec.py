@@ -29,7 +29,7 @@ from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
-from migrate.stores.sqlite_read import read_only
+from migrate.stores.sqlite_read import JOURNALS, read_only
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _METADATA: Final = "metadata"
 """The column of JSON that a table made of documents has."""
 _WAIT_MS: Final = 10_000
-_LOGS: Final = ("-journal", "-wal", "-shm")
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _TABLE: Final = re.compile(
@@ -97,7 +96,7 @@ class SqliteVecDriver(Driver):
 
     def files(self) -> Collection[str]:
         """Return the database and what SQLite keeps beside it."""
-        return [f"{self.file.name}{ending}" for ending in ("", *_LOGS)]
+        return [f"{self.file.name}{ending}" for ending in ("", *JOURNALS)]
 
     def names(self) -> list[str]:
         """Return the tables of vectors."""
@@ -376,7 +375,7 @@ class SqliteVecDriver(Driver):
         """Write a copy of the whole database with the table made again, or a database with one table."""
         old = like if isinstance(like, SqliteVecDriver) else None
         path = self.folder / ("store.db" if old is None else old.file.name)
-        for ending in ("", *_LOGS):
+        for ending in ("", *JOURNALS):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
         columns, values = ["id", "content", _METADATA, "embedding"], ["?"] * 4
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]

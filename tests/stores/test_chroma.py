@@ -425,3 +425,10 @@ def test_each_of_two_collections_in_a_folder_has_a_manifest(tmp_path):
         open_store(f"chroma:{tmp_path}#{name}").keep_manifest(manifest(spec))
     found = [open_store(f"chroma:{tmp_path}#{name}").info.manifest.model.spec for name in ("docs", "more")]
     assert found == [OLD_MODEL, NEW_MODEL]
+
+
+def test_a_journal_that_comes_while_a_folder_is_looked_at_belongs_to_it(tmp_path):
+    """A program that opens the folder of a store writes one for a moment."""
+    fill(persistent(tmp_path / "store"), "docs", example_documents()[:3], example_vectors(3, 8))
+    names = open_store(f"chroma:{tmp_path / 'store'}#docs").driver.files()
+    assert {"chroma.sqlite3", "chroma.sqlite3-journal"} <= {*names}

@@ -226,10 +226,6 @@ class DocumentSource(ABC):
         """Write the same documents into a folder, durably: by default a copy of the file."""
         copy_files([self._path], folder)
 
-    def for_dimension(self, dim: int) -> DocumentSource:
-        """Return the source that writes documents for vectors of dimension `dim`, which only some formats record."""
-        return self
-
 
 class LabelsOnly(DocumentSource):
     """An index alone: ids are its labels, as text. `why` tells why no file beside it has its documents."""

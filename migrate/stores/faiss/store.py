@@ -122,7 +122,7 @@ class FaissStore(FileStore):
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
         """
         path = location / self.index_path.name
-        writer = open_writer(path, self._file, dim, self.source.for_dimension(dim))
+        writer = open_writer(path, self._file, dim, self.source)
         writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
         return writer
 
