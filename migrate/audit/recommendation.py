@@ -5,19 +5,23 @@ The verdict is on the translated store alone; this is on every way that the audi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from migrate.audit.options import Option, is_whole, options_of
 from migrate.audit.report import AuditReport, plan_word
 from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
-from migrate.audit.verdict import Bounds, Outcome
+from migrate.audit.verdict import Bounds, Doubt, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders.kinds import may_cost_money, prefix_spec
+from migrate.files import free_path
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
 _SERVER = "--base-url="
+_BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ def recommend(report: AuditReport) -> Recommendation:
     """
     doubts, stay = report.doubts or report.verdict.doubts, report.comparisons.get(STAY)
     if doubts and (stay is None or stay.retention.lower < 1):
-        command, remark = _prove(report)
+        command, remark = _clear_up(doubts[0], report)
         headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
     option = _best(report)
@@ -292,12 +296,32 @@ def serving_lines(location: str, depth: int, spec: str | None = None, *, server:
     )
 
 
-def _prove(report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
-    """What takes a doubt about the reference away; nothing for other doubts."""
-    if report.reference is None or report.reference.proven:
-        return None, ""
-    if report.pool is not None:
-        return None, "audit a store that says what it was translated for, as `translate` writes it"
-    words = tuple(word for word in report.places.again if not word.startswith("--reference="))
-    remark = "a reference that is built now is beyond doubt: `audit` with --reference build"
-    return ((*words, "--reference=build") if words else None), remark
+def _clear_up(doubt: str, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """The command that takes a doubt away: the same audit with another input, or what makes that input."""
+    places, about = report.places, doubt.about if isinstance(doubt, Doubt) else "queries"
+    again, old = places.again, places.translated if places.source is None else places.source
+    if about == "reference" and not places.has_texts:
+        return ("inspect", old) if old else None, f"{_BUILT}, for which the store needs texts: `inspect` says how"
+    if about == "reference" and "--reference=build" in again:
+        about = "target"  # a reference that is built now is of the model that was named
+    if not again:  # from a program, which says it in its own words
+        return None, _BUILT if about == "reference" else ""
+    if about == "queries":
+        is_synthetic = "--queries=synthetic" in again or not places.has_texts
+        judges = ("--beir", "DIR") if is_synthetic else ("--queries=synthetic",)
+        remark = (
+            "" if is_synthetic else "synthetic queries need no judgements; better are queries that users ask (--beir)"
+        )
+        return (*_without(again, "--beir", "--queries", "--split", "--group-field"), *judges), remark
+    if about == "reference":
+        return (*_without(again, "--reference", "--pool-depth"), "--reference=build"), _BUILT
+    if about == "target":
+        return (*_without(again, "--target"), "--target", "SPEC"), ""
+    if about == "model":
+        return ("assess", old, "--target", "SPEC"), "a model that answers worse than that is not worth moving to"
+    return ("translate", "OLD", "STITCH", "-o", str(free_path(Path("translated")))), ""
+
+
+def _without(words: Sequence[str], *flags: str) -> tuple[str, ...]:
+    """Words without these options, which hold their values after an equals sign."""
+    return tuple(word for word in words if word.partition("=")[0] not in flags)

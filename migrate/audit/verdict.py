@@ -26,6 +26,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import ceil
 from statistics import NormalDist
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -418,12 +419,28 @@ FEWEST_DOCUMENTS = 100
 """SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
 
+Input = Literal["queries", "reference", "target", "model", "store"]
+"""An input of an audit: `target` is the model as it was named, `model` the choice of it."""
+
+
 class Outcome(StrEnum):
     """What an audit says."""
 
     SAFE = "SAFE"
     NOT_SAFE = "NOT SAFE"
     INCONCLUSIVE = "INCONCLUSIVE"
+
+
+class Doubt(str):
+    """A sentence on why figures cannot be trusted; `about` is the input to change: it is of the queries by default."""
+
+    about: Input
+
+    def __new__(cls, sentence: str, about: Input = "queries") -> Self:
+        """Make a sentence that says which input it is about."""
+        made = super().__new__(cls, sentence)
+        made.about = about
+        return made
 
 
 @dataclass(frozen=True, slots=True)

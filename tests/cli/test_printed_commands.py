@@ -48,6 +48,11 @@ def made(corpus, source_folder, bare_folder, beir, tmp_path_factory):
             query_ids=[query.id for query in corpus.queries],
             queries=embedder.embed_queries(corpus.queries),
         )
+    shutil.copytree(folder / "judged", folder / "echoed")
+    queries = [{"_id": row["_id"], "text": row["text"]} for row in rows]
+    (folder / "echoed/queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    judgements = "".join(f"{query['_id']}\t{query['_id']}\t1\n" for query in queries)
+    (folder / "echoed/qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}")
     np.savez(folder / "probes.npz", some=np.ones((2, 32), dtype=np.float32))
     commands = [
         "fit store --target tfidf:48 --stitch mean --sample 60 -o stitch",
@@ -153,6 +158,12 @@ ROWS = {
     "NOT SAFE": (f"{AUDIT} --source store", {1}, "reembed store", {0}),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
+    "a doubt": (GOOD.replace("judged", "echoed"), {3}, "audit good --reference=pool", JUDGED),
+    "a doubt in a run": (
+        "run store --beir echoed --stitch ridge --sample 145 --target tfidf:48 --margin 0.5 -o out", {3},
+        "run store --target=tfidf:48", JUDGED,
+    ),
+    "not compatible": ("check store --model packaged:all-MiniLM-L6-v2", {1}, "assess store", {0}),
     "provisional": (
         "audit good --reference pool --queries synthetic --no-bm25 --source store", JUDGED, "reembed store", {0}
     ),

@@ -13,7 +13,7 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.two_stage import Reranking
-from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Doubt, Outcome, Verdict
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows
@@ -200,6 +200,36 @@ def test_with_a_doubt_nothing_is_recommended():
     found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=("odd",)))
     assert (found.plan, found.command) == (None, None)
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
+
+
+AGAIN = ("audit", "new", "--reference=pool", "--target=tfidf:32", "--report=report.json")
+
+
+@pytest.mark.parametrize(
+    ("about", "typed", "command"),
+    [
+        ("queries", ("--beir=judged", "--split=dev"), (*AGAIN, "--queries=synthetic")),
+        ("queries", ("--queries=synthetic",), (*AGAIN, "--beir", "DIR")),
+        ("reference", ("--beir=judged",), (*AGAIN[:2], *AGAIN[3:], "--beir=judged", "--reference=build")),
+        ("target", ("--beir=judged",), (*AGAIN[:3], AGAIN[4], "--beir=judged", "--target", "SPEC")),
+        ("model", ("--beir=judged",), ("assess", "old", "--target", "SPEC")),
+        ("store", ("--beir=judged",), ("translate", "OLD", "STITCH", "-o", "translated")),
+    ],
+)
+def test_a_doubt_leads_on_to_what_clears_it_up(about, typed, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = replace(PLACES, again=(*AGAIN, *typed))
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=(Doubt("odd", about), "odder"), places=places)
+    assert recommend(made).command == command
+    bare = recommend(replace(made, places=replace(places, has_texts=False))).command
+    is_needed = {"reference": ("inspect", "old"), "queries": (*AGAIN, "--beir", "DIR")}
+    assert bare == is_needed.get(about, command), "without texts no reference is built, and no query is made from them"
+
+
+def test_a_reference_that_was_built_is_not_to_be_built_again():
+    places = replace(PLACES, again=("audit", "new", "--reference=build", "--beir=judged"))
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=(Doubt("odd", "reference"),), places=places)
+    assert recommend(made).command == (*places.again, "--target", "SPEC")
 
 
 def test_too_small_a_store_is_embedded_again():
