@@ -22,6 +22,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.check.model import Compatibility
+from migrate.locations import scrub
 from migrate.report.audit import quality_rows, sentences
 from migrate.report.characters import for_markup, printable
 from migrate.report.check import answer_line
@@ -223,6 +224,15 @@ def check_suite(result: Compatibility) -> Suite:
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
     name, store = f"check of {PurePath(result.store).name}", str(result.store)
     return Suite("lead-migrate check", name, cases, _check_markdown(result), properties, store)
+
+
+def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
+    """A command that an error ended, with its exit code and the one line that was printed."""
+    name, line = f"lead-migrate {command}", scrub(message)
+    title = " ".join(filter(None, (name, store)))
+    case = Case("ended by an error", State.FAILED, line, f"{title}: exit {code}")
+    heading = _heading(State.FAILED, store) if store else f"## {MARKS[State.FAILED]} {name}:"
+    return Suite(name, title, [case], f"{heading} {line}\n", store=store)
 
 
 def _state(*, ok: bool) -> State:
