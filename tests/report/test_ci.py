@@ -111,7 +111,7 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     [
         (["missing", "--model", "tfidf:8"], 4, "missing"),
         (["a store", "--model", "tfidf:8", "--sample", "0"], 2, "--sample"),
-        (["a store", "--model", "tfidf:8", "--junit", "a store/index.faiss/x.xml"], 5, "index.faiss"),
+        (["a store", "--model", "tfidf:8", "--junit", "taken/x.xml"], 5, "taken"),
         (["a store", "--model", "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--full"], 7, "127.0.0.1:9"),
     ],
 )
@@ -119,6 +119,7 @@ def test_a_command_that_an_error_ends_is_shown_under_the_name_of_its_store(
     arguments, code, line, tmp_path, monkeypatch, capsys
 ):
     make_store(tmp_path / "a store")
+    (tmp_path / "taken").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
