@@ -21,6 +21,7 @@ from migrate.files import free_path
 _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
 _SERVER = "--base-url="
+_MANY_TIMES = 2.0
 _BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
 
 
@@ -137,7 +138,8 @@ def _lead(option: Option, report: AuditReport, left: str) -> str:
     kept = _kept(option.retention, report)
     more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
     if option.name == STAY:
-        return f"stay: the old store {kept} of what a full re-embed would answer, and costs nothing"
+        of_full = "" if option.retention.estimate >= _MANY_TIMES else " of what a full re-embed would answer"
+        return f"stay: the old store {kept}{of_full}, and costs nothing"
     if option.name == FULL:
         return _full(option, report, more)
     if option.name == TRANSLATED and is_whole(report):
@@ -184,6 +186,9 @@ def _kept(bounds: Bounds, report: AuditReport, *, with_bound: bool = True) -> st
     if report.verdict.provisional:
         least = f" (at least {bounds.lower:.3f})" if with_bound else ""
         return f"has {report.verdict.measured} {bounds.estimate:.3f}{least}"
+    if bounds.estimate >= _MANY_TIMES:  # of a standard that hardly finds anything, percentages are no words for it
+        least = f" (at least {bounds.lower:.3g} times)" if with_bound else ""
+        return f"scores {bounds.estimate:.3g} times what a full re-embed does{least}"
     least = f" (at least {100 * bounds.lower:.1f} %)" if with_bound else ""
     return f"keeps {100 * bounds.estimate:.1f} %{least}"
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -50,6 +50,7 @@ _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
 _OTHER_TARGET: Final = "name the model that the store was translated for: --target"
 _TOO_GOOD: Final = 1.05
+_WORDS, _STAYING = "BM25", "staying with the source model"
 _LENGTHS: Final = 1.01
 _CHANCE: Final = 95
 _LOST_SHARE: Final = 0.05
@@ -268,15 +269,21 @@ def odd_scores(
                 "reference",
             )
         )
-    if difference_bounds(full, chance, seed=seed, resamples=resamples, weighting=weighting).lower <= 0:
-        doubts.append(
-            "the full re-embed is not significantly better than documents drawn at random: these judgements cannot "
-            "tell good vectors from bad ones"
+    others = [(name, scores) for name, scores in ((_STAYING, stay), (_WORDS, words)) if scores is not None]
+    beats_chance = partial(scores_more, chance, seed=seed, resamples=resamples, weighting=weighting)
+    if not beats_chance(full):
+        event = (
+            f"the full re-embed (nDCG@10 {full.mean():.3f}) is not significantly better than documents drawn at random "
+            f"({chance.mean():.3f}), so that no share of it means anything"
         )
-    for name, scores in (("BM25", words), ("staying with the source model", stay)):
-        if scores is None:
-            continue
-        if difference_bounds(scores, full, seed=seed, resamples=resamples, weighting=weighting).lower > 0:
+        better = next((f"{name} ({scores.mean():.3f})" for name, scores in others if beats_chance(scores)), None)
+        if better is not None:
+            doubt = Doubt(f"{event}, and {better} is: check the target model, its prefixes and its vectors", "model")
+        else:
+            doubt = Doubt(f"{event}: these judgements cannot tell good vectors from bad ones")
+        doubts.append(doubt)
+    for name, scores in reversed(others):
+        if scores_more(full, scores, seed=seed, resamples=resamples, weighting=weighting):
             doubts.append(
                 Doubt(
                     f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
@@ -285,6 +292,11 @@ def odd_scores(
                 )
             )
     return tuple(doubts)
+
+
+def scores_more(less: Scores, more: Scores, *, seed: int, resamples: int, weighting: Weighting | None = None) -> bool:
+    """Return whether scores are significantly higher than others of the same queries, (n,) each."""
+    return difference_bounds(more, less, seed=seed, resamples=resamples, weighting=weighting).lower > 0
 
 
 def _refuse_same_place(reference: Store, named_stores: dict[str, Store | None]) -> None:

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED
-from migrate.audit.verdict import Outcome, margin_remarks
+from migrate.audit.verdict import Bounds, Outcome, margin_remarks
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
 from migrate.report.audit import quality_rows, sentences
@@ -142,9 +142,7 @@ def audit_suite(report: AuditReport) -> Suite:
     cases += [] if report.downstream is None else downstream_cases(report.downstream)
     bounds = verdict.retention
     properties = {
-        verdict.measured: f"{bounds.estimate:.6f}",
-        f"{verdict.measured} lower bound": f"{bounds.lower:.6f}",
-        f"{verdict.measured} upper bound": f"{bounds.upper:.6f}",
+        **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
         "SAFE from": f"{verdict.margin:g}",
         "margin": f"{verdict.margin if verdict.stands_for is None else verdict.stands_for:g}",
         "queries": str(verdict.n_queries),
@@ -152,6 +150,14 @@ def audit_suite(report: AuditReport) -> Suite:
         **({"provisional": report.basis} if report.basis else {}),
     }
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties, store)
+
+
+def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
+    return {
+        measured: f"{bounds.estimate:.6f}",
+        f"{measured} lower bound": f"{bounds.lower:.6f}",
+        f"{measured} upper bound": f"{bounds.upper:.6f}",
+    }
 
 
 def _judged(report: AuditReport) -> Outcome:
@@ -168,7 +174,8 @@ def _title(report: AuditReport) -> str:
     bounds = verdict.retention if is_alone else report.family[report.plan]
     provisional = " (provisional)" if verdict.provisional else ""
     what = report.places.translated + ("" if is_alone else f" in plan {report.plan}")
-    return f"{_judged(report)}{provisional}: {what} keeps {bounds.estimate:.2f}"
+    kept = f"keeps {bounds.estimate:.2f}" if bounds.is_known else "is not measured"
+    return f"{_judged(report)}{provisional}: {what} {kept}"
 
 
 def downstream_cases(audit: DownstreamAudit) -> list[Case]:

@@ -190,6 +190,13 @@ def test_a_doubt_does_not_speak_against_staying():
     assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), doubts=("it looks wrong",))).plan is None
 
 
+def test_percentages_are_no_words_for_many_times():
+    many = report(stay=Bounds(34.2, 20.1, 60.0), outcome=Outcome.NOT_SAFE)
+    assert recommend(many).headline.startswith(
+        "stay: the old store scores 34.2 times what a full re-embed does (at least 20.1 times), and costs nothing"
+    )
+
+
 def test_staying_is_named_where_it_keeps_the_margin():
     made = report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True)
     assert recommend(made).headline.endswith("staying keeps 99.0 % (at least 96.0 %) and costs nothing")
