@@ -70,7 +70,7 @@ def made(corpus, source_folder, bare_folder, beir, tmp_path_factory):
         patch.chdir(folder)
         for command in commands:
             assert run([*command.split(), "-q"]) in JUDGED, command
-    padding = [Document(f"more {n}", f"text number {n} of {n % 97} and {n % 89}") for n in range(2_000)]
+    padding = [Document(f"more {n}", f"text number {n} of {n % 97} and {n % 89}") for n in range(10_000)]
     documents = [*open_store(folder / "full").documents(), *padding]
     (folder / "many").mkdir()
     writer = create_store(folder / "many", format="faiss", dim=8)
