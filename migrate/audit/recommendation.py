@@ -22,6 +22,9 @@ _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
 _SERVER = "--base-url="
 _MANY_TIMES = 2.0
+_NEARLY_NOTHING = 0.05
+"""Share of a full re-embed that is not worth serving in two stages to put off."""
+
 _BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
 
 
@@ -78,15 +81,16 @@ def recommend(report: AuditReport) -> Recommendation:
     option = _best(report)
     command, remark = _command(option, report)
     remark = f"not to be believed of the new store: {doubts[0]}" if doubts else remark
-    seconds = _seconds(option, report)
-    left = _amount(option.usd_left, seconds, option.tokens_left)
+    paid = option if report.places.can_serve or not option.name.startswith(TWO_STAGE) else _full_of(report)
+    seconds = _seconds(paid, report)
+    left = _amount(paid.usd_left, seconds, paid.tokens_left)
     return Recommendation(
         plan=option.name.replace(_REEMBED, "reembed "),
         headline="; ".join([_lead(option, report, left), *_others(option, report)]),
         retention=option.retention,
-        left_usd=option.usd_left,
+        left_usd=paid.usd_left,
         left_seconds=seconds,
-        left_tokens=option.tokens_left,
+        left_tokens=paid.tokens_left,
         command=command,
         serving=_serving(option, report),
         remark=remark,
@@ -104,7 +108,18 @@ def _best(report: AuditReport) -> Option:
     safe = [option for option in options.values() if option.is_safe and option.name != STAY]
     if is_whole(report):
         safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
-    return min(safe, key=lambda option: (option.left, _is_work(option, report), -option.retention.lower))
+    best = min(safe, key=lambda option: (option.left, _is_work(option, report), -option.retention.lower))
+    return options[FULL] if best.name.startswith(TWO_STAGE) and _is_nearly_done(options[FULL], report) else best
+
+
+def _is_nearly_done(full: Option, report: AuditReport) -> bool:
+    """Whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
+    is_weighed = full.usd_left is not None or _seconds(full, report) is not None
+    return not is_weighed and full.left <= _NEARLY_NOTHING * full.cost
+
+
+def _full_of(report: AuditReport) -> Option:
+    return next(option for option in options_of(report) if option.name == FULL)
 
 
 def _is_work(option: Option, report: AuditReport) -> bool:
@@ -146,6 +161,12 @@ def _lead(option: Option, report: AuditReport, left: str) -> str:
         return "the store is a full re-embed itself: every vector is the model's own"
     if option.name.startswith(TWO_STAGE):
         depth = option.name.removeprefix(f"{TWO_STAGE} ")
+        if not report.places.can_serve:
+            at_hand = f" ({left})" if left else ""
+            return (
+                f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}; the model's vectors "
+                f"are all at hand, so a full re-embed{at_hand} is as good"
+            )
         for_queries = f"{more} for as many queries" if left not in ("", "nothing") else more
         return f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}{for_queries}"
     if option.name.startswith(_REEMBED):
@@ -206,8 +227,7 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
         if report.plan == option.name:
             return _switch(places.translated, report, needs_proof=True)
         if not places.can_serve:
-            command, remark = _reembed(next(one for one in options_of(report) if one.name == FULL), report)
-            return command, remark or "vectors of this model cost nothing to have: the whole store at once is as good"
+            return _reembed(_full_of(report), report)
         limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
         model = (word for word in places.model if word != "--no-cache")  # `live` wants to keep what it embeds
         return ("live", "run", places.translated, *model, *limit), _two_stage_remark(option, report)
@@ -264,7 +284,7 @@ def worker_limit(spec: str) -> tuple[str, ...]:
 def _two_stage_remark(option: Option, report: AuditReport) -> str:
     places, remarks = report.places, []
     if len(places.target) > 1 and worker_limit(places.target[1]):
-        full = next(one for one in options_of(report) if one.name == FULL)
+        full = _full_of(report)
         left = _amount(full.usd_left, None, full.tokens_left)
         amount = f", {left} in all" if left else ""
         remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")

@@ -79,7 +79,7 @@ def test_what_is_paid_is_not_counted_again():
         FULL: 100.0,
     }
     lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
-    assert lost == {STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 90.0}, "without a cache the sample alone is kept"
+    assert lost == {STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 100.0}, "without a cache all is embedded again"
 
 
 def test_what_a_pool_has_embedded_for_two_stages_is_paid():
@@ -106,6 +106,26 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
     first, second, _ = recommend(replace(made, places=places)).serving
     assert first.endswith(", load_embedder")
     assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
+
+
+@pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
+def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, plan):
+    free = tuple(replace(one, usd=None) for one in report().arms)
+    pool = replace(POOL, tokens=round(paid * 1e7), usd=None, full_usd=None)
+    made = report(two_stage=SURE, arms=free, pool=pool, is_kept=True, places=PLACES)
+    found = recommend(made)
+    assert found.plan == plan
+    assert found.command[0] == ("reembed" if plan == FULL else "live")
+
+
+def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
+    places = replace(PLACES, can_serve=False)
+    found = recommend(report(two_stage=SURE, places=places))
+    assert found.headline.startswith(
+        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %); the model's "
+        "vectors are all at hand, so a full re-embed ($100.00) is as good"
+    )
+    assert (found.plan, found.command[0], found.left_usd) == (TWO_STAGE, "reembed", 100.0)
 
 
 def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
@@ -255,7 +275,7 @@ def test_a_store_of_true_vectors_alone_is_a_full_reembed():
 
 def test_unknown_prices_are_left_out():
     free = tuple(replace(one, usd=None) for one in report().arms)
-    assert recommend(report(arms=free)).left == "9.00M tokens"
+    assert recommend(report(arms=free)).left == "10.00M tokens"
     unknown = tuple(replace(one, usd=None, tokens=None) for one in report().arms)
     assert recommend(report(arms=unknown)).left == ""
     assert decision_chart(report(arms=unknown)) is None
@@ -265,7 +285,7 @@ def test_the_table_has_every_option_in_the_order_of_cost():
     head, *rows = decision_rows(report(two_stage=SURE))
     assert head == ["option", "retention", "bounds", "usd in all", "usd still to pay", "SAFE"]
     assert [row[0] for row in rows] == ["stay", "translated", "two-stage 50", "full re-embed"]
-    assert rows[-1][3:] == ["100.0000", "90.0000", "yes"]
+    assert rows[-1][3:] == ["100.0000", "100.0000", "yes"]
 
 
 def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
