@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -24,6 +25,11 @@ _DOCUMENTS_AT_ONCE: Final = 1_000
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
+ID_NAMES: Final = ("id", "_id", "doc_id", "docid", "document_id", "chunk_id", "uuid", "key")
+"""Names of a column of ids, the likeliest first."""
+
+_ID_NAME: Final = re.compile(r".*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID")
+
 Distance = Literal["l2", "ip", "cosine"]
 """How databases compare; `read_metric` says what becomes of it here."""
 
@@ -34,6 +40,15 @@ _COSINE: Final = (
     "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which ranks "
     "them differently"
 )
+
+
+def is_id_name(name: str) -> bool:
+    """Return whether a name may be that of a column of ids, if each value is another.
+
+    >>> [name for name in ("id", "pmid", "PMCID", "articleId", "page_id", "title", "idea") if is_id_name(name)]
+    ['id', 'pmid', 'PMCID', 'articleId', 'page_id']
+    """
+    return name in ID_NAMES or _ID_NAME.fullmatch(name) is not None
 
 
 class WaitingWriter(StoreWriter):

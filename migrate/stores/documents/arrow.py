@@ -6,10 +6,11 @@ text and metadata. pyarrow is optional, and imported only when there is such a f
 
 from __future__ import annotations
 
+import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,7 +34,7 @@ from migrate.stores.documents.base import (
     sidecar_files,
     without_texts,
 )
-from migrate.stores.records import TEXT_NAMES
+from migrate.stores.records import TEXT_NAMES, is_id_name
 from migrate.vectors import Document
 
 _ID_NAMES: Final = ("id", "_id", "doc_id")
@@ -109,7 +110,7 @@ def find_columns(schema: Any, path: Path, asked: Mapping[str, str] = MappingProx
             raise malformed(path, f"a column {asked[option]!r} for {option}", ", ".join(among), "name one of these")
     doc_id = asked.get("id") or next((name for name in _ID_NAMES if name in names), None)
     text = asked.get("text") or next((name for name in TEXT_NAMES if name in strings), None)
-    remaining = [name for name in strings if name != doc_id]
+    remaining = [name for name in strings if name != doc_id and not is_id_name(name)]
     if text is None and len(remaining) == 1:
         text = remaining[0]
     label = _LABEL_NAME if types.get(_LABEL_NAME, "").startswith(("int", "uint")) else None
@@ -253,7 +254,8 @@ class ParquetDocuments(ArrowDocuments):
             self._identity = FileIdentity.of(opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
-            self._columns = columns = find_columns(parquet.schema_arrow, self._path, asked)
+            columns = find_columns(parquet.schema_arrow, self._path, asked)
+            self._columns = columns = columns if columns.id else _with_id(columns, parquet, pyarrow)
             table = parquet.read(columns=[name for name in (columns.id, columns.label) if name is not None])
             named = dict(zip(table.column_names, table.columns, strict=True))
             label = named.get(columns.label)
@@ -261,6 +263,9 @@ class ParquetDocuments(ArrowDocuments):
         self._ids = None if columns.id is None else check_ids(named[columns.id], count, self._path, pyarrow)
         self._places, matched = match_rows(self._path, labels, count, _integers(self._ids), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
+        if columns.id is None and columns.metadata:
+            location = shlex.quote(f"faiss:{index}#?id={columns.metadata[0]}")
+            self.notes = (*self.notes, f"ids are row numbers; another column is named as in {location}")
         if columns.text is None:
             rows = list(self._read(np.arange(min(count, LOOKED_AT))))
             example = next(iter(longest_first(columns.metadata, rows)), "COLUMN")
@@ -275,6 +280,18 @@ class ParquetDocuments(ArrowDocuments):
     def write(self, folder: Path) -> None:
         """Copy the file byte for byte."""
         copy_files([self._path], folder)
+
+
+def _with_id(columns: Columns, parquet: Any, pyarrow: Any) -> Columns:
+    """The columns with the first that has another text or integer in each row, and a name as of ids, as the ids."""
+    for name in columns.metadata:
+        kind = str(parquet.schema_arrow.field(name).type)
+        if not (is_id_name(name) and kind.startswith(("string", "large_string", "int", "uint"))):
+            continue
+        column = parquet.read(columns=[name]).column(name)
+        if not column.null_count and pyarrow.compute.count_distinct(column).as_py() == len(column):
+            return replace(columns, id=name, metadata=tuple(other for other in columns.metadata if other != name))
+    return columns
 
 
 def _integers(column: Any) -> NDArray[np.int64] | None:

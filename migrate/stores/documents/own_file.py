@@ -24,7 +24,7 @@ from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import LOOKED_AT, DocumentSource, Labels, longest_first, sidecar_files, without_texts
 from migrate.stores.documents.json_file import AGAIN, read_whole
 from migrate.stores.documents.jsonl import Form, JsonlDocuments, Read, RepeatedIdError, lines_of
-from migrate.stores.records import TEXT_NAMES
+from migrate.stores.records import ID_NAMES, TEXT_NAMES, is_id_name
 from migrate.stores.switching import BESIDE
 from migrate.vectors import Document
 
@@ -32,7 +32,6 @@ Found = tuple[int, int, bytes]
 Record = dict[str, Any]
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv")
-ID_NAMES: Final = ("id", "_id", "doc_id", "docid", "document_id", "chunk_id", "uuid", "key")
 _KEY: Final = ""
 """The field of a record that has its key in an object of JSON."""
 _TEXT: Final = "text"
@@ -291,7 +290,8 @@ def _choose_fields(
         and all(isinstance(record.get(name), str | None) for record in first)
     ]  # fmt: skip
     ids = [_KEY] if any(_KEY in record for record in first) else []
-    ids += [name for name in ID_NAMES if all(_is_id(record.get(name)) for record in first)]
+    named = [*ID_NAMES, *(name for name in names if name not in ID_NAMES and is_id_name(name))]
+    ids += [name for name in named if all(_is_id(record.get(name)) for record in first)]
     if "id" in asked:
         if asked["id"] not in names:
             raise malformed(path, f"a field of ids {asked['id']!r}", ", ".join(names), "name one of these")
@@ -309,7 +309,7 @@ def _choose_text(
     path: Path, names: Sequence[str], texts: Sequence[str], asked: str | None, index: Path
 ) -> tuple[str, bool]:
     """The field of texts, and whether a title goes before them, as in the corpora of BEIR."""
-    others = [name for name in names if name not in (*ID_NAMES, _LABEL)]
+    others = [name for name in names if name != _LABEL and not is_id_name(name)]
     usual = [name for name in TEXT_NAMES if name in texts]
     if asked is not None and asked in texts:
         return asked, False
