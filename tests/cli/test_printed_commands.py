@@ -268,6 +268,7 @@ def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, shell,
     assert printed("live run new --once --budget 80", {0}) == "lead-migrate live status new"
     assert printed("live status new", {0}) == "lead-migrate live run new"  # which another test runs
     assert run(["live", "run", "new", "--once", "-q"]) == 0
+    capsys.readouterr()
     run(["live", "status", "new"])
     status = capsys.readouterr()
     assert status.out.startswith("SAFE: every vector is the model's own")
