@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-import migrate.embed.corpus
+import migrate.embed.corpus as corpus
 import migrate.translate as translation
+from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import Embedder, Role
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
@@ -97,7 +98,7 @@ def make_parts_small() -> None:
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     translation._BATCH_BYTES, translation._FEWEST_ROWS = 1 << 16, 64
     translation._PART_BYTES = 1 << 17
-    migrate.embed.corpus.BATCH_DOCUMENTS = PART_DOCUMENTS
+    corpus.BATCH_DOCUMENTS = PART_DOCUMENTS
 
 
 def prepare(kind: str, folder: Path, rows: int) -> None:
@@ -112,9 +113,9 @@ def job_of(kind: str, folder: Path, rows: int, *, force: bool = False) -> Job:
     """What is run again and again, to the output it is given."""
     source, stitch, bill = folder / "source", folder / "stitch", CountingEmbedder(folder / "bill")
     if kind == "embed":
-        return lambda output: migrate.embed.embed_corpus(lambda: documents(rows), bill, output, force=force)
+        return lambda output: embed_corpus(lambda: documents(rows), bill, output, force=force)
     if kind == "re-embed":
-        return lambda output: migrate.embed.reembed_store(open_store(source), bill, output, force=force)
+        return lambda output: reembed_store(open_store(source), bill, output, force=force)
     return lambda output: translation.translate_store(open_store(source), load_stitch(stitch), output, force=force)
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import migrate
-from migrate.embed import embed_corpus
 from migrate.live.langchain import LiveVectorStore
 
 TOPICS = {
@@ -30,7 +29,7 @@ QUESTIONS = ("Why does a bike not fall over?", "How hot is the water for tea?", 
 def main(output: str) -> None:
     """Make a store of an old model, translate it, and ask it by the new one while it becomes true."""
     folder, new = Path(output), migrate.load_embedder("packaged:all-MiniLM-L6-v2")
-    embed_corpus(lambda: NOTES, migrate.load_embedder("tfidf:24"), folder / "old")
+    migrate.embed(NOTES, "tfidf:24", folder / "old")
     store = migrate.open_store(folder / "old")
     migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 

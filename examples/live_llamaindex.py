@@ -11,7 +11,6 @@ from pathlib import Path
 from live_langchain import NOTES, QUESTIONS
 
 import migrate
-from migrate.embed import embed_corpus
 from migrate.live.llamaindex import LiveRetriever
 
 
@@ -25,7 +24,7 @@ async def ask(retriever: LiveRetriever) -> None:
 def main(output: str) -> None:
     """Make a store of an old model, translate it, and ask it by the new one."""
     folder, new = Path(output), migrate.load_embedder("packaged:all-MiniLM-L6-v2")
-    embed_corpus(lambda: NOTES, migrate.load_embedder("tfidf:24"), folder / "old")
+    migrate.embed(NOTES, "tfidf:24", folder / "old")
     store = migrate.open_store(folder / "old")
     migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 

@@ -25,7 +25,7 @@ from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
-from migrate.embed import Embedding, plan_reembed
+from migrate.embed import Embedding, plan_embed, plan_reembed
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
@@ -79,6 +79,7 @@ __all__ = [
     "audit",
     "check",
     "compare",
+    "embed",
     "fit",
     "forget",
     "inspect",
@@ -303,6 +304,51 @@ def translate(
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
     does = _runner(runner)
     plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
+    return plan.run_within(max_cost, progress=progress)
+
+
+def embed(
+    documents: Sequence[Document],
+    model: ModelLike,
+    output: str | Path,
+    *,
+    force: bool = False,
+    restart: bool = False,
+    max_cost: float | None = MAX_COST_USD,
+    progress: Progress = no_progress,
+) -> Embedding:
+    """Embed documents into a new store, a folder with a FAISS index.
+
+    Parameters
+    ----------
+    documents
+        At least one, each with an id of its own and a text that is not blank.
+    model
+        The model, or its spec.
+    output
+        A new folder. It appears when it is complete; the same call continues one that broke off.
+    force
+        Replace an output that is there.
+    restart
+        Discard what an unfinished run has left.
+    max_cost
+        As in `fit`.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.embed.embed_corpus`; and a SpendingError beyond `max_cost`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> documents = list(migrate.open_store("my-store").documents())
+    >>> migrate.embed(documents, "tfidf:24", "new-store")
+    <Embedding new-store: 150 vectors of dimension 24>
+    """
+    plan = plan_embed(lambda: documents, _model(model), Path(output), force=force, restart=restart)
     return plan.run_within(max_cost, progress=progress)
 
 

@@ -60,10 +60,13 @@ from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
 from migrate.threads import threads_for
-from migrate.vectors import Document, Progress, check_vectors, no_progress
+from migrate.vectors import Document, Progress, check_vectors, no_progress, unit_rows
 
 FREE_VIEW = "packaged:all-MiniLM-L6-v2"
 """The free local model that is tried without being asked."""
+
+_COMPARED, _SAME = 16, 0.99
+"""Documents of the sample by which a view is held against the target, and the cosine from which on it is the same."""
 
 FEWEST_VIEWED = 100
 """Pairs from which on it is tried: what it adds to fewer cannot be told from chance."""
@@ -199,8 +202,12 @@ class FitPlan(SpendingPlan[FittedStitch]):
         if options.direction == QUERY:
             return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
         reads = store.info.has_texts and _may_read_texts(specs)
+        views, targets = dict(self.views), list[str]()
+        if options.views is None:  # nobody asked for a view: one that is the target in disguise is none
+            targets = [spec for spec, view in views.items() if gives_vectors(view, sample.documents, pairs)]
+            views = {spec: view for spec, view in views.items() if spec not in targets}
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder, self.views, self.base, seed=seed) if reads else None
+            reader = fit_reader(store, embedder, views, self.base, seed=seed) if reads else None
         fitted = fit_pairs(
             pairs,
             specs,
@@ -214,6 +221,11 @@ class FitPlan(SpendingPlan[FittedStitch]):
             prefix=None if self.base is None else self._prefix_cost(self.base, sample),
             progress=progress,
         )
+        if targets:
+            found = fitted.selection
+            overlap = found.best.scores.overlap_at_10
+            tried = TriedViews(tuple(targets), 1.0, overlap, helps=False, documents=store.info.count, is_target=True)
+            fitted = replace(fitted, selection=replace(found, tried=tried))
         return fitted if fitted.reader is None else replace(fitted, reader=fitted.reader.with_models(self.given))
 
     def _prefix_cost(self, base: PrefixEmbedder, sample: Sample) -> PrefixCost:
@@ -263,7 +275,7 @@ def plan_fit(
     _check_whole(embedder)
     _check_choice(options.specs, options.direction)
     named = options.views or {}
-    _check_views(named, options.specs, options.direction)
+    _check_views(named, options.specs, options.direction, target=embedder.profile.spec)
     _check_texts(store, options.specs, named)
     _check_prior(store, embedder, options)
     _check_grown(store, embedder, options)
@@ -297,6 +309,17 @@ def free_views(store: Store, embedder: Embedder, options: FitOptions) -> dict[st
     if source is not None and find_model(source.spec.partition(":")[2]) == find_model(FREE_VIEW.partition(":")[2]):
         return {}
     return {FREE_VIEW: load_embedder(FREE_VIEW)} if has_packaged_model() else {}
+
+
+def gives_vectors(model: Embedder, documents: Sequence[Document], pairs: Pairs) -> bool:
+    """Return whether a model gives the target's vectors of a sample, by a few of its documents: it is the target."""
+    targets = dict(zip(pairs.ids, pairs.target, strict=True))
+    some = [document for document in documents if document.id in targets][:_COMPARED]
+    own, theirs = model.embed_documents(some), np.stack([targets[document.id] for document in some])
+    if own.shape != theirs.shape:
+        return False
+    cosines = np.einsum("ij,ij->i", unit_rows(own), unit_rows(theirs))
+    return bool(np.median(cosines) > _SAME)  # one of the two may cut long texts earlier
 
 
 def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_progress, **options: Any) -> FittedStitch:
@@ -374,9 +397,14 @@ def _may_read_texts(specs: Sequence[str]) -> bool:
     return not specs or AUTO in specs or any(new_stitch(spec).reads_texts for spec in specs)
 
 
-def _check_views(views: Mapping[str, Embedder], specs: Sequence[str], direction: Direction) -> None:
+def _check_views(views: Mapping[str, Embedder], specs: Sequence[str], direction: Direction, *, target: str) -> None:
     """Make sure that further models can be asked again when a store is translated, and that somebody reads them."""
     for spec, view in views.items():
+        if spec == target:
+            raise UsageError(
+                f"--view {spec} is the target itself: a translation that embeds every text with it is a full re-embed; "
+                "use `reembed`, or leave it out"
+            )
         if not view.profile.embeds_new_texts:
             raise UsageError(f"expected a model that embeds any text for --view, found {spec!r}; choose a local one")
         if runs_code(spec):

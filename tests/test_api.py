@@ -153,9 +153,14 @@ def test_a_query_stitch_prints_the_way_that_it_goes(source_folder):
     assert repr(stitch).startswith("<FittedStitch ridge: tfidf:24 -> tfidf:32, 24 -> 32 dimensions, 100 pairs, ")
 
 
-def test_a_printed_report_is_the_table_of_the_screen(done):
+def test_a_printed_report_is_the_table_of_the_screen(done, capsys):
     report = done[3]
-    (row,) = [line for line in str(report).splitlines() if line.startswith("translated  ")]
+    print(report)
+    printed = capsys.readouterr().out
+    assert printed == f"{report}\n"
+    head = next(line for line in printed.splitlines() if line.startswith(f"of {report.verdict.n_queries} queries "))
+    assert head.split()[3:6] == ["retention", "at", "least"]
+    (row,) = [line for line in printed.splitlines() if line.startswith("translated  ")]
     assert f"{report.verdict.retention.estimate:.3f}" in row
     assert report.headline in str(report) and "\nfull re-embed " in str(report)
     assert "--" not in str(report) and "\x1b" not in str(report)

@@ -1,5 +1,7 @@
 """The examples run as their docstrings say."""
 
+import ast
+import json
 import os
 import re
 from pathlib import Path
@@ -8,12 +10,14 @@ import pytest
 from children import call_in_child, run_script
 from openai_server import OpenAIServer
 
+import migrate
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+LIBRARY = EXAMPLES.parent / "docs" / "library.md"
 
 
 @pytest.fixture
@@ -103,6 +107,33 @@ def test_the_notebook_runs_and_shows_its_results(tmp_path):
     assert re.search(r"<th[^>]*>CKA</th>|<th[^>]*>.{,40}CKA", pages["migrate.compare"])
     assert all(f"<td>{pair}</td>" in pages["migrate.compare"] for pair in ("old–new", "new–full"))
     assert "<table" in pages["report.to_pandas"]
+
+
+def code_of(path):
+    """The Python of an example."""
+    if path.suffix == ".py":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")], ids=lambda path: path.name)
+def test_an_example_imports_public_names_alone(path):
+    (said,) = re.findall(
+        r"^Public are the names of `migrate` .*?(?=\n\n)", LIBRARY.read_text(), re.MULTILINE | re.DOTALL
+    )
+    modules = set(re.findall(r"`(migrate[\w.]*)`", said))
+    tree = ast.parse(code_of(path))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert {name.name for name in node.names if name.name.startswith("migrate.")} == set()
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "migrate":
+            assert node.module in modules
+            names = [alias.name for alias in node.names]
+            assert not any(name.startswith("_") for name in names)
+            assert node.module != "migrate" or set(names) <= set(migrate.__all__)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "migrate":
+            assert node.attr in migrate.__all__
 
 
 def test_every_example_is_tested():

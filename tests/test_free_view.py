@@ -8,7 +8,8 @@ from openai_server import OpenAIServer
 
 from migrate import fit
 from migrate.embedders import load_embedder
-from migrate.report.fit import fit_sentences
+from migrate.errors import UsageError
+from migrate.report.fit import choice_sentence, fit_sentences
 from migrate.stitch import select
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
@@ -126,3 +127,34 @@ def test_a_model_that_is_named_but_not_used_is_not_asked_again(store, tmp_path):
     fitted = fit.fit_stitch(store, load_embedder("tfidf:32"), stitch=["identity", "ridge+text"], size=120, views=views)
     assert fitted.selection.tried is None
     assert fitted.reader is None or not fitted.reader.models
+
+
+@pytest.fixture
+def same(relative, monkeypatch):
+    """The free local model itself, behind a wrapper that does not say so."""
+    import relative_of_minilm
+
+    monkeypatch.setattr(relative_of_minilm, "ROTATION", np.eye(384, dtype=np.float32))
+    return load_embedder(relative)
+
+
+def test_a_target_in_disguise_is_named_and_not_run_on_every_text(store, same, tmp_path):
+    fitted = fit.fit_stitch(store, same, size=120)
+    assert fitted.selection.tried.is_target and not fitted.selection.tried.is_used
+    assert fitted.reader is None or not fitted.reader.models
+    assert fitted.selection.best.scores.overlap_at_10 < 0.9
+    fitted.save(tmp_path / "stitch")
+    assert load_stitch(tmp_path / "stitch").selection.tried == fitted.selection.tried
+    said = choice_sentence(fitted.selection)
+    assert f"gives the target's own vectors, so that `reembed --target {fit.FREE_VIEW}` is the whole move" in said
+    assert not [line for line in fit_sentences(fitted.selection) if "was tried" in line]
+
+
+def test_a_view_that_reads_every_text_is_named_where_it_is_used(fitted):
+    assert f"translating embeds every text with {fit.FREE_VIEW}, on this machine" in choice_sentence(fitted.selection)
+
+
+def test_the_target_is_no_view_of_itself(store):
+    target = load_embedder(fit.FREE_VIEW)
+    with pytest.raises(UsageError, match="is the target itself"):
+        fit.plan_fit(store, target, fit.FitOptions(views={target.profile.spec: target}))

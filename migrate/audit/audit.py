@@ -33,12 +33,12 @@ from migrate.audit.measures import Scores
 from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.reference import odd_scores
+from migrate.audit.reference import odd_scores, scores_more
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, TWO_STAGE, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
-from migrate.audit.verdict import Outcome, margin_remarks, retention_bounds
+from migrate.audit.verdict import UNKNOWN, Outcome, margin_remarks, retention_bounds
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.choosers import choosers_in, choosers_of
@@ -164,7 +164,38 @@ def audit_store(
         },
         places=places_of(inputs.translated, inputs.source, inputs.embedder),
     )
-    return report.judging(options.plan)
+    return (report if _has_standard(results, evaluation) else _without_standard(report)).judging(options.plan)
+
+
+def _has_standard(results: Mapping[str, ArmResult], evaluation: Evaluation) -> bool:
+    """Return whether shares of the full re-embed mean anything: it scores more than documents drawn at random."""
+    if evaluation.provisional:
+        return True
+    full, chance = (results[name].scores[evaluation.measure] for name in (FULL, RANDOM))
+    full = full if evaluation.floor is None else evaluation.floor.expected
+    return scores_more(
+        chance,
+        full,
+        seed=evaluation.seed,
+        resamples=evaluation.resamples,
+        weighting=evaluation.query_set.weighting(),
+    )
+
+
+def _without_standard(report: AuditReport) -> AuditReport:
+    """Return the report without any share of the full re-embed."""
+    comparisons = {
+        name: replace(found, retention=UNKNOWN) if found.standard == FULL else found
+        for name, found in report.comparisons.items()
+    }
+    return replace(
+        report,
+        verdict=report.verdict.without_standard().doubted(report.doubts),
+        comparisons=comparisons,
+        family=dict.fromkeys(report.family, UNKNOWN),
+        held_out=None,
+        diagnostics=replace(report.diagnostics, slices=()),
+    )
 
 
 def _words(retriever: Retriever) -> Scores | None:

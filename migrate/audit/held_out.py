@@ -17,7 +17,7 @@ from migrate.audit.outside import Outside
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Outcome, Verdict, decide
+from migrate.audit.verdict import Doubt, Outcome, Verdict, decide
 from migrate.check.comparison import pairwise
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.selection.choosers import WHOLE, Choosers
@@ -83,9 +83,12 @@ def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> t
     if not documents or (held_out is not None and held_out.verdict.outcome is Outcome.SAFE):
         return ()
     return (
-        f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them the "
-        "store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store that "
-        "`translate` or `backfill` has written, with its manifest",
+        Doubt(
+            f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them "
+            "the store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store "
+            "that `translate` or `backfill` has written, with its manifest",
+            "store",
+        ),
     )
 
 
@@ -95,8 +98,12 @@ def origin_doubts(translated: Store) -> tuple[str, ...]:
     if manifest is None or manifest.store.filled_in is not None or UNKNOWN_QUERY not in manifest.chosen_by:
         return ()
     return (
-        "the store that it was translated from held true vectors of the new model already, and nothing says who chose "
-        "them: if it was these very queries, they cannot judge; translate the store of before they were put in",
+        Doubt(
+            "the store that it was translated from held true vectors of the new model already, and nothing says who "
+            "chose them: if it was these very queries, they cannot judge; translate the store of before they were put "
+            "in",
+            "store",
+        ),
     )
 
 

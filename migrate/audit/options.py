@@ -69,6 +69,8 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
         is_enough = report.verdict.has_enough and bounds.lower >= report.verdict.margin
         options.append(Option(STAY, bounds, 0.0, 0.0, 0.0, 0.0, is_enough))
     full = arms[FULL]
+    if not (report.is_kept or report.reference_at is not None):  # the sample is embedded again
+        full_left = ArmCost(full.tokens, full.usd)
     options.append(Option(FULL, WHOLE, full.tokens, full.usd, full_left.tokens, full_left.usd, True))
     return tuple(sorted(options, key=lambda option: (option.cost, -option.retention.lower)))
 

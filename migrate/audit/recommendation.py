@@ -5,19 +5,27 @@ The verdict is on the translated store alone; this is on every way that the audi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from migrate.audit.options import Option, is_whole, options_of
 from migrate.audit.report import AuditReport, plan_word
 from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
-from migrate.audit.verdict import Bounds, Outcome
+from migrate.audit.verdict import Bounds, Doubt, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders.kinds import may_cost_money, prefix_spec
+from migrate.files import free_path
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
 _MILLION = 1e6
 _SERVER = "--base-url="
+_MANY_TIMES = 2.0
+_NEARLY_NOTHING = 0.05
+"""Share of a full re-embed that is not worth serving in two stages to put off."""
+
+_BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +75,22 @@ def recommend(report: AuditReport) -> Recommendation:
     """
     doubts, stay = report.doubts or report.verdict.doubts, report.comparisons.get(STAY)
     if doubts and (stay is None or stay.retention.lower < 1):
-        command, remark = _prove(report)
+        command, remark = _clear_up(doubts[0], report)
         headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
     option = _best(report)
     command, remark = _command(option, report)
     remark = f"not to be believed of the new store: {doubts[0]}" if doubts else remark
-    seconds = _seconds(option, report)
-    left = _amount(option.usd_left, seconds, option.tokens_left)
+    paid = option if report.places.can_serve or not option.name.startswith(TWO_STAGE) else _full_of(report)
+    seconds = _seconds(paid, report)
+    left = _amount(paid.usd_left, seconds, paid.tokens_left)
     return Recommendation(
         plan=option.name.replace(_REEMBED, "reembed "),
         headline="; ".join([_lead(option, report, left), *_others(option, report)]),
         retention=option.retention,
-        left_usd=option.usd_left,
+        left_usd=paid.usd_left,
         left_seconds=seconds,
-        left_tokens=option.tokens_left,
+        left_tokens=paid.tokens_left,
         command=command,
         serving=_serving(option, report),
         remark=remark,
@@ -99,7 +108,18 @@ def _best(report: AuditReport) -> Option:
     safe = [option for option in options.values() if option.is_safe and option.name != STAY]
     if is_whole(report):
         safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
-    return min(safe, key=lambda option: (option.left, _is_work(option, report), -option.retention.lower))
+    best = min(safe, key=lambda option: (option.left, _is_work(option, report), -option.retention.lower))
+    return options[FULL] if best.name.startswith(TWO_STAGE) and _is_nearly_done(options[FULL], report) else best
+
+
+def _is_nearly_done(full: Option, report: AuditReport) -> bool:
+    """Whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
+    is_weighed = full.usd_left is not None or _seconds(full, report) is not None
+    return not is_weighed and full.left <= _NEARLY_NOTHING * full.cost
+
+
+def _full_of(report: AuditReport) -> Option:
+    return next(option for option in options_of(report) if option.name == FULL)
 
 
 def _is_work(option: Option, report: AuditReport) -> bool:
@@ -133,13 +153,20 @@ def _lead(option: Option, report: AuditReport, left: str) -> str:
     kept = _kept(option.retention, report)
     more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
     if option.name == STAY:
-        return f"stay: the old store {kept} of what a full re-embed would answer, and costs nothing"
+        of_full = "" if option.retention.estimate >= _MANY_TIMES else " of what a full re-embed would answer"
+        return f"stay: the old store {kept}{of_full}, and costs nothing"
     if option.name == FULL:
         return _full(option, report, more)
     if option.name == TRANSLATED and is_whole(report):
         return "the store is a full re-embed itself: every vector is the model's own"
     if option.name.startswith(TWO_STAGE):
         depth = option.name.removeprefix(f"{TWO_STAGE} ")
+        if not report.places.can_serve:
+            at_hand = f" ({left})" if left else ""
+            return (
+                f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}; the model's vectors "
+                f"are all at hand, so a full re-embed{at_hand} is as good"
+            )
         for_queries = f"{more} for as many queries" if left not in ("", "nothing") else more
         return f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}{for_queries}"
     if option.name.startswith(_REEMBED):
@@ -180,6 +207,9 @@ def _kept(bounds: Bounds, report: AuditReport, *, with_bound: bool = True) -> st
     if report.verdict.provisional:
         least = f" (at least {bounds.lower:.3f})" if with_bound else ""
         return f"has {report.verdict.measured} {bounds.estimate:.3f}{least}"
+    if bounds.estimate >= _MANY_TIMES:  # of a standard that hardly finds anything, percentages are no words for it
+        least = f" (at least {bounds.lower:.3g} times)" if with_bound else ""
+        return f"scores {bounds.estimate:.3g} times what a full re-embed does{least}"
     least = f" (at least {100 * bounds.lower:.1f} %)" if with_bound else ""
     return f"keeps {100 * bounds.estimate:.1f} %{least}"
 
@@ -197,8 +227,7 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
         if report.plan == option.name:
             return _switch(places.translated, report, needs_proof=True)
         if not places.can_serve:
-            command, remark = _reembed(next(one for one in options_of(report) if one.name == FULL), report)
-            return command, remark or "vectors of this model cost nothing to have: the whole store at once is as good"
+            return _reembed(_full_of(report), report)
         limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
         model = (word for word in places.model if word != "--no-cache")  # `live` wants to keep what it embeds
         return ("live", "run", places.translated, *model, *limit), _two_stage_remark(option, report)
@@ -255,7 +284,7 @@ def worker_limit(spec: str) -> tuple[str, ...]:
 def _two_stage_remark(option: Option, report: AuditReport) -> str:
     places, remarks = report.places, []
     if len(places.target) > 1 and worker_limit(places.target[1]):
-        full = next(one for one in options_of(report) if one.name == FULL)
+        full = _full_of(report)
         left = _amount(full.usd_left, None, full.tokens_left)
         amount = f", {left} in all" if left else ""
         remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
@@ -292,12 +321,32 @@ def serving_lines(location: str, depth: int, spec: str | None = None, *, server:
     )
 
 
-def _prove(report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
-    """What takes a doubt about the reference away; nothing for other doubts."""
-    if report.reference is None or report.reference.proven:
-        return None, ""
-    if report.pool is not None:
-        return None, "audit a store that says what it was translated for, as `translate` writes it"
-    words = tuple(word for word in report.places.again if not word.startswith("--reference="))
-    remark = "a reference that is built now is beyond doubt: `audit` with --reference build"
-    return ((*words, "--reference=build") if words else None), remark
+def _clear_up(doubt: str, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """The command that takes a doubt away: the same audit with another input, or what makes that input."""
+    places, about = report.places, doubt.about if isinstance(doubt, Doubt) else "queries"
+    again, old = places.again, places.translated if places.source is None else places.source
+    if about == "reference" and not places.has_texts:
+        return ("inspect", old) if old else None, f"{_BUILT}, for which the store needs texts: `inspect` says how"
+    if about == "reference" and "--reference=build" in again:
+        about = "target"  # a reference that is built now is of the model that was named
+    if not again:  # from a program, which says it in its own words
+        return None, _BUILT if about == "reference" else ""
+    if about == "queries":
+        is_synthetic = "--queries=synthetic" in again or not places.has_texts
+        judges = ("--beir", "DIR") if is_synthetic else ("--queries=synthetic",)
+        remark = (
+            "" if is_synthetic else "synthetic queries need no judgements; better are queries that users ask (--beir)"
+        )
+        return (*_without(again, "--beir", "--queries", "--split", "--group-field"), *judges), remark
+    if about == "reference":
+        return (*_without(again, "--reference", "--pool-depth"), "--reference=build"), _BUILT
+    if about == "target":
+        return (*_without(again, "--target"), "--target", "SPEC"), ""
+    if about == "model":
+        return ("assess", old, "--target", "SPEC"), "a model that answers worse than that is not worth moving to"
+    return ("translate", "OLD", "STITCH", "-o", str(free_path(Path("translated")))), ""
+
+
+def _without(words: Sequence[str], *flags: str) -> tuple[str, ...]:
+    """Words without these options, which hold their values after an equals sign."""
+    return tuple(word for word in words if word.partition("=")[0] not in flags)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import Keys
-from migrate.audit.verdict import Weighting, difference_bounds, retention_bounds
+from migrate.audit.verdict import Doubt, Weighting, difference_bounds, retention_bounds
 from migrate.check.again import prove_model
 from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
@@ -50,6 +50,7 @@ _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
 _OTHER_TARGET: Final = "name the model that the store was translated for: --target"
 _TOO_GOOD: Final = 1.05
+_WORDS, _STAYING = "BM25", "staying with the source model"
 _LENGTHS: Final = 1.01
 _CHANCE: Final = 95
 _LOST_SHARE: Final = 0.05
@@ -175,13 +176,19 @@ def prove_pool(
         doubts += _only_a_file(embedder, n_true, pool.info.count)
     elif not n_true and not named:
         doubts.append(
-            f"nothing shows that {embedder.identity.spec} is the model that the store was translated for, as it holds "
-            "no true vectors and no manifest names its model"
+            Doubt(
+                f"nothing shows that {embedder.identity.spec} is the model that the store was translated for, as it "
+                "holds no true vectors and no manifest names its model",
+                "reference",
+            )
         )
     if not named and rows is not None and _is_file(embedder.identity) and (share := _copied_share(rows)) > _SAME_SHARE:
         doubts.append(
-            f"{share:.0%} of the vectors of {embedder.identity.spec} that the pool needs are those of the translated "
-            "store, whose true ones they should be: is the file an export of that store?"
+            Doubt(
+                f"{share:.0%} of the vectors of {embedder.identity.spec} that the pool needs are those of the "
+                "translated store, whose true ones they should be: is the file an export of that store?",
+                "target",
+            )
         )
     if not n_true and rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
         doubts.append(_lost(lost))
@@ -256,23 +263,40 @@ def odd_scores(
     lower = retention_bounds(arm, full, seed=seed, resamples=resamples, weighting=weighting).lower
     if lower > _TOO_GOOD:
         doubts.append(
-            f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
-            "cannot: is the reference of these documents and this model?"
+            Doubt(
+                f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a "
+                "translation cannot: is the reference of these documents and this model?",
+                "reference",
+            )
         )
-    if difference_bounds(full, chance, seed=seed, resamples=resamples, weighting=weighting).lower <= 0:
-        doubts.append(
-            "the full re-embed is not significantly better than documents drawn at random: these judgements cannot "
-            "tell good vectors from bad ones"
+    others = [(name, scores) for name, scores in ((_STAYING, stay), (_WORDS, words)) if scores is not None]
+    beats_chance = partial(scores_more, chance, seed=seed, resamples=resamples, weighting=weighting)
+    if not beats_chance(full):
+        event = (
+            f"the full re-embed (nDCG@10 {full.mean():.3f}) is not significantly better than documents drawn at random "
+            f"({chance.mean():.3f}), so that no share of it means anything"
         )
-    for name, scores in (("BM25", words), ("staying with the source model", stay)):
-        if scores is None:
-            continue
-        if difference_bounds(scores, full, seed=seed, resamples=resamples, weighting=weighting).lower > 0:
+        better = next((f"{name} ({scores.mean():.3f})" for name, scores in others if beats_chance(scores)), None)
+        if better is not None:
+            doubt = Doubt(f"{event}, and {better} is: check the target model, its prefixes and its vectors", "model")
+        else:
+            doubt = Doubt(f"{event}: these judgements cannot tell good vectors from bad ones")
+        doubts.append(doubt)
+    for name, scores in reversed(others):
+        if scores_more(full, scores, seed=seed, resamples=resamples, weighting=weighting):
             doubts.append(
-                f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
-                f"{scores.mean():.3f}): check the reference and the target model's prefixes, or do not move"
+                Doubt(
+                    f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
+                    f"{scores.mean():.3f}): check the reference and the target model's prefixes, or do not move",
+                    "model",
+                )
             )
     return tuple(doubts)
+
+
+def scores_more(less: Scores, more: Scores, *, seed: int, resamples: int, weighting: Weighting | None = None) -> bool:
+    """Return whether scores are significantly higher than others of the same queries, (n,) each."""
+    return difference_bounds(more, less, seed=seed, resamples=resamples, weighting=weighting).lower > 0
 
 
 def _refuse_same_place(reference: Store, named_stores: dict[str, Store | None]) -> None:
@@ -370,9 +394,12 @@ def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[str]:
         return []
     agreeing = f"{n_true:,} of {count:,} vectors agree" if n_true else "no vector agrees"
     return [
-        f"{embedder.identity.spec} is not the file that the store was translated for, and {agreeing} with what the "
-        "store has of true ones: nothing shows what the others are, as a file cannot embed a text again; audit with "
-        "the model itself, or with the very file (--target)"
+        Doubt(
+            f"{embedder.identity.spec} is not the file that the store was translated for, and {agreeing} with what the "
+            "store has of true ones: nothing shows what the others are, as a file cannot embed a text again; audit "
+            "with the model itself, or with the very file (--target)",
+            "target",
+        )
     ]
 
 
@@ -505,8 +532,11 @@ def _coarseness(translated: Store, reference: Store) -> tuple[str, ...]:
     if not (tolerance.coded or tolerance.loose) or code == translated.info.details.get("factory"):
         return ()
     return (
-        f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes it a "
-        "lower standard than a full re-embed in the translated store's own kind of index",
+        Doubt(
+            f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes "
+            "it a lower standard than a full re-embed in the translated store's own kind of index",
+            "reference",
+        ),
     )
 
 
@@ -514,7 +544,11 @@ def _other_chunks(translated_keys: Keys, reference_keys: Keys) -> tuple[str, ...
     """A doubt where documents are cut in another way: what a model reads of them then differs too."""
     if translated_keys.keys() == reference_keys.keys():
         return ()
-    return ("the documents of the reference are cut into other chunks than those of the translated store",)
+    return (
+        Doubt(
+            "the documents of the reference are cut into other chunks than those of the translated store", "reference"
+        ),
+    )
 
 
 def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.int64]:
@@ -527,7 +561,7 @@ def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.i
     return np.concatenate([suspicious, order[~np.isin(order, late)], rows.places[rows.true]])
 
 
-def _unproven(reference: Store, rows: _Rows | None) -> str:
+def _unproven(reference: Store, rows: _Rows | None) -> Doubt:
     """Why the reference is unproven.
 
     Raises
@@ -541,9 +575,10 @@ def _unproven(reference: Store, rows: _Rows | None) -> str:
             f"{reference.info.location}: expected a full re-embed as reference, found {equal:,} rows equal to "
             f"translated ones; {_MADE_ELSE}"
         )
-    return (
+    return Doubt(
         "nothing proves the reference, as no document can be embedded again to compare; `stamp` cannot help, "
-        "`audit --reference build` can"
+        "`audit --reference build` can",
+        "reference",
     )
 
 
@@ -552,10 +587,11 @@ def _copied_share(rows: _Rows) -> float:
     return float((rows.cosines[~rows.true] >= _NEARLY_EQUAL).mean()) if (~rows.true).any() else 0.0
 
 
-def _lost(share: float) -> str:
-    return (
+def _lost(share: float) -> Doubt:
+    return Doubt(
         f"{share:.0%} of the most certain translations have nothing in common with the reference, as if it was of "
-        "another model or of other documents"
+        "another model or of other documents",
+        "reference",
     )
 
 

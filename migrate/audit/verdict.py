@@ -24,8 +24,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from math import ceil
+from math import ceil, inf, isfinite, nan
 from statistics import NormalDist
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,15 @@ class Bounds:
     estimate: float
     lower: float
     upper: float
+
+    @property
+    def is_known(self) -> bool:
+        """False where any share is possible."""
+        return self.lower > 0 or isfinite(self.upper)
+
+
+UNKNOWN = Bounds(nan, 0.0, inf)
+"""A share of a full re-embed that is not shown to score more than chance does (Fieller 1954)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,12 +428,28 @@ FEWEST_DOCUMENTS = 100
 """SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
 
+Input = Literal["queries", "reference", "target", "model", "store"]
+"""An input of an audit: `target` is the model as it was named, `model` the choice of it."""
+
+
 class Outcome(StrEnum):
     """What an audit says."""
 
     SAFE = "SAFE"
     NOT_SAFE = "NOT SAFE"
     INCONCLUSIVE = "INCONCLUSIVE"
+
+
+class Doubt(str):
+    """A sentence on why figures cannot be trusted; `about` is the input to change: it is of the queries by default."""
+
+    about: Input
+
+    def __new__(cls, sentence: str, about: Input = "queries") -> Self:
+        """Make a sentence that says which input it is about."""
+        made = super().__new__(cls, sentence)
+        made.about = about
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,6 +512,11 @@ class Verdict:
             return self
         return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
 
+    def without_standard(self) -> Verdict:
+        """The verdict where the full re-embed is no standard: NOT SAFE if staying is better, which takes no ratio."""
+        outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
+        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
+
     @property
     def within_reach(self) -> bool:
         """Whether as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
@@ -522,9 +553,7 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        bounds = self.retention
-        level = f"{100 * self.confidence:.3g} % bounds"
-        span = f"{self.measured} {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
+        span = self._span
         if self.worse_than_stay:
             return f"{span}; the translated store answers significantly worse than the source store does today"
         if self.doubts:
@@ -555,6 +584,14 @@ class Verdict:
             those = "queries that people judge" if self.left_to_judge is None else "the queries that were drawn"
             return f"{span}: {self._nearest} lies between, too close to settle by {those}: it would take {needed}"
         return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
+
+    @property
+    def _span(self) -> str:
+        bounds = self.retention
+        if not bounds.is_known:
+            return f"{self.measured} unknown"
+        level = f"{100 * self.confidence:.3g} % bounds"
+        return f"{self.measured} {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
 
     @property
     def _goal(self) -> str:

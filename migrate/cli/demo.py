@@ -111,6 +111,13 @@ def command(
         page = folder / PAGE
         if output is None:
             page = Path(shutil.copyfile(page, _PAGE_HERE))
+    pool = done.report.pool
+    if pool is not None and pool.is_exact:
+        advise(
+            f"3. the proof: {len(corpus.queries):,} queries, {pool.depth} documents deep and more, reach all of so "
+            "small a store",
+            quiet=quiet,
+        )
     show_summary(done.report, page)
     if general.verbose:
         show(f"\n{candidates_table(done.stitch.selection)}\n")

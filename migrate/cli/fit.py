@@ -123,9 +123,8 @@ def command(
             warn_of_store(opened, view, seed=general.seed, quiet=quiet)
         if direction == "document" and opened.info.has_texts:
             full = opened.successor("full") or str(path_beside(opened, "full"))
-            paid.weigh(
-                plan, opened, "the fit", [store, "--target", target, *typed_model(), "-o", full], seed=general.seed
-            )
+            again = [store, "--target", target, *typed_model(), "-o", full]
+            paid.weigh(plan, opened, "the fit", again, is_proven=False, seed=general.seed)
         paid.agree(plan, progress=progress)
         stop_if_same("fit", opened, plan.models[0].embedder, paid=paid, as_json=general.as_json)
         fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)

@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -17,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from migrate import __version__
-from migrate.cli.terminal import PROGRAM, Log, close_streams, complain, open_streams
+from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.files import WORK_FOLDER
 from migrate.threads import limit_threads
@@ -173,28 +174,53 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        where = context.command_path if context else program
-        _complain(f"{' '.join(error.format_message().split()).rstrip('.')}; see {where} --help")
-        return 2
-    except LeadMigrateError as error:
-        _complain(str(error))
-        return error.exit_code
     except (click.Abort, KeyboardInterrupt, _InterruptedRun) as error:
         return _interrupted(error)
     except SystemExit as error:
         # click exits with 0 after shell completion, and when the reader of our output went away with 1, which means
         # NOT SAFE here
         return 5 if error.code else 0
-    except (OSError, MemoryError) as error:
-        _complain(_refusal(error))
-        return 5
-    except ModuleNotFoundError as error:
-        return _not_installed(error)
     except Exception as error:  # the last resort: a user sees one line, never a traceback
-        return _bug(error)
+        code, message = _ending(error, program)
+        _complain(message)
+        with suppress(Exception):  # the error has been told; that CI shows it too is an extra
+            _annotate(sys.argv[1:] if arguments is None else arguments, code, message)
+        return code
     return code if isinstance(code, int) else 0
+
+
+def _ending(error: Exception, program: str) -> tuple[int, str]:
+    """Return the exit code and the line of an error."""
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else program
+        return 2, f"{' '.join(error.format_message().split()).rstrip('.')}; see {where} --help"
+    if isinstance(error, LeadMigrateError):
+        return error.exit_code, str(error)
+    if isinstance(error, OSError | MemoryError):
+        return 5, _refusal(error)
+    library = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if library not in ("", "migrate") and find_spec(library) is None:
+        # a light installation, made for checks by manifest, was asked for more
+        needs = "is not installed, and this needs it: install lead-migrate with all that it requires"
+        return UsageError.exit_code, f"{library} {needs}"
+    if os.environ.get("LEAD_MIGRATE_DEBUG"):
+        traceback.print_exception(error)
+    return LeadMigrateError.exit_code, f"{type(error).__name__}: {' '.join(str(error).split())}; {_BUG}"
+
+
+def _annotate(words: Sequence[str], code: int, message: str) -> None:
+    """Show what ended a command with --github in GitHub Actions, under the name of its store."""
+    name = next(word for word in words if word in COMMANDS)
+    rest = list(words[list(words).index(name) + 1 :])
+    params = _load(name).make_context(name, rest, resilient_parsing=True).params  # whatever is wrong with them
+    if not params.get("github"):
+        return
+    from migrate.cli.options import CI
+    from migrate.report.suite import failed_suite
+
+    suite = failed_suite(name, str(params.get("store") or ""), code, as_options(message))
+    CI(None, github=True).leave(suite, force=True)
 
 
 def _refusal(error: OSError | MemoryError) -> str:
@@ -214,19 +240,3 @@ def _interrupted(error: BaseException) -> int:
     hints = getattr(cause, "__notes__", None) or ["run the same command again; nothing unfinished was kept"]
     _complain(f"interrupted; {hints[0]}")
     return 143 if isinstance(cause, _Terminated) else 130
-
-
-def _not_installed(error: ModuleNotFoundError) -> int:
-    """A light installation, made for checks by manifest, was asked for more; anything of our own is a bug."""
-    library = (error.name or "").partition(".")[0]
-    if library in ("", "migrate") or find_spec(library) is not None:
-        return _bug(error)
-    _complain(f"{library} is not installed, and this needs it: install lead-migrate with all that it requires")
-    return UsageError.exit_code
-
-
-def _bug(error: Exception) -> int:
-    if os.environ.get("LEAD_MIGRATE_DEBUG"):
-        traceback.print_exception(error)
-    _complain(f"{type(error).__name__}: {' '.join(str(error).split())}; {_BUG}")
-    return LeadMigrateError.exit_code

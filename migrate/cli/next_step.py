@@ -207,6 +207,14 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
         advise_next("stamp", store, f"--model={spec}", "--trust", *force, quiet=quiet)
     elif result.compatible:
         advise_store(store, opened, quiet=quiet)
+    elif not opened.info.has_texts:
+        advise_next("inspect", store, quiet=quiet)
+    elif result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
+        advise(f"to have all of its vectors from {spec}:", quiet=quiet)
+        advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"), quiet=quiet)
+    else:
+        advise(f"the store is of another model; what it takes to move it to {spec}:", quiet=quiet)
+        advise_next("assess", store, "--target", spec, quiet=quiet)
 
 
 def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:

@@ -97,15 +97,25 @@ class Spending:
             context.call_on_close(self._break_off)
 
     def weigh(
-        self, plan: SpendingPlan[Any], store: Store, what: str, words: Sequence[str], *, seed: int
+        self,
+        plan: SpendingPlan[Any],
+        store: Store,
+        what: str,
+        words: Sequence[str],
+        *,
+        is_proven: bool = True,
+        seed: int,
     ) -> Deal | None:
-        """Say what a plan embeds beside a full re-embed, whose command has these `words`; nothing is paid for yet."""
+        """Say what a plan embeds beside a full re-embed, whose command has these `words`; nothing is paid for yet.
+
+        One that `is_proven` has an audit in it.
+        """
         from migrate.cost.deal import weigh
         from migrate.cost.spending import TARGET
         from migrate.report.terminal import wrap
 
         target = next(model for model in plan.models if model.role == TARGET)
-        deal = weigh(target, store, seed=seed)
+        deal = weigh(target, store, is_proven=is_proven, seed=seed)
         if deal is not None and deal.plan.documents:
             for line in wrap(deal.sentence(what)).splitlines():
                 advise(line, quiet=self.quiet)

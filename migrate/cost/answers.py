@@ -16,6 +16,10 @@ SMALL_MINUTES = 60.0
 _TENTH = 0.095
 """A tenth, whatever rounding to documents made of it."""
 
+PROOF_QUERIES, _PROOF_DEPTH = 200, 20
+PROOF_DOCUMENTS = PROOF_QUERIES * _PROOF_DEPTH
+"""What an audit by a pool embeds first: so many documents for each of as many queries as an audit often has."""
+
 _SMALL_DOCUMENTS = 2 * SAMPLE_SIZE
 _AUDIT = (
     "an audit by a pool (--reference pool) embeds no more than its verdict needs, one that builds its reference every "
@@ -53,7 +57,7 @@ def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
             f"cheapest plan expected to be SAFE: not known yet; of the stitch "
             f"{plan.quality} is known, and what that means for queries only an audit says (audit --frontier)"
         )
-    if _small(full):
+    if full_is_better(plans, full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
     pairs = min(SAMPLE_SIZE, full.documents)
     tokens = pairs * pricing.tokens_per_document
@@ -70,14 +74,16 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
     """Whether a full re-embed is the better deal."""
     if not full.documents:
         return "a full re-embed costs nothing more: every text is in the embedding cache already"
-    if why := _small(full):
+    if why := _small(full) or _proof_costs(plans, full):
         return f"a full re-embed is the better deal here: {why}; nothing else keeps all of the quality"
     migrations = [plan for plan in plans if plan.kind == MIGRATE]
     tenth = next((plan for plan in migrations if plan.share >= _TENTH), migrations[-1])
     if full.usd is None and full.minutes is None:
+        share = (SAMPLE_SIZE + PROOF_DOCUMENTS) / full.documents
         return (
-            f"a full re-embed embeds {full.tokens:,} tokens, {tenth.name} {tenth.tokens:,}; without a price or a rate "
-            "nobody can say which is the better deal"
+            f"a full re-embed embeds {full.tokens:,} tokens, fit and audit by {PROOF_QUERIES} queries about "
+            f"{share * full.tokens:,.0f}: without a price or a rate tokens decide, and fit and audit are the better "
+            "deal where they are SAFE"
         )
     return (
         f"a full re-embed ({priced(full)}) is the better deal where the loss of quality is worth more than the "
@@ -112,9 +118,25 @@ def is_small(usd: float | None, minutes: float | None) -> bool:
     return (usd is None or usd <= SMALL_USD) and (minutes is None or minutes <= SMALL_MINUTES)
 
 
-def full_is_better(full: Plan) -> bool:
-    """Whether a full re-embed is the better deal, whatever else is known."""
-    return not full.documents or bool(_small(full))
+def full_is_better(plans: Sequence[Plan], full: Plan) -> bool:
+    """Whether a full re-embed is the better deal: it costs next to nothing, or fit and proof are half of it or more."""
+    return not full.documents or bool(_small(full) or _proof_costs(plans, full))
+
+
+def halves(documents: int, full: int) -> bool:
+    """Whether documents to embed are half of a full re-embed's or more, which needs no proof."""
+    return 2 * documents >= full
+
+
+def _proof_costs(plans: Sequence[Plan], full: Plan) -> str:
+    """Why the proof of a migration costs too much; empty where it does not, or where one was fitted or audited."""
+    documents = SAMPLE_SIZE + PROOF_DOCUMENTS
+    if any(plan.known is not None for plan in plans) or not halves(documents, full.documents):
+        return ""
+    return (
+        f"fit and audit by {PROOF_QUERIES} queries embed about {min(documents, full.documents):,} of "
+        f"{full.documents:,} documents"
+    )
 
 
 def _small(full: Plan) -> str:

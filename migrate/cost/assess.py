@@ -161,7 +161,7 @@ def assess_store(
         sentences += (f"{said}: none; a full re-embed keeps all ({priced(full)})",)
     notes = _notes(pricing, chunking, store, today or date.today())
     return Assessment(
-        info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(full)
+        info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
     )
 
 

@@ -11,7 +11,7 @@ from math import ceil
 
 import numpy as np
 
-from migrate.cost.answers import is_small
+from migrate.cost.answers import PROOF_DOCUMENTS, PROOF_QUERIES, halves, is_small
 from migrate.cost.estimate import dollars, duration, estimate_cost
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import PlannedModel
@@ -48,32 +48,39 @@ class Bill:
 class Deal:
     """The bill of a plan beside that of a full re-embed of a store of `count` documents.
 
-    `documents_per_s` is the rate of a local model, None where it was not measured.
+    `documents_per_s` is the rate of a local model, None where it was not measured. `proof` is how many documents an
+    audit would embed in addition, where the plan has none.
     """
 
     count: int
     plan: Bill
     full: Bill
     documents_per_s: float | None = None
+    proof: int = 0
 
     @property
     def full_is_better(self) -> bool:
         """Whether to embed the whole store: it costs next to nothing, or the plan costs half of it and proves less."""
-        return is_small(self.full.usd, self.full.minutes) or 2 * self.plan.documents >= self.full.documents
+        ours = self.plan.documents + self.proof
+        return is_small(self.full.usd, self.full.minutes) or halves(ours, self.full.documents)
 
     def sentence(self, what: str) -> str:
         """Both bills, and which is the better deal; `what` is the plan."""
         better = "the full re-embed" if self.full_is_better else what
+        proof = f", and its proof by {PROOF_QUERIES} queries {self.proof:,} more" if self.proof else ""
         return (
-            f"{what} would embed about {self.plan.documents:,} of {self.count:,} documents{self.plan.words}; a full "
-            f"re-embed embeds {self.full.documents:,}{self.full.words} and needs no proof: the better deal is {better}"
+            f"{what} would embed about {self.plan.documents:,} of {self.count:,} documents{self.plan.words}{proof}; a "
+            f"full re-embed embeds {self.full.documents:,}{self.full.words} and needs no proof: the better deal is "
+            f"{better}"
         )
 
 
-def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progress = no_progress) -> Deal | None:
+def weigh(
+    model: PlannedModel, store: Store, *, is_proven: bool = True, seed: int = 0, progress: Progress = no_progress
+) -> Deal | None:
     """The deal for a store by the target model of a plan; None where the store has no texts, or they are embedded.
 
-    Nothing is embedded by a model that may cost money.
+    Nothing is embedded by a model that may cost money. A plan that `is_proven` has an audit in it.
     """
     if not store.info.has_texts or split_spec(model.embedder.identity.spec)[0] == "file":
         return None
@@ -83,7 +90,7 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
         full = estimate_cost(store.documents(), (), embedder, profile, progress)
         plan = full if some is None else some
         ours, whole = (Bill(cost.documents, cost.usd, cost.minutes) for cost in (plan, full))
-        return Deal(count, ours, whole)
+        return Deal(count, ours, whole, proof=0 if is_proven else _proof(ours, whole))
     embedder.fit(store.documents())
     planned = list({document.id: document for document in model.documents()}.values())
     rows = np.random.default_rng(seed).permutation(count)[:_LOOKED_UP].astype(np.int64)
@@ -93,7 +100,12 @@ def weigh(model: PlannedModel, store: Store, *, seed: int = 0, progress: Progres
     to_embed = min(embedder.known(planned, "document").count(False), left)
     rate = _rate(embedder, fresh)
     ours, whole = (Bill(n, None, None if rate is None else n / rate / 60) for n in (to_embed, left))
-    return Deal(count, ours, whole, rate)
+    return Deal(count, ours, whole, rate, proof=0 if is_proven else _proof(ours, whole))
+
+
+def _proof(ours: Bill, whole: Bill) -> int:
+    """Documents that an audit embeds of those that are left."""
+    return min(PROOF_DOCUMENTS, whole.documents - ours.documents)
 
 
 def _rate(embedder: Embedder, fresh: Sequence[Document]) -> float | None:

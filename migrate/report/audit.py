@@ -327,7 +327,9 @@ def _means(arm: ArmResult, measures: Sequence[str] | dict[str, str]) -> list[str
 def _compared(comparison: Comparison | None) -> list[str]:
     if comparison is None:
         return ["", "", ""]
-    return [f"{comparison.retention.estimate:.3f}", span(comparison.retention), _record(comparison)]
+    bounds = comparison.retention
+    shares = [f"{bounds.estimate:.3f}", span(bounds)] if bounds.is_known else ["-", "-"]
+    return [*shares, _record(comparison)]
 
 
 def _record(comparison: Comparison) -> str:

@@ -41,7 +41,7 @@ def decision_chart(report: AuditReport) -> Chart | None:
 
 
 def _with_costs(report: AuditReport) -> list[Option]:
-    return [option for option in options_of(report) if option.cost < float("inf")]
+    return [option for option in options_of(report) if option.cost < float("inf") and option.retention.is_known]
 
 
 def _is_priced(options: Sequence[Option]) -> bool:
@@ -53,6 +53,8 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
     for arm in report.arms:
         comparison = report.comparisons.get(arm.name)
         if comparison is None or comparison.standard != FULL or arm.name in {*shown, *_CONTROLS}:
+            continue
+        if not comparison.retention.is_known:
             continue
         if (arm.usd if is_priced else arm.tokens) is not None:
             cost = _amount(arm.usd, arm.tokens, is_priced=is_priced)

@@ -58,11 +58,24 @@ def choice_sentence(selection: Selection) -> str:
     tried = {row.stitch: row.scores for row in selection.candidates if not row.is_control}
     best, choice = selection.best.scores, selection.choice
     sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {_Z * best.overlap_error:.3f}"
+    if (views := selection.tried) is not None and (views.is_used or views.is_target):
+        sentence += f"; {_reads(views)}"
     if choice is None or len(tried) < 2:
         return sentence
     sentence += f", best of {len(tried)} in {choice.best_in} of {choice.splits} splits"
     rivals = [f"{spec} {tried[spec].overlap_at_10:.3f}{_but(selection, spec)}" for spec in choice.rivals]
     return f"{sentence}; not clearly better: {', '.join(rivals)}" if rivals else sentence
+
+
+def _reads(views: TriedViews) -> str:
+    """That every text is embedded by a local model, or that this would be a full re-embed."""
+    specs = " and ".join(views.specs)
+    if views.is_used:
+        return f"translating embeds every text with {specs}, on this machine"
+    return (
+        f"not tried: {specs}, which is on this machine and gives the target's own vectors, so that "
+        f"`reembed --target {specs}` is the whole move"
+    )
 
 
 def _but(selection: Selection, rival: str) -> str:
@@ -84,7 +97,7 @@ def fit_sentences(selection: Selection) -> list[str]:
         "what that means for queries is for the audit to say",
     ]
     sentences += _worth(selection)
-    sentences += [] if selection.tried is None else [_tried(selection.tried)]
+    sentences += [] if selection.tried is None or selection.tried.is_target else [_tried(selection.tried)]
     sentences += _prefix(selection.prefix, selection.chosen) if selection.prefix is not None else []
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []

@@ -122,8 +122,8 @@ def _subject(report: AuditReport) -> str:
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    kept = "" if report.verdict.provisional else "retention of "
-    yield f"{kept}{report.measure}", f"{report.verdict.retention.estimate:.3f}"
+    kept, bounds = "" if report.verdict.provisional else "retention of ", report.verdict.retention
+    yield f"{kept}{report.measure}", f"{bounds.estimate:.3f}" if bounds.is_known else "unknown"
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:
@@ -189,6 +189,7 @@ def _arms_chart(report: AuditReport) -> IntervalChart:
         for name in report.comparisons
         if name not in (MEAN, RANDOM)
         for bounds in [report.comparisons[name].retention]
+        if bounds.is_known
     ]
     label = f"share of the full re-embed's {report.measure} that is kept"
     return interval_chart(f"{report.verdict.measured} of every arm", rows, margin=report.verdict.margin, label=label)

@@ -20,8 +20,9 @@ from xml.etree import ElementTree
 from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED
-from migrate.audit.verdict import Outcome, margin_remarks
+from migrate.audit.verdict import Bounds, Outcome, margin_remarks
 from migrate.check.model import Compatibility
+from migrate.locations import scrub
 from migrate.report.audit import quality_rows, sentences
 from migrate.report.characters import for_markup, printable
 from migrate.report.check import answer_line
@@ -141,9 +142,7 @@ def audit_suite(report: AuditReport) -> Suite:
     cases += [] if report.downstream is None else downstream_cases(report.downstream)
     bounds = verdict.retention
     properties = {
-        verdict.measured: f"{bounds.estimate:.6f}",
-        f"{verdict.measured} lower bound": f"{bounds.lower:.6f}",
-        f"{verdict.measured} upper bound": f"{bounds.upper:.6f}",
+        **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
         "SAFE from": f"{verdict.margin:g}",
         "margin": f"{verdict.margin if verdict.stands_for is None else verdict.stands_for:g}",
         "queries": str(verdict.n_queries),
@@ -151,6 +150,14 @@ def audit_suite(report: AuditReport) -> Suite:
         **({"provisional": report.basis} if report.basis else {}),
     }
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties, store)
+
+
+def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
+    return {
+        measured: f"{bounds.estimate:.6f}",
+        f"{measured} lower bound": f"{bounds.lower:.6f}",
+        f"{measured} upper bound": f"{bounds.upper:.6f}",
+    }
 
 
 def _judged(report: AuditReport) -> Outcome:
@@ -167,7 +174,8 @@ def _title(report: AuditReport) -> str:
     bounds = verdict.retention if is_alone else report.family[report.plan]
     provisional = " (provisional)" if verdict.provisional else ""
     what = report.places.translated + ("" if is_alone else f" in plan {report.plan}")
-    return f"{_judged(report)}{provisional}: {what} keeps {bounds.estimate:.2f}"
+    kept = f"keeps {bounds.estimate:.2f}" if bounds.is_known else "is not measured"
+    return f"{_judged(report)}{provisional}: {what} {kept}"
 
 
 def downstream_cases(audit: DownstreamAudit) -> list[Case]:
@@ -223,6 +231,15 @@ def check_suite(result: Compatibility) -> Suite:
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
     name, store = f"check of {PurePath(result.store).name}", str(result.store)
     return Suite("lead-migrate check", name, cases, _check_markdown(result), properties, store)
+
+
+def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
+    """A command that an error ended, with its exit code and the one line that was printed."""
+    name, line = f"lead-migrate {command}", scrub(message)
+    title = " ".join(filter(None, (name, store)))
+    case = Case("ended by an error", State.FAILED, line, f"{title}: exit {code}")
+    heading = _heading(State.FAILED, store) if store else f"## {MARKS[State.FAILED]} {name}:"
+    return Suite(name, title, [case], f"{heading} {line}\n", store=store)
 
 
 def _state(*, ok: bool) -> State:

@@ -114,7 +114,8 @@ def _shown(options: Sequence[Option]) -> list[Option]:
 
 def _cells(option: Option, *, has_costs: bool) -> list[str]:
     bounds = option.retention
-    cells = [_NAMES.get(option.name, option.name), f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}"]
+    shares = [f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}"] if bounds.is_known else ["-", "-"]
+    cells = [_NAMES.get(option.name, option.name), *shares]
     return [*cells, _cost(option)] if has_costs else cells
 
 
@@ -129,8 +130,9 @@ def _cost(option: Option) -> str:
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:
     """A head and a line an option: its bounds, its estimate, and the margin that it has to keep."""
     margin = report.verdict.margin
-    low = min(margin, *(option.retention.lower for option in options), *(o.retention.estimate for o in options))
-    high = max(1.0, *(min(option.retention.estimate, 1.5) for option in options))
+    known = [option.retention for option in options if option.retention.is_known]
+    low = min(margin, *(bounds.lower for bounds in known), *(bounds.estimate for bounds in known))
+    high = max(1.0, *(min(bounds.estimate, 1.5) for bounds in known))
     low = max(low - 0.1 * (high - low), 0.0)
 
     def place(value: float) -> int:
@@ -146,8 +148,9 @@ def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list
     for option in options:
         line = [" "] * columns
         line[at] = "│"
-        for cell in range(place(option.retention.lower), place(option.retention.upper) + 1):
-            line[cell] = "┼" if cell == at else "─"
-        line[place(option.retention.estimate)] = "●"
+        if option.retention.is_known:
+            for cell in range(place(option.retention.lower), place(option.retention.upper) + 1):
+                line[cell] = "┼" if cell == at else "─"
+            line[place(option.retention.estimate)] = "●"
         lines.append("".join(line))
     return ["".join(head), *lines]

@@ -165,7 +165,8 @@ MOST_VIEWED = 20_000
 class TriedViews:
     """What free local models add to a stitch: held-out overlap@10 with their views and without.
 
-    `documents` is how many a translation would have to embed with them.
+    `documents` is how many a translation would have to embed with them. One that `is_target` gives the target's own
+    vectors, so that a translation with its views would be a full re-embed; it is not tried.
     """
 
     specs: tuple[str, ...]
@@ -173,6 +174,7 @@ class TriedViews:
     overlap_without: float
     helps: bool
     documents: int
+    is_target: bool = False
 
     @classmethod
     def compare(cls, specs: tuple[str, ...], found: Selection, plain: Selection, *, documents: int) -> Self:

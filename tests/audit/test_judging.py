@@ -109,7 +109,8 @@ def test_grades_that_are_all_alike_make_no_store_safe(good, drawn, tmp_path, cap
         assert code == 3 and report["verdict"]["retention"]["lower"] > 0.9
         n = len(records)
         assert f"in {n} of {n} queries with relevant documents all candidates" in report["verdict"]["sentence"]
-        assert report["recommendation"]["plan"] is None and report["recommendation"]["command"] is None
+        assert report["recommendation"]["plan"] is None
+        assert report["recommendation"]["command"][-1] == "--queries=synthetic"
 
 
 def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, drawn, capsys):

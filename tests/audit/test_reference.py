@@ -1,6 +1,10 @@
 """What a reference must show, beyond the mistakes of `mistakes.py`: where nothing can be proved, and what is odd."""
 
+import json
+import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.recommendation import recommend
 from migrate.audit.reference import odd_scores
 from migrate.audit.verdict import Outcome
+from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
@@ -114,7 +119,40 @@ def test_scores_that_are_too_good_or_too_bad_are_odd(arm, full, words, stay, odd
 def test_judgements_that_cannot_tell_good_vectors_from_chance_are_odd():
     full = np.random.default_rng(0).random(300)
     (doubt,) = odd_scores(full, full, None, None, full, seed=0, resamples=500)
-    assert "not significantly better than documents drawn at random" in doubt
+    assert "not significantly better than documents drawn at random" in doubt and doubt.about == "queries"
+    stay = np.minimum(full + 0.5, 1)
+    doubt, _ = odd_scores(full, full, None, stay, full, seed=0, resamples=500)
+    assert "check the target model, its prefixes and its vectors" in doubt and doubt.about == "model"
+
+
+@pytest.mark.parametrize(("with_old", "code"), [(True, 1), (False, 3)])
+def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
+    with_old, code, source_folder, beir, corpus, tmp_path, monkeypatch, capsys
+):
+    """What staying keeps of it would be thousands of percent."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(source_folder, "store")
+    if not with_old:
+        Path("store/lead-migrate.json").unlink()
+    rng = np.random.default_rng(0)
+    ids = {"doc_ids": [document.id for document in corpus.documents], "query_ids": [one.id for one in corpus.queries]}
+    vectors = {
+        "docs": rng.normal(size=(len(ids["doc_ids"]), 16)),
+        "queries": rng.normal(size=(len(ids["query_ids"]), 16)),
+    }
+    np.savez("wrong.npz", **ids, **{name: rows.astype(np.float32) for name, rows in vectors.items()})
+    command = ["run", "store", "--target", "file:wrong.npz", "--beir", str(beir), "--sample", "60", "--stitch", "ridge"]
+    assert run([*command, "-o", "out"]) == code
+    told = capsys.readouterr()
+    screen = " ".join(told.out.split())
+    assert screen.startswith("nothing is shown to be SAFE; clear up first: the full re-embed (nDCG@10 0.")
+    assert "so that no share of it means anything" in screen and "%," not in screen
+    assert told.err.splitlines()[-1] == "next: lead-migrate assess store --target SPEC"
+    found = json.loads(Path("out/report.json").read_text())
+    assert found["verdict"]["retention"] == {"estimate": None, "lower": 0.0, "upper": None}
+    assert found["recommendation"]["plan"] is None and found["recommendation"]["retention"] is None
+    page = Path("out/report.html").read_text()
+    assert "etention unknown" in page and not re.search(r"[>\" ](nan|inf)\b", page)
 
 
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from openai_server import OpenAIServer
 
 from migrate.cli.main import run
 from migrate.cost.count import TextCount
-from migrate.stores import open_store
+from migrate.stores import create_store, open_store
+from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
 
@@ -253,6 +255,30 @@ def test_a_model_without_a_price_is_not_asked_about(source_folder, server, tmp_p
     assert "tokens, no price known" in capsys.readouterr().err
     code, line = complaint(capsys, *command[:-1], tmp_path / "other", "--price", 10, "--no-cache")
     assert code == 2 and "raise --max-cost" in line
+
+
+@pytest.mark.parametrize(("count", "better"), [(3_000, "full re-embed"), (12_000, "fit")])
+@pytest.mark.usefixtures("server")
+def test_assess_and_fit_agree_on_the_better_deal_without_a_price(count, better, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    documents = [Document(f"d{row}", f"text number {row} of {row % 97} and {row % 89}") for row in range(count)]
+    Path("store").mkdir()
+    writer = create_store(Path("store"), format="faiss", dim=8)
+    writer.append(documents, np.random.default_rng(0).normal(size=(count, 8)).astype(np.float32))
+    writer.finish()
+    assert lead_migrate("assess", "store", "--target", TINY) == 0
+    assessed = capsys.readouterr()
+    text, said = " ".join(assessed.out.split()), assessed.err.splitlines()[-1]
+    assert "nobody can say" not in text
+    if better == "fit":
+        assert "tokens decide, and fit and audit are the better deal where they are SAFE" in text
+        assert said.startswith("next: lead-migrate run store --target")
+    else:
+        assert f"a full re-embed is the better deal here: fit and audit by 200 queries embed about {count:,}" in text
+        assert said.startswith("next: lead-migrate reembed store --target")
+    assert lead_migrate("fit", "store", "--target", TINY, "--stitch", "mean", "-o", "stitch") == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"the better deal is the {better} " in told
 
 
 @pytest.mark.parametrize("amount", ["lots", "-1", "nan"])

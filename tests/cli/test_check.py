@@ -204,6 +204,33 @@ def test_a_store_that_changed_since_its_stamp_is_stamped_anew(store, capsys):
     assert lead_migrate("check", store, "--model", "tfidf:32") == 0
 
 
+def test_a_store_of_another_model_may_be_moved_to_the_one_that_was_asked_for(store, capsys, monkeypatch, shell):
+    monkeypatch.chdir(store.parent)
+    assert lead_migrate("check", "store", "--model", PACKAGED) == 1
+    printed = next_line(capsys)
+    assert printed == f"lead-migrate assess store --target {PACKAGED}"
+    assessed = shell(printed)
+    assert assessed.returncode == 0, assessed.stderr
+    (store / "docs.jsonl").unlink()
+    assert lead_migrate("check", "store", "--model", PACKAGED) == 1
+    assert next_line(capsys) == "lead-migrate inspect store"
+
+
+@pytest.mark.slow
+def test_a_store_whose_texts_are_out_of_step_is_embedded_again(store, capsys, monkeypatch, shell):
+    monkeypatch.chdir(store.parent)
+    rows = (store / "docs.jsonl").read_text().splitlines(keepends=True)
+    records = [json.loads(row) for row in rows]
+    for record, following in zip(records, [*records[1:], records[0]], strict=True):
+        record["text"], record["next"] = following.pop("next", following["text"]), record["text"]
+    (store / "docs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert lead_migrate("check", "store", "--model", "tfidf:32") == 1
+    printed = next_line(capsys)
+    assert printed == "lead-migrate reembed store --target tfidf:32 -o store-full"
+    again = shell(printed)
+    assert again.returncode == 0, again.stderr
+
+
 def test_other_lengths_of_vectors_may_be_stamped_on_trust(store, tmp_path, capsys):
     old = open_store(store)
     batch = next(old.scan())

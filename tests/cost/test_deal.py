@@ -48,6 +48,17 @@ def test_the_better_deal_is_what_costs_little_and_proves_more(plan, full, better
     assert Deal(1_000, plan, full).sentence("the audit").endswith(f"the better deal is {better}")
 
 
+def test_a_plan_without_a_proof_is_weighed_with_one(store, tmp_path):
+    embedder = CachedEmbedder(load_embedder("tfidf:32"), tmp_path / "cache.sqlite")
+    deal = weigh(planned(store, embedder, 60), store, is_proven=False)
+    assert deal.proof == 90, "no more than there are"
+    assert Deal(12_000, Bill(1_000, None, None), Bill(12_000, None, None), proof=4_000).sentence("the fit") == (
+        "the fit would embed about 1,000 of 12,000 documents, and its proof by 200 queries 4,000 more; a full re-embed "
+        "embeds 12,000 and needs no proof: the better deal is the fit"
+    )
+    assert Deal(10_000, Bill(1_000, None, None), Bill(10_000, None, None), proof=4_000).full_is_better
+
+
 def test_both_bills_are_said():
     assert Deal(3_000, Bill(2_453, None, 3.0), Bill(3_000, None, 4.0)).sentence("the audit") == (
         "the audit would embed about 2,453 of 3,000 documents (3 min); a full re-embed embeds 3,000 (4 min) and needs "

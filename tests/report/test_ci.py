@@ -106,6 +106,33 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     assert run(["check", store, "--model", MODEL, *options, "--force"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["missing", "--model", "tfidf:8"], 4, "missing"),
+        (["a store", "--model", "tfidf:8", "--sample", "0"], 2, "--sample"),
+        (["a store", "--model", "tfidf:8", "--junit", "taken/x.xml"], 5, "taken"),
+        (["a store", "--model", "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--full"], 7, "127.0.0.1:9"),
+    ],
+)
+def test_a_command_that_an_error_ends_is_shown_under_the_name_of_its_store(
+    arguments, code, line, tmp_path, monkeypatch, capsys
+):
+    make_store(tmp_path / "a store")
+    (tmp_path / "taken").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    assert run(["check", *arguments]) == code
+    (told,) = capsys.readouterr().err.splitlines()
+    assert line in told and not Path("summary.md").exists()
+    assert run(["check", *arguments, "--github"]) == code
+    message = told.removeprefix("lead-migrate: ")
+    shown = f"::error title=lead-migrate check {arguments[0]}%3A exit {code}::{message}"
+    assert capsys.readouterr().err.splitlines() == [told, shown]
+    assert Path("summary.md").read_text() == f"## ❌ lead-migrate: `{arguments[0]}`: {message}\n\n"
+
+
 def step(identifier):
     """A step of the action, by its id or its name."""
     steps = yaml.safe_load(ACTION.read_text())["runs"]["steps"]

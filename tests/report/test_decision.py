@@ -13,7 +13,7 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.two_stage import Reranking
-from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Doubt, Outcome, Verdict
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows
@@ -79,7 +79,7 @@ def test_what_is_paid_is_not_counted_again():
         FULL: 100.0,
     }
     lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
-    assert lost == {STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 90.0}, "without a cache the sample alone is kept"
+    assert lost == {STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 100.0}, "without a cache all is embedded again"
 
 
 def test_what_a_pool_has_embedded_for_two_stages_is_paid():
@@ -106,6 +106,26 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
     first, second, _ = recommend(replace(made, places=places)).serving
     assert first.endswith(", load_embedder")
     assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
+
+
+@pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
+def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, plan):
+    free = tuple(replace(one, usd=None) for one in report().arms)
+    pool = replace(POOL, tokens=round(paid * 1e7), usd=None, full_usd=None)
+    made = report(two_stage=SURE, arms=free, pool=pool, is_kept=True, places=PLACES)
+    found = recommend(made)
+    assert found.plan == plan
+    assert found.command[0] == ("reembed" if plan == FULL else "live")
+
+
+def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
+    places = replace(PLACES, can_serve=False)
+    found = recommend(report(two_stage=SURE, places=places))
+    assert found.headline.startswith(
+        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %); the model's "
+        "vectors are all at hand, so a full re-embed ($100.00) is as good"
+    )
+    assert (found.plan, found.command[0], found.left_usd) == (TWO_STAGE, "reembed", 100.0)
 
 
 def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
@@ -190,6 +210,13 @@ def test_a_doubt_does_not_speak_against_staying():
     assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), doubts=("it looks wrong",))).plan is None
 
 
+def test_percentages_are_no_words_for_many_times():
+    many = report(stay=Bounds(34.2, 20.1, 60.0), outcome=Outcome.NOT_SAFE)
+    assert recommend(many).headline.startswith(
+        "stay: the old store scores 34.2 times what a full re-embed does (at least 20.1 times), and costs nothing"
+    )
+
+
 def test_staying_is_named_where_it_keeps_the_margin():
     made = report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True)
     assert recommend(made).headline.endswith("staying keeps 99.0 % (at least 96.0 %) and costs nothing")
@@ -200,6 +227,36 @@ def test_with_a_doubt_nothing_is_recommended():
     found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=("odd",)))
     assert (found.plan, found.command) == (None, None)
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
+
+
+AGAIN = ("audit", "new", "--reference=pool", "--target=tfidf:32", "--report=report.json")
+
+
+@pytest.mark.parametrize(
+    ("about", "typed", "command"),
+    [
+        ("queries", ("--beir=judged", "--split=dev"), (*AGAIN, "--queries=synthetic")),
+        ("queries", ("--queries=synthetic",), (*AGAIN, "--beir", "DIR")),
+        ("reference", ("--beir=judged",), (*AGAIN[:2], *AGAIN[3:], "--beir=judged", "--reference=build")),
+        ("target", ("--beir=judged",), (*AGAIN[:3], AGAIN[4], "--beir=judged", "--target", "SPEC")),
+        ("model", ("--beir=judged",), ("assess", "old", "--target", "SPEC")),
+        ("store", ("--beir=judged",), ("translate", "OLD", "STITCH", "-o", "translated")),
+    ],
+)
+def test_a_doubt_leads_on_to_what_clears_it_up(about, typed, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = replace(PLACES, again=(*AGAIN, *typed))
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=(Doubt("odd", about), "odder"), places=places)
+    assert recommend(made).command == command
+    bare = recommend(replace(made, places=replace(places, has_texts=False))).command
+    is_needed = {"reference": ("inspect", "old"), "queries": (*AGAIN, "--beir", "DIR")}
+    assert bare == is_needed.get(about, command), "without texts no reference is built, and no query is made from them"
+
+
+def test_a_reference_that_was_built_is_not_to_be_built_again():
+    places = replace(PLACES, again=("audit", "new", "--reference=build", "--beir=judged"))
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=(Doubt("odd", "reference"),), places=places)
+    assert recommend(made).command == (*places.again, "--target", "SPEC")
 
 
 def test_too_small_a_store_is_embedded_again():
@@ -218,7 +275,7 @@ def test_a_store_of_true_vectors_alone_is_a_full_reembed():
 
 def test_unknown_prices_are_left_out():
     free = tuple(replace(one, usd=None) for one in report().arms)
-    assert recommend(report(arms=free)).left == "9.00M tokens"
+    assert recommend(report(arms=free)).left == "10.00M tokens"
     unknown = tuple(replace(one, usd=None, tokens=None) for one in report().arms)
     assert recommend(report(arms=unknown)).left == ""
     assert decision_chart(report(arms=unknown)) is None
@@ -228,7 +285,7 @@ def test_the_table_has_every_option_in_the_order_of_cost():
     head, *rows = decision_rows(report(two_stage=SURE))
     assert head == ["option", "retention", "bounds", "usd in all", "usd still to pay", "SAFE"]
     assert [row[0] for row in rows] == ["stay", "translated", "two-stage 50", "full re-embed"]
-    assert rows[-1][3:] == ["100.0000", "90.0000", "yes"]
+    assert rows[-1][3:] == ["100.0000", "100.0000", "yes"]
 
 
 def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():

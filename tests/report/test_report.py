@@ -294,7 +294,7 @@ def test_a_summary_is_drawn_against_the_margin():
     at = head.index("0.95")
     assert rows["translated"].index("●") < at < rows["two-stage 200"].index("●")
     assert "yes" in rows["two-stage 200"] and "yes" not in rows["translated"]
-    assert "0.90M tokens" in rows["two-stage 200"] and "1.90M tokens" in rows["full re-embed"]
+    assert "0.90M tokens" in rows["two-stage 200"] and "2.00M tokens" in rows["full re-embed"]
 
 
 def test_a_summary_is_coloured_where_it_should_be_and_stays_readable_when_narrow():

@@ -277,6 +277,34 @@ def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_p
         open_store(f"faiss:{folder}#?text=nope")
 
 
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        ({"pmid": range(9_000, 9_000 + len(IDS)), "abstract": TEXTS}, "pmid"),
+        ({"year": [2_000] * len(IDS), "articleId": IDS, "text": TEXTS}, "articleId"),
+        ({"group_id": ["same"] * len(IDS), "page_id": IDS, "text": TEXTS}, "page_id"),
+        ({"group_id": ["same"] * len(IDS), "text": TEXTS}, None),
+        ({"year": range(len(IDS)), "text": TEXTS}, None),
+    ],
+)
+def test_a_column_of_ids_is_found_by_its_name_and_its_values(columns, chosen, ending, few, tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    if ending == "csv":
+        content = table([tuple(columns), *zip(*columns.values(), strict=True)])
+    else:
+        content = lines(objects(**columns))
+    folder = place(tmp_path, few, f"items.{ending}", content)
+    if ending == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(objects(**columns)), folder / "items.parquet")
+    store = open_store(folder)
+    expected = [str(value) for value in columns[chosen]] if chosen else NUMBERED
+    assert [document.id for document in store.documents()] == expected
+    if ending == "parquet":
+        said = [note for note in store.info.notes if "ids are row numbers; another column is named as in" in note]
+        assert bool(said) is (chosen is None)
+
+
 def test_a_file_that_was_changed_is_noticed(few, tmp_path):
     store = open_store(place(tmp_path, few, "texts.json", json.dumps(TEXTS)))
     before = store.snapshot()

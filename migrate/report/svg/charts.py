@@ -87,8 +87,8 @@ class Line:
 
 def interval_chart(name: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> IntervalChart:
     """One interval a row, against a margin."""
-    top = max(1.05, *(min(row.upper, 2.0) for row in rows))
-    foot = min(*(row.lower for row in rows), 1.0 if margin is None else margin)
+    top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
+    foot = min([*(row.lower for row in rows), 1.0 if margin is None else margin])
     span = max(foot - 0.1 * (top - foot), 0.0), top
     frame = Frame(span, height=_ROW)
     level = [] if margin is None else [_upright(frame, margin)]

@@ -5,9 +5,11 @@ pyarrow is optional, and imported only when there is such a file.
 
 from __future__ import annotations
 
+import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +29,7 @@ from migrate.stores.documents.base import (
     sidecar_files,
     without_texts,
 )
-from migrate.stores.documents.columns import Columns, columns_beside_index
+from migrate.stores.documents.columns import Columns, columns_beside_index, is_id_name
 from migrate.stores.records import import_client
 from migrate.vectors import Document
 
@@ -186,13 +188,17 @@ class ParquetDocuments(ArrowDocuments):
             self._identity = FileIdentity.of(opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
-            self._columns = columns = columns_beside_index(parquet.schema_arrow, self._path, named)
+            columns = columns_beside_index(parquet.schema_arrow, self._path, named)
+            self._columns = columns = columns if columns.id else _with_id(columns, parquet)
             table = parquet.read(columns=[name for name in (columns.id, columns.label) if name is not None])
             label = None if columns.label is None else table.column(columns.label)
             faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
         self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
         self._positions, matched = match_rows(self._path, labels, count, _integers(self._ids), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
+        if columns.id is None and columns.others:
+            location = shlex.quote(f"faiss:{index}#?id={columns.others[0]}")
+            self.notes = (*self.notes, f"ids are row numbers; another column is named as in {location}")
         if columns.text is None:
             rows = list(self._read(np.arange(min(count, LOOKED_AT))))
             example = next(iter(longest_first(columns.others, rows)), "COLUMN")
@@ -205,6 +211,20 @@ class ParquetDocuments(ArrowDocuments):
             self._identity.check(self._path, opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             yield from parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.documents)
+
+
+def _with_id(columns: Columns, parquet: Any) -> Columns:
+    """Return the columns with the first as ids that has a name as of ids and another text or integer in each row."""
+    import pyarrow.compute
+
+    for name in columns.others:
+        kind = str(parquet.schema_arrow.field(name).type)
+        if not (is_id_name(name) and kind.startswith(("string", "large_string", "int", "uint"))):
+            continue
+        column = parquet.read(columns=[name]).column(name)
+        if not column.null_count and pyarrow.compute.count_distinct(column).as_py() == len(column):
+            return replace(columns, id=name, others=tuple(other for other in columns.others if other != name))
+    return columns
 
 
 def _integers(column: Any) -> NDArray[np.int64] | None:

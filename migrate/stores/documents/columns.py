@@ -14,6 +14,7 @@ from migrate.stores.records import choose_text
 from migrate.vectors import Document
 
 ID_NAMES: Final = ("id", "_id", "doc_id")
+_ID_NAME: Final = re.compile(r"id|key|.*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID")
 VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings", "values")
 LABEL: Final = "faiss_id"
 _FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
@@ -44,6 +45,15 @@ class Columns:
         return [name for name in (self.id, self.text, self.metadata, *self.others) if name is not None]
 
 
+def is_id_name(name: str) -> bool:
+    """Return whether a name may be that of a column of ids, if each value is another.
+
+    >>> [name for name in ("id", "pmid", "PMCID", "articleId", "page_id", "title", "idea") if is_id_name(name)]
+    ['id', 'pmid', 'PMCID', 'articleId', 'page_id']
+    """
+    return _ID_NAME.fullmatch(name) is not None
+
+
 def columns_beside_index(schema: Any, place: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:
     """Choose the columns of documents beside an index; `named` has those that the user names for `id` and `text`.
 
@@ -51,7 +61,8 @@ def columns_beside_index(schema: Any, place: Any, named: Mapping[str, str] = Map
     """
     types = _types(schema, place)
     doc_id = _choose_id(place, types, named.get("id"))
-    texts = [name for name in types if _is_text(types[name]) and (name != doc_id or name == named.get("text"))]
+    strings = [name for name in types if _is_text(types[name])]
+    texts = [name for name in strings if name == named.get("text") or not (name == doc_id or is_id_name(name))]
     text, _ = choose_text(place, texts, named.get("text"))
     label = LABEL if str(types.get(LABEL)).startswith(("int", "uint")) else None
     vectors = tuple(name for name, kind in types.items() if re.search("list.*(float|double)", str(kind)))

@@ -24,7 +24,7 @@ from migrate.files import is_endless
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import LOOKED_AT, DocumentSource, Labels, longest_first, sidecar_files, without_texts
-from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES
+from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES, is_id_name
 from migrate.stores.documents.json_file import AGAIN, read_whole
 from migrate.stores.documents.jsonl import Form, JsonlDocuments, Read, RepeatedIdError, lines_of, shown_type
 from migrate.stores.records import TEXT_NAMES
@@ -247,7 +247,8 @@ def _forms_of(path: Path, named: Mapping[str, str], index: Path) -> tuple[list[_
         if any(columns[name]) and all(isinstance(value, str | None) for value in columns[name])
     ]  # fmt: skip
     ids: list[str | None] = [_KEY] if any(_KEY in record for record in first) else []
-    ids += [name for name in _ID_NAMES if name in columns and all(map(_is_id, columns[name]))]
+    likely = dict.fromkeys((*_ID_NAMES, *filter(is_id_name, names)))
+    ids += [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
     if "id" in named:
         if named["id"] not in names:
             raise malformed(path, f"a field of ids {named['id']!r}", ", ".join(names), "name one of these")
@@ -272,7 +273,7 @@ def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: 
             raise malformed(path, f"a field of texts {named!r}", have, "name one of these")
         return named
     usual = [name for name in TEXT_NAMES if name in texts]
-    others = [name for name in names if name not in (*_ID_NAMES, LABEL)]
+    others = [name for name in names if name != LABEL and not is_id_name(name)]
     if not usual and (len(others) != 1 or others[0] not in texts):
         raise without_texts(path, names, index, texts[0] if texts else "FIELD")
     return (usual or others)[0]
