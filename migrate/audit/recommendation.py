@@ -108,8 +108,16 @@ def _best(report: AuditReport) -> Option:
     safe = [option for option in options.values() if option.is_safe and option.name != STAY]
     if is_whole(report):
         safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
-    best = min(safe, key=lambda option: (option.left, _is_work(option, report), -option.retention.lower))
+    # of two stages that cost the same now, the shallower one costs less with every new query
+    best = min(
+        safe, key=lambda option: (option.left, _is_work(option, report), _depth(option), -option.retention.lower)
+    )
     return options[FULL] if best.name.startswith(TWO_STAGE) and _is_nearly_done(options[FULL], report) else best
+
+
+def _depth(option: Option) -> int:
+    """Return how many documents of a query are embedded while it is served."""
+    return int(option.name.removeprefix(f"{TWO_STAGE} ")) if option.name.startswith(TWO_STAGE) else 0
 
 
 def _is_nearly_done(full: Option, report: AuditReport) -> bool:
@@ -160,7 +168,7 @@ def _lead(option: Option, report: AuditReport, left: str) -> str:
     if option.name == TRANSLATED and is_whole(report):
         return "the store is a full re-embed itself: every vector is the model's own"
     if option.name.startswith(TWO_STAGE):
-        depth = option.name.removeprefix(f"{TWO_STAGE} ")
+        depth = _depth(option)
         if not report.places.can_serve:
             at_hand = f" ({left})" if left else ""
             return (
@@ -303,7 +311,7 @@ def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
         return ()
     switched = report.plan == option.name and places.can_switch and places.source is not None
     location = places.source if switched and places.source is not None else places.translated
-    depth = int(option.name.removeprefix(f"{TWO_STAGE} "))
+    depth = _depth(option)
     servers = [word.removeprefix(_SERVER) for word in places.target if word.startswith(_SERVER)]
     if servers:
         return serving_lines(location, depth, places.target[1], server=servers[0])
