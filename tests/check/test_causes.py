@@ -92,7 +92,7 @@ CASES = {
     "a part without prefix": (half_prefixed, Cause.MIXED, "without the prefix 'passage: '"),
     "texts edited since": (some_edited, Cause.STALE, "these were changed since"),
 }  # fmt: skip
-SAMPLES = {"another model": 48, "vectors at random": 48}
+SAMPLES = {"another model": 48, "a relative of the model": 48, "vectors at random": 48}
 WITH_PREFIX = {"no prefix", "prefix twice", "query prefix", "a part without prefix"}
 
 

@@ -208,5 +208,5 @@ def test_a_store_of_a_handful_of_documents_is_not_safe(corpus, server, tmp_path,
     audit = ["audit", "new", "--reference", "reference", "--beir", folder, "-q"]
     assert lead_migrate(*audit, "--margin", "0.9") == 3
     text = " ".join(capsys.readouterr().out.split())
-    assert "INCONCLUSIVE: retention 1.000" in text
+    assert "INCONCLUSIVE" in text
     assert "the first 10 of 10 documents are hardly a selection, at least 100 are needed to say SAFE" in text

@@ -204,7 +204,10 @@ def flip_digits(folder: str) -> Spoiler:
         digits = [at for at in range(len(sound)) if sound[at : at + 1].isdigit()]
         digits = [at for at in digits if not any(name in line(sound, at) for name in told)]
         for at in digits[:: max(len(digits) // 40, 1)]:
-            path.write_bytes(sound[:at] + (b"1" if sound[at : at + 1] != b"1" else b"2") + sound[at + 1 :])
+            changed = sound[:at] + (b"1" if sound[at : at + 1] != b"1" else b"2") + sound[at + 1 :]
+            if json.loads(changed) == json.loads(sound):  # the last digit of a number may make no other one
+                continue
+            path.write_bytes(changed)
             yield
 
     return spoil

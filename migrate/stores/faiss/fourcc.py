@@ -18,9 +18,9 @@ METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in MET
 
 
 def is_index(head: bytes) -> bool:
-    """Return whether these first bytes can be those of a FAISS file: a code of four characters, and a dimension."""
-    dim = int.from_bytes(head[4:8], "little")
-    return re.fullmatch(rb"I[A-Za-z][A-Za-z0-9]{2}", head[:4]) is not None and 0 < dim <= LARGEST_DIM
+    """Return whether these first bytes can be those of a FAISS file: a code of four characters, then no more text."""
+    is_code = re.fullmatch(rb"I[A-Za-z][A-Za-z0-9]{2}", head[:4]) is not None
+    return is_code and re.fullmatch(rb"[ -~\s]{4}", head[4:8]) is None  # a dimension
 
 
 def _head(code: str, dim: int, count: int, metric: Metric) -> bytes:
