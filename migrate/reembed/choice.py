@@ -29,7 +29,7 @@ from migrate.cost import Cost, Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.errors import StitchError, UsageError
 from migrate.search.runs import Run, TopK
-from migrate.selection import Sample
+from migrate.selection import Sample, random_order
 from migrate.selection.query_log import MOST_QUERIES, rank_by_rank
 from migrate.selection.sample import Candidate, distinct_texts
 from migrate.stitch.fitted import FittedStitch
@@ -278,17 +278,17 @@ def look_over(
     return survey_store(store, fitted, queries if policy == QUERY_LOG else None, progress=progress)
 
 
-def rank_rows(policy: str, survey: Survey, *, seed: int = 0) -> NDArray[np.int64]:
-    """The rows that are not paid for, those worth most first, (m,).
+def rank_rows(policy: str, survey: Survey, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows that are not paid for, those worth most first, shape (m,).
 
-    A log touches some documents only; after them the others follow at random.
+    `order` has all rows at random, as a sample is drawn. A log touches some documents only; after them the others
+    follow in that order.
 
     Raises
     ------
     StitchError
         The policy is `confidence`, and the stitch knows none.
     """
-    order = np.random.default_rng(seed).permutation(len(survey.paid))
     if policy == CONFIDENCE:
         if np.isnan(survey.confidence).any():
             raise StitchError(
@@ -355,7 +355,7 @@ def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, 
         As `choose_documents`.
     """
     paid = tally.cost(store.documents(np.flatnonzero(survey.paid)))
-    order = rank_rows(policy, survey, seed=seed)
+    order = rank_rows(policy, survey, random_order(store, seed))
     ranked = distinct_texts(store, order, len(order))
     chosen = sorted(budget.choose(ranked, paid, store.info.count, tally), key=lambda candidate: candidate.row)
     rows = np.array([candidate.row for candidate in chosen], dtype=np.int64)

@@ -15,28 +15,29 @@ from migrate.reembed.choice import (
     rank_rows,
     survey_store,
 )
-from migrate.selection import draw_sample
+from migrate.selection import draw_sample, random_order
 from migrate.stores.base import read_all
 from migrate.vectors import unit_rows
 
 PAID = np.array([True, False, False, False, False, False])
+ROWS = np.arange(6)
 SURE = np.array([0.1, 0.9, 0.5, 0.7, 0.2, 0.5], dtype=np.float32)
 
 
 def test_the_least_sure_come_first_ties_in_the_stores_order():
-    assert rank_rows(CONFIDENCE, Survey(PAID, SURE)).tolist() == [4, 2, 5, 3, 1]
+    assert rank_rows(CONFIDENCE, Survey(PAID, SURE), ROWS).tolist() == [4, 2, 5, 3, 1]
 
 
 def test_every_querys_first_hit_comes_before_any_second_one():
     survey = Survey(PAID, SURE, [[5, 3, 0], [0, 4], [5, 2]])
-    order = rank_rows(QUERY_LOG, survey).tolist()
+    order = rank_rows(QUERY_LOG, survey, ROWS).tolist()
     assert order[:4] == [5, 3, 4, 2]
     assert sorted(order) == [1, 2, 3, 4, 5], "those that no query meets follow"
 
 
 def test_chance_goes_on_where_the_random_sample_ended(store, fitted):
     paid = paid_rows(store, fitted)
-    order = rank_rows(RANDOM, Survey(paid, np.zeros(150, dtype=np.float32)), seed=0)
+    order = rank_rows(RANDOM, Survey(paid, np.zeros(150, dtype=np.float32)), random_order(store, 0))
     larger = draw_sample(store, 60, seed=0).rows
     assert paid.sum() == 40
     assert set(np.flatnonzero(paid)) | set(order[:20]) == set(larger)
@@ -46,7 +47,7 @@ def test_chance_goes_on_where_the_random_sample_ended(store, fitted):
 def test_no_policy_pays_twice(policy, store, fitted):
     queries = np.random.default_rng(0).normal(size=(30, 24)).astype(np.float32)
     survey = survey_store(store, fitted, queries)
-    order = rank_rows(policy, survey, seed=3)
+    order = rank_rows(policy, survey, random_order(store, 3))
     assert sorted(order.tolist()) == np.flatnonzero(~survey.paid).tolist()
     assert survey.paid.sum() == 40
 
@@ -71,7 +72,7 @@ def test_a_survey_takes_more_queries_than_a_block_holds(store, fitted):
 def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
     blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
     with pytest.raises(StitchError, match="expected a stitch that says how sure it is"):
-        rank_rows(CONFIDENCE, survey_store(store, blind))
+        rank_rows(CONFIDENCE, survey_store(store, blind), np.arange(store.info.count))
 
 
 def unsure_of(fitted, spearman=0.19):
