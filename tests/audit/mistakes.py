@@ -854,7 +854,7 @@ def what_the_translated_store_finds(poor: Migration, folder: Path) -> Mistake:
 def clicks_on_a_store_like_it(poor: Migration, folder: Path) -> Mistake:
     """A click log of the translation before this one, which erred in much the same way; each query asked once."""
     drift = _rng().normal(scale=1 / np.sqrt(DIM), size=poor.moved.shape).astype(np.float32)
-    return _judged(poor, folder, _clicks(poor, unit_rows(poor.moved + drift), sessions=1, fading=2, noise=0.2))
+    return _judged(poor, folder, _clicks(poor, unit_rows(poor.moved + drift), sessions=1, fading=2, noise=0.25))
 
 
 @_entry(JUDGEMENTS)
