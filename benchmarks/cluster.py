@@ -330,18 +330,25 @@ def compare_workers(rows: int) -> None:
 
 
 def _prepare_bucket(folder: Path, rows: int) -> None:
+    prepare_passages(folder, rows)
+    write_parquet(folder / "source", _SOURCE.removeprefix("parquet:"), rows)
+
+
+def write_parquet(source: Path, place: str, rows: int) -> None:
+    """Write a store as Parquet files, to a folder or to object storage."""
     import fsspec
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    prepare_passages(folder, rows)
-    store, system, size = open_store(folder / "source"), fsspec.filesystem("s3"), -(-rows // _PARTS)
+    store, size = open_store(source), -(-rows // _PARTS)
+    system, root = fsspec.url_to_fs(place)
+    system.makedirs(root, exist_ok=True)
     documents = store.documents()
     for part, first in enumerate(range(0, rows, size)):
         batch = store.get(np.arange(first, min(first + size, rows)))
         vectors = pa.FixedSizeListArray.from_arrays(pa.array(batch.vectors.ravel()), store.info.dim)
         columns = {"id": list(batch.ids), "text": [next(documents).text for _ in batch.ids], "vector": vectors}
-        with system.open(f"shards/source/part-{part}.parquet", "wb") as file:
+        with system.open(f"{root}/part-{part}.parquet", "wb") as file:
             pq.write_table(pa.table(columns), file)
 
 

@@ -1,14 +1,15 @@
 """What 10^6 to 10^9 documents take: rates measured on this machine, and a cluster that is simulated by them.
 
-    python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 2 64]
+    python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 1 64]
 
-Measured in this run, each on one core: opening a store, translating, embedding, writing and reading, what a shard takes
-of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard by shard: workers that
-open the store, do shards, and die once in a thousand hours with what they have in hand; and a coordinator that opens
-the store too, puts one shard after the other into its place, and at the end reads what was written and opens it. Where
-the new store is of Parquet, workers put the vectors into its parts themselves, and the coordinator has 12 bytes of each
-row. The store has 384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an
-API's is that of its tokens.
+Measured in this run, each on one core: opening a store, hashing its texts, translating, embedding, writing and reading,
+what a shard takes of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard by shard:
+workers that open the store, do shards, and die once in a thousand hours with what they have in hand; and a coordinator
+that opens the store too, hashes its texts, puts one shard after the other into its place, and at the end reads what was
+written and opens it. A store is a FAISS index with a docs.jsonl, or eight files of Parquet. Where it is of Parquet,
+workers put the vectors into the new one's parts themselves, and the coordinator has 12 bytes of each row. The store has
+384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an API's is that of its
+tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from cluster import MadeUpJob, ended, forked, passages, prepare_passages, with_this
+from cluster import MadeUpJob, ended, forked, passages, prepare_passages, with_this, write_parquet
 from dask_processes import processes
 
 from migrate.cluster import DaskRunner
@@ -61,7 +62,8 @@ Figures = tuple[float, ...]
 class Work:
     """One kind of work: seconds of a core a row, rows a shard, and bytes that the coordinator moves and holds of a row.
 
-    `open_s` is what opening the store takes for a row: a corpus is not opened, of which only hashes of ids are held.
+    `open_s` is what opening the store takes for a row, `hash_s` what the coordinator takes for its texts too: a corpus
+    is not opened, of which only hashes of ids are held.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Work:
     moved_bytes: float
     dim: int
     open_s: float
+    hash_s: float
     row_bytes: float
 
 
@@ -77,7 +80,6 @@ class Work:
 class Rates:
     """What is the same for all work, for each row, byte or shard."""
 
-    open_s: float
     open_bytes: float
     base_bytes: float
     estimate_bytes: float
@@ -97,22 +99,28 @@ def measure(rows: int, texts: int, folder: Path) -> tuple[Rates, list[Work]]:
     small = folder / "small"
     small.mkdir()
     _in_child(lambda: prepare_passages(small, 1_000))
-    base, open_s, open_bytes = _in_child(partial(_open, small / "source", source))
-    works = []
-    for name, stitch in (("old vectors", "linear"), ("texts too", "stitch")):
-        seconds, shard_rows = _in_child(partial(_translate, source, folder / stitch, new))
-        own_s = max(seconds - 2 * open_s, 0)  # it opens the old store, and the new one at the end
-        for kind, moved in (("", 4 * _DIM + _BESIDE_BYTES), (" to Parquet", _BESIDE_BYTES)):
-            what = Work(f"{name}{kind}", own_s / rows, int(shard_rows), moved, _DIM, open_s / rows, open_bytes / rows)
-            works.append(what)
+    for of, count in ((folder, rows), (small, 1_000)):
+        _in_child(partial(write_parquet, of / "source", str(of / "parquet"), count))
+    works, memory = [], {}
+    for kind, moved in (("", 4 * _DIM + _BESIDE_BYTES), (" of Parquet", _BESIDE_BYTES)):
+        prefix, name_of = ("parquet:", "parquet") if kind else ("", "source")
+        place, output = f"{prefix}{folder / name_of}", f"{prefix}{new}"
+        base, open_s, hash_s, open_bytes = _in_child(partial(_open, f"{prefix}{small / name_of}", place))
+        row_bytes = _ID_BYTES if kind else open_bytes / rows  # buffers of Parquet do not grow with the store
+        memory[kind] = base, row_bytes
+        for name, stitch in (("old vectors", "linear"), ("texts too", "stitch")):
+            seconds, shard_rows = _in_child(partial(_translate, place, folder / stitch, output))
+            own_s = max(seconds - 2 * open_s - hash_s, 0) / rows  # it opens the old store, and the new one at the end
+            opens = open_s / rows, hash_s / rows, row_bytes
+            works.append(Work(f"{name}{kind}", own_s, int(shard_rows), moved, _DIM, *opens))
     (embed_s,) = _in_child(partial(_embed, texts))
-    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, 4 * _OLD_DIM, _OLD_DIM, 0.0, _ID_BYTES))
+    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, 4 * _OLD_DIM, _OLD_DIM, 0.0, 0.0, _ID_BYTES))
     tokens, estimate_bytes = _in_child(partial(_estimate, rows))
     write_s, read_s = _in_child(partial(_disk, folder / "bytes"))
     list_s, list_bytes = _in_child(partial(_lists, rows, folder / "lists"))
     doc_bytes = (source / "docs.jsonl").stat().st_size / rows
     rates = Rates(
-        open_s / rows, open_bytes / rows, base, estimate_bytes, doc_bytes, tokens, write_s, read_s,
+        memory[""][1], memory[""][0], estimate_bytes, doc_bytes, tokens, write_s, read_s,
         _coordinator(folder), list_s, list_bytes,
     )  # fmt: skip
     return rates, works
@@ -131,18 +139,20 @@ def _peak_bytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
-def _open(small: Path, source: Path) -> Figures:
+def _open(small: str, source: str) -> Figures:
     open_store(small).snapshot()  # imports what it needs
     base, begun = _peak_bytes(), time.process_time()
-    open_store(source).snapshot()
-    return base, time.process_time() - begun, _peak_bytes() - base
+    store = open_store(source)
+    opened = time.process_time()
+    store.snapshot()
+    return base, opened - begun, time.process_time() - opened, _peak_bytes() - base
 
 
-def _translate(source: Path, stitch: Path, output: Path) -> Figures:
+def _translate(source: str, stitch: Path, output: str) -> Figures:
     store, fitted, seen = open_store(source), load_stitch(stitch), _Seen()
     begun = time.process_time()
-    translate_store(store, fitted, output, runner=LocalRunner(1), progress=seen)
-    shutil.rmtree(output)
+    translate_store(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
+    shutil.rmtree(output.removeprefix("parquet:"))
     return time.process_time() - begun, seen.shard_rows
 
 
@@ -242,7 +252,7 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     shard_s = work.row_s * work.shard_rows * group
     put_s = (rates.put_s + work.shard_rows * work.moved_bytes * rates.write_s) * group
     open_s = count * work.open_s
-    free = [2 * open_s] * workers  # the coordinator opens it first
+    free = [2 * open_s + count * work.hash_s] * workers  # the coordinator opens it first
     put_until, lost = open_s, 0
     for _ in range(-(-shards // group)):
         done = heapq.heappop(free) + shard_s
@@ -260,14 +270,18 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
 
 def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> None:
     """What was measured."""
-    open_us, list_us = 1e6 * rates.open_s, 1e6 * rates.list_s
-    print(f"opening a store          {open_us:10.1f} us of a core a row, {rates.open_bytes:.0f} bytes of memory")
+    list_us = 1e6 * rates.list_s
     for work in works:
         print(
             f"{work.name:24} {1e6 * work.row_s:10.1f} us of a core a row, {1 / work.row_s:,.0f} rows/s, "
             f"${work.row_s * 1e6 / 3_600 * core_hour_usd:.3f} for 10^6; {work.shard_rows:,} rows a shard, "
             f"{work.moved_bytes:.0f} bytes a row by the coordinator"
         )
+        if work.open_s:
+            print(
+                f"{'':24} {1e6 * work.open_s:10.1f} us a row to open the store, with {work.row_bytes:.0f} bytes of "
+                f"memory, {1e6 * work.hash_s:.1f} us to hash its texts"
+            )
     print(f"a document               {rates.doc_bytes:10.0f} bytes, {rates.doc_tokens:.0f} tokens")
     print(f"disk                     {1e-6 / rates.write_s:10.0f} MB/s written, {1e-6 / rates.read_s:.0f} MB/s read")
     print(f"coordinator              {1e3 * rates.put_s:10.1f} ms of a core a shard, beside the bytes")
@@ -278,7 +292,7 @@ def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> No
 def print_runs(rates: Rates, works: Sequence[Work], workers: Sequence[int], core_hour_usd: float) -> None:
     """The table."""
     price = next(model.price_usd_per_mtok for model in known_models() if model.name == _PAID) or 0.0
-    print("work                    documents  workers      hours  $ of cores  memory GiB  disk GiB  moved GiB  lost")
+    print(f"{'work':23}     documents  workers      hours  $ of cores  memory GiB  disk GiB  moved GiB  lost")
     for work in works:
         for count in _COUNTS:
             for number in workers:
@@ -286,7 +300,7 @@ def print_runs(rates: Rates, works: Sequence[Work], workers: Sequence[int], core
                 memory = rates.base_bytes + count * work.row_bytes + _SHARD_MEMORY * count / work.shard_rows
                 disk = count * (4 * work.dim + rates.doc_bytes + 12)
                 print(
-                    f"{work.name:22} {count:11,} {number:8} {run.hours:10.2f} {run.core_hours * core_hour_usd:11,.2f} "
+                    f"{work.name:23} {count:13,} {number:8} {run.hours:10.2f} {run.core_hours * core_hour_usd:11,.2f} "
                     f"{memory / 2**30:11.1f} {disk / 2**30:9.1f} "
                     f"{work.moved_bytes * count / 2**30:10.1f} {run.lost:5}"
                 )
@@ -318,7 +332,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--core-hour", type=float, default=0.05, help="US dollars")
     parser.add_argument("--memory", type=float, default=64, help="GiB of a machine")
-    parser.add_argument("--workers", type=int, nargs="+", default=[2, 64])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 64])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         rates, works = measure(arguments.rows, arguments.texts, Path(name))
