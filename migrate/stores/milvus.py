@@ -318,6 +318,8 @@ class MilvusDriver(AliasDriver):
         server, database, port = module.start_server_in_thread(str(folder))
         # ten seconds, the default, may pass on a busy machine before the server has started
         client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True, timeout=60)
+        # the client knows schemas by address and name for as long as the process lives, and ports come again
+        import_client("pymilvus.client.cache", "milvus").GlobalCache.schema.invalidate_db(f"127.0.0.1:{port}", "")
 
         def end() -> None:
             client.close()

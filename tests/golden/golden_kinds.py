@@ -12,6 +12,7 @@ import shutil
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import faiss_tools
 import golden_data
@@ -795,19 +796,20 @@ class Pgvector(Kind):
     vector = f"vector({OLD_DIM})"
 
     def start(self):
+        """Make a database of its own: what other tests leave on the server is not listed with this."""
         from postgres import connect, server_url
 
-        self.url = server_url()
         with connect() as connection:
-            found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
-            for (name,) in found:
-                if name.startswith(("golden_", "lead_migrate")):
-                    connection.execute(f'DROP TABLE "{name}" CASCADE')
+            connection.execute("DROP DATABASE IF EXISTS golden WITH (FORCE)")
+            connection.execute("CREATE DATABASE golden")
+        self.url = urlsplit(server_url())._replace(path="/golden").geturl()
+        with connect(self.url) as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
 
     def fill(self, folder, records):
         from postgres import connect
 
-        with connect() as connection:
+        with connect(self.url) as connection:
             connection.execute(
                 "CREATE TABLE golden_old (tenant int NOT NULL, id text PRIMARY KEY, content text, nested jsonb, "
                 "number bigint CHECK (number < 1000000), float double precision DEFAULT 0.5, price numeric, "
@@ -820,7 +822,7 @@ class Pgvector(Kind):
             connection.execute("CREATE INDEX ON golden_old (tenant, number)")
             connection.execute("COMMENT ON TABLE golden_old IS 'of \u00fc'")
         self._put(list(records.values()))
-        with connect() as connection:
+        with connect(self.url) as connection:
             connection.execute(
                 "INSERT INTO golden_old (tenant, id) SELECT 0, 'no vector ' || n FROM generate_series(0, 2) n"
             )
@@ -851,7 +853,7 @@ class Pgvector(Kind):
                 )
             )
         columns = "tenant, id, content, nested, number, float, price, tags, flag, made, raw, small, embedding"
-        with connect() as connection, connection.cursor() as cursor:
+        with connect(self.url) as connection, connection.cursor() as cursor:
             cursor.execute("DELETE FROM golden_old WHERE id = ANY(%s)", [[*gone, *(row[1] for row in rows)]])
             cursor.executemany(f"INSERT INTO golden_old ({columns}) VALUES ({', '.join(['%s'] * 13)})", rows)
 
@@ -869,7 +871,7 @@ class Pgvector(Kind):
         """All tables."""
         from postgres import connect
 
-        with connect() as connection:
+        with connect(self.url) as connection:
             found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         return {name: True for (name,) in found}
 
@@ -877,7 +879,7 @@ class Pgvector(Kind):
         from postgres import connect
 
         table = location.rpartition("#")[2].partition(".")[0]
-        with connect() as connection:
+        with connect(self.url) as connection:
             columns = connection.execute(
                 "SELECT attname, format_type(atttypid, atttypmod), attnotnull, attgenerated FROM pg_attribute "
                 "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",

@@ -253,6 +253,27 @@ def test_ids_that_milvus_gave_stay_and_no_vector_is_put_among_them(tmp_path):
     assert made.put_vectors(made.ids(range(1)), example_vectors(1, 5, seed=3)) == 1
 
 
+def test_a_folder_is_read_by_its_own_schema_at_a_port_that_another_had(tmp_path, monkeypatch):
+    from milvus_lite.adapter.grpc import server
+
+    with client_of(tmp_path / "texts") as client:
+        fill(client, "docs", [Document(f"id {row}", f"text {row}", {}) for row in range(20)], example_vectors(20), "ip")
+    with client_of(tmp_path / "numbers") as client:
+        make(client)
+    start, ports = server.start_server_in_thread, []
+
+    def start_again(folder):
+        ports.append(start(folder, port=ports[0] if ports else 0))
+        ports[-1], result = ports[-1][2], ports[-1]
+        return result
+
+    monkeypatch.setattr(server, "start_server_in_thread", start_again)
+    assert len(read_all(open_store(f"milvus:{tmp_path}/texts#docs").scan()).ids) == 20
+    found = read_all(open_store(f"milvus:{tmp_path}/numbers#docs").scan())
+    assert np.array_equal(found.vectors, example_vectors(20)[[int(name) for name in found.ids]])
+    assert len(ports) > 1 and len(set(ports)) == 1
+
+
 def test_a_partition_key_stays_one_and_lossy_indexes_are_named(tmp_path):
     with client_of(tmp_path / "old") as client:
         make(client, by_part=True, index="HNSW_SQ")
