@@ -2,14 +2,15 @@
 
     python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 1 64]
 
-Measured in this run, each on one core: opening a store, hashing its texts, translating, embedding, writing and reading,
-what a shard takes of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard by shard:
-workers that open the store, do shards, and die once in a thousand hours with what they have in hand; and a coordinator
-that opens the store too, hashes its texts, puts one shard after the other into its place, and at the end reads what was
-written and opens it. A store is a FAISS index with a docs.jsonl, or eight files of Parquet. Where it is of Parquet,
-workers put the vectors into the new one's parts themselves, and the coordinator has 12 bytes of each row. The store has
-384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an API's is that of its
-tokens.
+Measured in this run, each on one core: opening a store, reading it for its fingerprint, translating, embedding, writing
+and reading, what a shard takes of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard by
+shard: workers that open the store, do shards, and die once in a thousand hours with what they have in hand; and a
+coordinator that opens the store too, puts one shard after the other into its place, and at the end reads what was
+written. A store is a FAISS index with a docs.jsonl, whose coordinator hashes the documents, or eight files of Parquet,
+which `fit` has read for their fingerprint on the coordinator's machine: what that takes is printed beside it, and no
+part of a translation. Where it is of Parquet, workers put the vectors into the new one's parts themselves, and the
+coordinator has 12 bytes of each row. The store has 384 dimensions, the new one 768; documents have 150 words. Money is
+that of cores by the hour; an API's is that of its tokens.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ _BESIDE_BYTES = 4 + 8
 _SHARD_MEMORY = 400
 """Bytes of memory for a finished shard: its rows and the name of its file."""
 
+_SETTLED_S = 3.0
+"""The age of files whose fingerprint is noted."""
+
 _LIFE_S = 1_000 * 3_600.0
 _MADE_UP_SHARDS = 500
 _PAID = "text-embedding-3-small"
@@ -62,8 +66,9 @@ Figures = tuple[float, ...]
 class Work:
     """One kind of work: seconds of a core a row, rows a shard, and bytes that the coordinator moves and holds of a row.
 
-    `open_s` is what opening the store takes for a row, `hash_s` what the coordinator takes for its texts too: a corpus
-    is not opened, of which only hashes of ids are held.
+    `open_s` is what opening the store takes a worker for a row, `begin_s` what it takes the coordinator, with the
+    fingerprint; `first_s` is the same on a machine that has not seen the files yet. A corpus is not opened, of which
+    only hashes of ids are held.
     """
 
     name: str
@@ -72,7 +77,8 @@ class Work:
     moved_bytes: float
     dim: int
     open_s: float
-    hash_s: float
+    begin_s: float
+    first_s: float
     row_bytes: float
 
 
@@ -101,20 +107,26 @@ def measure(rows: int, texts: int, folder: Path) -> tuple[Rates, list[Work]]:
     _in_child(lambda: prepare_passages(small, 1_000))
     for of, count in ((folder, rows), (small, 1_000)):
         _in_child(partial(write_parquet, of / "source", str(of / "parquet"), count))
+    time.sleep(_SETTLED_S)
     works, memory = [], {}
     for kind, moved in (("", 4 * _DIM + _BESIDE_BYTES), (" of Parquet", _BESIDE_BYTES)):
         prefix, name_of = ("parquet:", "parquet") if kind else ("", "source")
         place, output = f"{prefix}{folder / name_of}", f"{prefix}{new}"
-        base, open_s, hash_s, open_bytes = _in_child(partial(_open, f"{prefix}{small / name_of}", place))
-        row_bytes = _ID_BYTES if kind else open_bytes / rows  # buffers of Parquet do not grow with the store
+        little = f"{prefix}{small / name_of}"
+        at_small, at_place = (np.array(_in_child(partial(_open, little, of, folder / "cache"))) for of in (little, place))
+        # what does not grow with the store is no part of what a row takes
+        open_s, begin_s, first_s, open_bytes = np.maximum(at_place - at_small, 0)[1:] / (rows - 1_000)
+        base = at_place[0]
+        row_bytes = _ID_BYTES if kind else open_bytes  # buffers of Parquet do not grow with the store
         memory[kind] = base, row_bytes
         for name, stitch in (("old vectors", "linear"), ("texts too", "stitch")):
-            seconds, shard_rows = _in_child(partial(_translate, place, folder / stitch, output))
-            own_s = max(seconds - 2 * open_s - hash_s, 0) / rows  # it opens the old store, and the new one at the end
-            opens = open_s / rows, hash_s / rows, row_bytes
-            works.append(Work(f"{name}{kind}", own_s, int(shard_rows), moved, _DIM, *opens))
+            row_s, shard_rows = _in_child(
+                partial(_translate, little, place, folder / stitch, output, folder / "cache")
+            )
+            opens = float(open_s), float(begin_s), float(first_s), float(row_bytes)
+            works.append(Work(f"{name}{kind}", row_s, int(shard_rows), moved, _DIM, *opens))
     (embed_s,) = _in_child(partial(_embed, texts))
-    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, 4 * _OLD_DIM, _OLD_DIM, 0.0, 0.0, _ID_BYTES))
+    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, 4 * _OLD_DIM, _OLD_DIM, 0.0, 0.0, 0.0, _ID_BYTES))
     tokens, estimate_bytes = _in_child(partial(_estimate, rows))
     write_s, read_s = _in_child(partial(_disk, folder / "bytes"))
     list_s, list_bytes = _in_child(partial(_lists, rows, folder / "lists"))
@@ -139,21 +151,33 @@ def _peak_bytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
-def _open(small: str, source: str) -> Figures:
-    open_store(small).snapshot()  # imports what it needs
-    base, begun = _peak_bytes(), time.process_time()
-    store = open_store(source)
-    opened = time.process_time()
-    store.snapshot()
-    return base, opened - begun, time.process_time() - opened, _peak_bytes() - base
+def _open(small: str, source: str, cache: Path) -> Figures:
+    """Bytes before it; seconds to open a store as a worker does, and as a coordinator, later and first; bytes for it."""
+    os.environ["XDG_CACHE_HOME"] = str(cache / "import")
+    open_store(small).snapshot()
+    base, took = _peak_bytes(), []
+    for folder, reads in ((cache / "worker", False), (cache, True), (cache, True)):
+        os.environ["XDG_CACHE_HOME"], begun = str(folder), time.process_time()
+        store = open_store(source)
+        if reads:
+            store.snapshot()
+        took.append(time.process_time() - begun)
+    return base, took[0], took[2], took[1], _peak_bytes() - base
 
 
-def _translate(source: str, stitch: Path, output: str) -> Figures:
-    store, fitted, seen = open_store(source), load_stitch(stitch), _Seen()
-    begun = time.process_time()
-    translate_store(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
-    shutil.rmtree(output.removeprefix("parquet:"))
-    return time.process_time() - begun, seen.shard_rows
+def _translate(small: str, source: str, stitch: Path, output: str, cache: Path) -> Figures:
+    """Seconds a row, beside those for a small store, and the rows of a shard."""
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    fitted, took = load_stitch(stitch), []
+    for place in (small, small, source):  # the first imports
+        store, seen = open_store(place), _Seen()
+        store.snapshot()
+        begun = time.process_time()
+        translate_store(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
+        took.append((store.info.count, time.process_time() - begun))
+        shutil.rmtree(output.removeprefix("parquet:"))
+    (small_rows, small_s), (rows, seconds) = took[1:]
+    return (seconds - small_s) / (rows - small_rows), seen.shard_rows
 
 
 class _Seen:
@@ -251,9 +275,9 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     group = -(-shards // 100_000)
     shard_s = work.row_s * work.shard_rows * group
     put_s = (rates.put_s + work.shard_rows * work.moved_bytes * rates.write_s) * group
-    open_s = count * work.open_s
-    free = [2 * open_s + count * work.hash_s] * workers  # the coordinator opens it first
-    put_until, lost = open_s, 0
+    open_s, begin_s = count * work.open_s, count * work.begin_s
+    free = [begin_s + open_s] * workers  # the coordinator opens it first
+    put_until, lost = begin_s, 0
     for _ in range(-(-shards // group)):
         done = heapq.heappop(free) + shard_s
         while rng.random() < 1 - np.exp(-shard_s / _LIFE_S):
@@ -264,7 +288,7 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     finish_s = count * work.moved_bytes * rates.read_s
     if work.moved_bytes > _BESIDE_BYTES:  # documents are written with the parts where there are any
         finish_s += count * rates.doc_bytes * (rates.read_s + rates.write_s)
-    wall_s = put_until + finish_s + open_s
+    wall_s = put_until + finish_s
     return Run(wall_s / 3_600, (workers + 1) * wall_s / 3_600, lost)
 
 
@@ -279,8 +303,8 @@ def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> No
         )
         if work.open_s:
             print(
-                f"{'':24} {1e6 * work.open_s:10.1f} us a row to open the store, with {work.row_bytes:.0f} bytes of "
-                f"memory, {1e6 * work.hash_s:.1f} us to hash its texts"
+                f"{'':24} {1e6 * work.open_s:10.2f} us a row to open the store, with {work.row_bytes:.0f} bytes of "
+                f"memory; by the coordinator {1e6 * work.begin_s:.2f}, {1e6 * work.first_s:.2f} the first time"
             )
     print(f"a document               {rates.doc_bytes:10.0f} bytes, {rates.doc_tokens:.0f} tokens")
     print(f"disk                     {1e-6 / rates.write_s:10.0f} MB/s written, {1e-6 / rates.read_s:.0f} MB/s read")

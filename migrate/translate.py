@@ -255,7 +255,7 @@ class _TranslateJob(StoreJob):
             work,
             _anywhere(self.store.info.location),
             files,
-            self.before.fingerprint,
+            self.before,
             self.rows,
             self.patch,
             self.output,
@@ -298,14 +298,14 @@ class _TranslateJob(StoreJob):
 class TranslateTask(ShardTask):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
-    `stitch` are the files of the stitch by name, `fingerprint` is what the store has to hold, and `secrets` are what
-    opening it takes.
+    `stitch` are the files of the stitch by name, `before` is what the store has to be, and `secrets` are what opening
+    it takes.
     """
 
     work: Path | None
     source: str
     stitch: Mapping[str, bytes] = field(repr=False)
-    fingerprint: Mapping[str, Any] = field(repr=False)
+    before: Snapshot = field(repr=False)
     rows: int
     patch: bool
     output: Output
@@ -324,7 +324,7 @@ class TranslateTask(ShardTask):
 
         remember_secrets(self.secrets)
         store = _open_again(self.source)
-        if self.work is None and (difference := store.snapshot().difference(self.fingerprint)) is not None:
+        if self.work is None and (difference := store.difference(self.before)) is not None:
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
             for name, files in self.stitch.items():
@@ -338,20 +338,18 @@ class TranslateTask(ShardTask):
 
 
 _open_here = threading.local()
-"""The store that this thread has translated last, and what it was then."""
+"""The store that this thread has translated last, by its location."""
 
 
 def _open_again(location: str) -> Store:
     """A store, which need not be read again where it is the one of the run before: one that was broken off, say."""
-    kept: tuple[str, Store, Snapshot] | None = getattr(_open_here, "kept", None)
-    if kept is not None and kept[0] == location:
-        with suppress(LeadMigrateError):
-            kept[1].check_unchanged(kept[2])
-            return kept[1]
-    _open_here.kept = None  # before another is read: both may be large
-    store = open_store(location)
-    _open_here.kept = location, store, store.snapshot()
-    return store
+    opened: dict[str, Store] = _open_here.__dict__
+    with suppress(LeadMigrateError):
+        if location in opened and opened[location].notices_vectors and opened[location].is_as_opened():
+            return opened[location]
+    opened.clear()  # before another is read: both may be large
+    opened[location] = open_store(location)
+    return opened[location]
 
 
 def _anywhere(location: str) -> str:

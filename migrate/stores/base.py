@@ -285,6 +285,12 @@ class Store(ABC):
         texts = self._texts_sha256() if info.has_texts else None
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
+    def difference(self, before: Snapshot) -> str | None:
+        """Return what tells the store from that of a snapshot; it is not read where its versions say that nothing does."""
+        if self.notices_vectors and before.versions and self._versions() == before.versions:
+            return None
+        return self.snapshot().difference(before.fingerprint)
+
     def _texts_sha256(self) -> str:
         """Return a hash of all texts; reads them."""
         digest = hashlib.sha256()

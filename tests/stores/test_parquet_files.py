@@ -393,6 +393,36 @@ def test_what_is_not_clear_is_refused_by_name(columns, options, message, tmp_pat
     assert "\n" not in str(raised.value)
 
 
+def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    location = small(tmp_path / "a", text=["one", "two", "six"])
+    file = tmp_path / "a" / "x.parquet"
+
+    def snapshot_of(content, changed_s):
+        file.write_bytes(content)
+        os.utime(file, (changed_s, changed_s))
+        return open_store(location).snapshot()
+
+    old = file.read_bytes()
+    new = old.replace(b"two", b"ten")
+    fresh_s, before_s = time.time(), time.time() - 60
+    assert snapshot_of(old, fresh_s).texts_sha256 != snapshot_of(new, fresh_s).texts_sha256
+    first = snapshot_of(old, before_s)
+    assert snapshot_of(new, before_s) == first
+    changed = snapshot_of(new, before_s + 1)
+    assert changed.difference(first.fingerprint) == "the same vectors, other texts"
+    (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_sha256) in path.read_text()]
+    note.write_text("{")
+    assert snapshot_of(new, before_s + 1) == changed
+    copy = small(tmp_path / "b", text=["one", "two", "six"])
+    assert open_store(copy).difference(first) is None
+    assert open_store(copy).difference(changed) == "the same vectors, other texts"
+    store = open_store(location)
+    small(tmp_path / "a", "y.parquet", id=["d", "e", "f"])
+    with pytest.raises(StoreError, match="changed while it was read"):
+        store.snapshot()
+
+
 def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
     location = small(tmp_path / "a")
     small(tmp_path / "a", "y.parquet", id=["d", "e", "f"], page=[1] * 3)

@@ -12,11 +12,11 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, atomic_folder, cache_folder, canonical_json, output_errors, write_bytes
 from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME, Manifest
-from migrate.stores.base import KindSupport, Snapshot, Store
+from migrate.stores.base import KindSupport, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileStore, expected_hashes
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, find_files, is_remote, local_path
+from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, is_remote, local_path
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
@@ -129,7 +129,6 @@ class RemoteParquetStore(ParquetStore):
 
     files: RemoteFiles
     _beside: Path | None = None
-    _noted: tuple[tuple[Any, ...], Snapshot] | None = None
     _verified: tuple[str, ...] | None = None
 
     def __init__(self, location: str, files: RemoteFiles, options: Mapping[str, str]) -> None:
@@ -176,17 +175,6 @@ class RemoteParquetStore(ParquetStore):
                     )
             self._verified = tuple(expected)
         return self._verified
-
-    def snapshot(self) -> Snapshot:
-        """Return the snapshot of when the store was opened, unless a file has another version: reading takes long."""
-        if self._noted is None:
-            self._noted = self._versions(), super().snapshot()
-        versions, noted = self._noted
-        if tuple(file.version for file in find_files(self.files)) != versions:
-            raise StoreError(
-                f"{self.files.location}: the store changed while it was read; nothing was written, run again"
-            )
-        return noted
 
 
 def _copied(files: RemoteFiles) -> Path:

@@ -7,24 +7,26 @@ them, with types, nulls, order and the schema's metadata, file by file.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError, UsageError
-from migrate.files import cache_folder, canonical_json
+from migrate.errors import OutputError, StoreError, UsageError
+from migrate.files import cache_folder, canonical_json, real_path, write_json
 from migrate.manifest import find_manifest
-from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.base import BATCH_SIZE, Store, StoreInfo
+from migrate.reading import MalformedError, as_table, parse_json, read_table
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.documents.columns import columns_of_store, to_document
-from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, local_path
+from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, is_remote, local_path
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
 
@@ -32,6 +34,9 @@ OWN: Final = b"lead-migrate"
 """The entry of a schema's metadata with the options that a file was read, or written, with."""
 
 OPTIONS: Final = ("distance", "id", "metadata", "text", "vector")
+_TICK_NS: Final = 2_000_000_000
+"""Within so long a file may be written to twice and show one time only."""
+
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
 
 
@@ -55,8 +60,11 @@ class ParquetStore(Store):
 
     def __init__(self, location: str, files: LocalFiles | RemoteFiles, options: Mapping[str, str]) -> None:
         self.files = files
+        opened_ns = time.time_ns()
         self.shards = find_files(files)
-        self._texts: str | None = None
+        settled_ns = opened_ns - _TICK_NS
+        self._is_settled = isinstance(files, RemoteFiles) or all(file.version[-1] < settled_ns for file in self.shards)
+        self._snapshot: Snapshot | None = None
         self._cursors: dict[str, tuple[int, list[tuple[int, Any]], Iterator[tuple[int, Any]]]] = {}
         self._read_footers()
         try:
@@ -70,7 +78,9 @@ class ParquetStore(Store):
         distance = self.options.get("distance")
         if distance is not None and distance not in _DISTANCES:
             raise UsageError(f"{files.location}: expected distance l2, cosine or dot, found {distance!r}")
-        sample = next(self._vectors(0, min(64, self.count)), np.empty((0, self.dim), np.float32))
+        rows, sample = range(min(64, self.count)), np.empty((0, self.dim), np.float32)
+        for _, batch in islice(self._take(np.array(rows, np.int64), [self.columns.vector], len(rows)), 1):
+            sample = self._matrix(batch.column(self.columns.vector), rows)
         metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], sample)
         manifest = None if self.folder is None else find_manifest(self.folder, "store")
         notes = (*remarks, *self.columns.notes)
@@ -148,27 +158,68 @@ class ParquetStore(Store):
     def _versions(self) -> tuple[Any, ...]:
         return tuple(shard.version for shard in self.shards)
 
+    def is_as_opened(self) -> bool:
+        """Return whether its files are those that were opened."""
+        try:
+            return tuple(shard.version for shard in find_files(self.files)) == self._versions()
+        except (StoreError, OutputError):
+            return False
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of these very files: a machine reads them for it once, as that takes long."""
+        if not self.is_as_opened():
+            raise StoreError(
+                f"{self.files.location}: the store changed while it was read; nothing was written, run again"
+            )
+        if self._snapshot is None:
+            known = self._known() or {}
+            if known.keys() >= {"rows_sha256", "texts_sha256"}:
+                self._snapshot = Snapshot(self.count, self.dim, self.info.metric, **known, versions=self._versions())
+            else:
+                self._snapshot = found = super().snapshot()
+                self._note({"rows_sha256": found.rows_sha256, "texts_sha256": found.texts_sha256})
+        return self._snapshot
+
+    def _known(self) -> dict[str, Any] | None:
+        """Return the hashes that were noted of these very files; None where not even their ids were read."""
+        try:
+            return read_table(self._note_path)
+        except (OSError, MalformedError):
+            return None
+
+    def _note(self, hashes: Mapping[str, str | None]) -> None:
+        """Note hashes of the files in the user's cache folder."""
+        if self._is_settled:
+            with suppress(OSError):  # without a cache they are read again the next time
+                self._note_path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self._note_path, hashes)
+
+    @property
+    def _note_path(self) -> Path:
+        location = self.files.location
+        columns = [self.columns.vector, self.columns.id, self.columns.text]
+        key = [location if is_remote(location) else str(real_path(local_path(location))), columns, self._versions()]
+        return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
+
     def _texts_sha256(self) -> str:
-        """Hash ids and texts as `Store` does, a batch at once; read once, as files that change are refused."""
+        """Hash ids and texts as `Store` does, a batch at once."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if self._texts is None:
-            digest, (key, text) = hashlib.sha256(), (self.columns.id, self.columns.text)
-            names = [name for name in (key, text) if name is not None]
-            for first, batch in self._parts(range(len(self._groups)), names, BATCH_SIZE):
-                ids = pa.array(range(first, first + batch.num_rows)) if key is None else batch.column(key)
-                pieces = []
-                for column in (ids, batch.column(text)):
-                    content = pc.fill_null(column.cast(pa.large_string()), "").cast(pa.large_binary())
-                    lengths = pa.py_buffer(pc.binary_length(content).to_numpy().astype("<u8"))
-                    sizes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(content), [None, lengths])
-                    pieces += [sizes.cast(pa.large_binary()), content]
-                # all in one buffer, as if each was hashed after the other
-                joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
-                digest.update(memoryview(joined.buffers()[2])[: pc.sum(pc.binary_length(joined)).as_py() or 0])
-            self._texts = digest.hexdigest()
-        return self._texts
+        digest, (key, text) = hashlib.sha256(), (self.columns.id, self.columns.text)
+        names = [name for name in (key, text) if name is not None]
+        for first, batch in self._parts(range(len(self._groups)), names, BATCH_SIZE):
+            ids = pa.array(range(first, first + batch.num_rows)) if key is None else batch.column(key)
+            pieces = []
+            for column in (ids, batch.column(text)):
+                content = pc.fill_null(column.cast(pa.large_string()), "").cast(pa.large_binary())
+                lengths = pa.py_buffer(pc.binary_length(content).to_numpy().astype("<u8"))
+                sizes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(content), [None, lengths])
+                pieces += [sizes.cast(pa.large_binary()), content]
+            # all in one buffer, as if each was hashed after the other
+            joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
+            digest.update(memoryview(joined.buffers()[2])[: pc.sum(pc.binary_length(joined)).as_py() or 0])
+        return digest.hexdigest()
 
     @property
     def _part_rows(self) -> int:
@@ -220,12 +271,7 @@ class ParquetStore(Store):
     def _check_ids(self) -> None:
         """Refuse an id that two rows share; ids are read for it when the files are first opened as they are."""
         column = self.columns.id
-        if column is None:
-            return
-        place = str(local_path(self.files.location).absolute()) if self.folder else self.files.location
-        digest = hashlib.sha256(canonical_json([place, column, self._versions()]).encode()).hexdigest()
-        checked = cache_folder() / "ids" / f"{digest}.checked"
-        if checked.exists():
+        if column is None or self._known() is not None:
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
         hashes = np.sort(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count))
@@ -239,9 +285,7 @@ class ParquetStore(Store):
                 )
             if hash(doc_id) in suspects:
                 seen.add(doc_id)
-        with suppress(OSError):  # without a cache they are read again the next time
-            checked.parent.mkdir(parents=True, exist_ok=True)
-            checked.touch()
+        self._note({})
 
     def _stream_ids(self, name: str) -> Iterator[str]:
         for first, batch in self._parts(range(len(self._groups)), [name], BATCH_SIZE):
