@@ -14,8 +14,9 @@ translation, starts again what is missing, and compares every file in the end; w
 (pip install 'moto[server]' s3fs). `memory` writes stores whose made-up vectors go elsewhere, in shards of 8,192, and
 prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and
 prints the memory that it takes, beside the size of the vectors. `bucket` translates Parquet on S3 to Parquet on S3, by
-a stitch that reads texts, with one worker and with two, and counts what goes through the coordinator's sockets; moto's
-server takes a part of the same cores. Ends with exit code 1 where an output differs.
+a stitch of it that reads texts, with one worker and with two, and counts what goes through the coordinator's sockets;
+moto's server takes a part of the same cores, as the seconds of each core's work show. Ends with exit code 1 where an output
+differs.
 """
 
 from __future__ import annotations
@@ -191,13 +192,18 @@ def _measure(jobs: Sequence[Callable[[Path], None]], output: Path, started: Proc
 
 def _cpu_s(started: Processes) -> float:
     """What the processes of the cluster, and all that have ended, have used so far."""
-    ticks = 0
-    for process in (started.scheduler, *started.workers):
-        if process is not None:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+    scheduler_s = 0.0 if started.scheduler is None else _process_s(started.scheduler.pid)
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ticks / os.sysconf("SC_CLK_TCK") + own.ru_utime + own.ru_stime
+    return scheduler_s + _workers_s(started) + own.ru_utime + own.ru_stime
+
+
+def _workers_s(started: Processes) -> float:
+    return sum(_process_s(worker.pid) for worker in started.workers)
+
+
+def _process_s(process: int | str) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -309,29 +315,44 @@ class CountedSocket(socket.socket):
 
 def compare_workers(rows: int) -> None:
     """Print the seconds of a translation on object storage by one worker and by two, and the coordinator's bytes."""
-    print("workers    wall s  of 1 worker  coordinator MiB  of the vectors")
+    print("                       of 1  coordinator  of the        of it    CPU s of the    of the     of the")
+    print("workers    wall s  worker          MiB  vectors  the stitch     coordinator   workers  S3 server")
     with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as variables:
         folder = Path(name)
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         if not ended(forked(partial(_prepare_bucket, folder, rows))):
             raise SystemExit("the store could not be made")
         alone_s, vectors = 0.0, 4 * 768 * rows
+        stitch = sum(path.stat().st_size for path in (folder / "on bucket").iterdir())
         for workers in (1, 2):
             (folder / str(workers)).mkdir()
-            with processes(folder / str(workers), workers, with_this() | variables) as started:
+            apart = {"XDG_CACHE_HOME": str(folder / f"cache of {workers}")}  # workers are on other machines as a rule
+            with processes(folder / str(workers), workers, with_this() | variables | apart) as started:
                 runner = DaskRunner(str(started.file))
                 ended(forked(partial(_wait_for_workers, runner, workers)))
-                took = [_on_bucket(folder, f"new-{workers}-{run}", runner) for run in range(2)][-1]  # the first imports
-            alone_s = alone_s or took[0]
+                _on_bucket(folder, f"warm-{workers}", runner)  # workers import what they need
+                before = _workers_s(started), _server_s()
+                wall_s, own_s, moved = _on_bucket(folder, f"new-{workers}", runner)
+                workers_s, server_s = _workers_s(started) - before[0], _server_s() - before[1]
+            alone_s = alone_s or wall_s
             print(
-                f"{workers:7} {took[0]:9.1f} {alone_s / took[0]:12.2f} {took[1] / (1 << 20):16.1f} "
-                f"{took[1] / vectors:15.1%}",
+                f"{workers:7} {wall_s:9.1f} {alone_s / wall_s:7.2f} {moved / (1 << 20):12.1f} {moved / vectors:8.1%} "
+                f"{stitch / (1 << 20):11.1f} {own_s:15.1f} {workers_s:9.1f} {server_s:10.1f}",
                 flush=True,
             )
+
+
+def _server_s() -> float:
+    """Seconds of a core that the S3 server of this process has taken."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    servers = [child for child in children if b"moto.server" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return sum(map(_process_s, servers))
 
 
 def _prepare_bucket(folder: Path, rows: int) -> None:
     prepare_passages(folder, rows)
     write_parquet(folder / "source", _SOURCE.removeprefix("parquet:"), rows)
+    make_stitch(_SOURCE, folder / "on bucket", reads_texts=True, dim=384, rows=SAMPLE_SIZE)
 
 
 def write_parquet(source: Path, place: str, rows: int) -> None:
@@ -352,22 +373,21 @@ def write_parquet(source: Path, place: str, rows: int) -> None:
             pq.write_table(pa.table(columns), file)
 
 
-def _on_bucket(folder: Path, output: str, runner: Runner) -> tuple[float, float]:
-    """Seconds of a translation, and bytes of the coordinator's sockets."""
+def _on_bucket(folder: Path, output: str, runner: Runner) -> tuple[float, float, float]:
+    """Seconds of a translation, those of the coordinator's core, and bytes of its sockets."""
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
 
         def job() -> None:
             socket.socket = CountedSocket  # type: ignore[misc]
-            begun = time.perf_counter()
+            begun, begun_s = time.perf_counter(), time.process_time()
             location = f"parquet:s3://shards/{output}"
-            stitch = load_stitch(folder / "stitch")
-            translate_store(open_store(_SOURCE), stitch, location, runner=runner, any_store=True)
-            np.save(file.name, [time.perf_counter() - begun, CountedSocket.count])
+            translate_store(open_store(_SOURCE), load_stitch(folder / "on bucket"), location, runner=runner)
+            np.save(file.name, [time.perf_counter() - begun, time.process_time() - begun_s, CountedSocket.count])
 
         if not ended(forked(job)):
             raise SystemExit("a run failed by itself; CLUSTER_DEBUG=1 shows why")
-        seconds, count = np.load(file.name).tolist()
-        return seconds, count
+        wall_s, own_s, count = np.load(file.name).tolist()
+        return wall_s, own_s, count
 
 
 _SHARD_ROWS = 8_192
