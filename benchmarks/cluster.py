@@ -15,7 +15,7 @@ translation, starts again what is missing, and compares every file in the end; w
 prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and
 prints the memory that it takes, beside the size of the vectors. `bucket` translates Parquet on S3 to Parquet on S3, by
 a stitch of it that reads texts, with one worker and with two, and counts what goes through the coordinator's sockets;
-moto's server takes a part of the same cores, as the seconds of each core's work show. Ends with exit code 1 where an output
+moto's server takes a part of the same cores, as the seconds of each show. Ends with exit code 1 where an output
 differs.
 """
 

@@ -3,8 +3,8 @@
     python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 1 64]
 
 Measured in this run, each on one core: opening a store, reading it for its fingerprint, translating, embedding, writing
-and reading, what a shard takes of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard by
-shard: workers that open the store, do shards, and die once in a thousand hours with what they have in hand; and a
+and reading, what a shard takes of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard
+by shard: workers that open the store, do shards, and die once in a thousand hours with what they have in hand; and a
 coordinator that opens the store too, puts one shard after the other into its place, and at the end reads what was
 written. A store is a FAISS index with a docs.jsonl, whose coordinator hashes the documents, or eight files of Parquet,
 which `fit` has read for their fingerprint on the coordinator's machine: what that takes is printed beside it, and no
@@ -113,16 +113,15 @@ def measure(rows: int, texts: int, folder: Path) -> tuple[Rates, list[Work]]:
         prefix, name_of = ("parquet:", "parquet") if kind else ("", "source")
         place, output = f"{prefix}{folder / name_of}", f"{prefix}{new}"
         little = f"{prefix}{small / name_of}"
-        at_small, at_place = (np.array(_in_child(partial(_open, little, of, folder / "cache"))) for of in (little, place))
+        at_small = np.array(_in_child(partial(_open, little, little, folder / "cache")))
+        at_place = np.array(_in_child(partial(_open, little, place, folder / "cache")))
         # what does not grow with the store is no part of what a row takes
         open_s, begin_s, first_s, open_bytes = np.maximum(at_place - at_small, 0)[1:] / (rows - 1_000)
         base = at_place[0]
         row_bytes = _ID_BYTES if kind else open_bytes  # buffers of Parquet do not grow with the store
         memory[kind] = base, row_bytes
         for name, stitch in (("old vectors", "linear"), ("texts too", "stitch")):
-            row_s, shard_rows = _in_child(
-                partial(_translate, little, place, folder / stitch, output, folder / "cache")
-            )
+            row_s, shard_rows = _in_child(partial(_translate, little, place, folder / stitch, output, folder / "cache"))
             opens = float(open_s), float(begin_s), float(first_s), float(row_bytes)
             works.append(Work(f"{name}{kind}", row_s, int(shard_rows), moved, _DIM, *opens))
     (embed_s,) = _in_child(partial(_embed, texts))
@@ -152,7 +151,7 @@ def _peak_bytes() -> int:
 
 
 def _open(small: str, source: str, cache: Path) -> Figures:
-    """Bytes before it; seconds to open a store as a worker does, and as a coordinator, later and first; bytes for it."""
+    """Bytes before it; seconds to open a store as a worker does, as a coordinator, and as the first; bytes for it."""
     os.environ["XDG_CACHE_HOME"] = str(cache / "import")
     open_store(small).snapshot()
     base, took = _peak_bytes(), []

@@ -76,7 +76,9 @@ def make_store(kind: str, folder: Path, rows: int) -> None:
     faiss.write_index(index, str(folder / "index.faiss"))
 
 
-def make_stitch(source: Path | str, folder: Path, *, reads_texts: bool = False, dim: int = DIM, rows: int = 200) -> None:
+def make_stitch(
+    source: Path | str, folder: Path, *, reads_texts: bool = False, dim: int = DIM, rows: int = 200
+) -> None:
     """A stitch for a store of dimension `dim`, fitted on so many of its rows."""
     store = open_store(source)
     batch = store.get(np.arange(rows))

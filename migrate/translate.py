@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -242,19 +241,16 @@ class _TranslateJob(StoreJob):
         return translated_blocks(self.store, self.fitted, self.rows, self.patch, shard)
 
     def task(self, work: Path | None) -> TranslateTask | None:
-        """The store's location and the files of the stitch; None where that needs a further model in each process."""
+        """The store's location and the stitch; None where that needs a further model in each process."""
         fitted = self.fitted
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
-        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
-            fitted.save(Path(folder) / "stitch")
-            files = {path.name: path.read_bytes() for path in sorted((Path(folder) / "stitch").iterdir())}
         made_from = Configuration(COMMAND, self.before.fingerprint, self._options()).as_json()
         digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
         return TranslateTask(
             work,
             _anywhere(self.store.info.location),
-            files,
+            fitted,
             self.before,
             self.rows,
             self.patch,
@@ -298,13 +294,12 @@ class _TranslateJob(StoreJob):
 class TranslateTask(ShardTask):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
-    `stitch` are the files of the stitch by name, `before` is what the store has to be, and `secrets` are what opening
-    it takes.
+    `before` is what the store has to be, and `secrets` are what opening it takes.
     """
 
     work: Path | None
     source: str
-    stitch: Mapping[str, bytes] = field(repr=False)
+    fitted: FittedStitch = field(repr=False)
     before: Snapshot = field(repr=False)
     rows: int
     patch: bool
@@ -313,24 +308,18 @@ class TranslateTask(ShardTask):
     digest: str
 
     def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
-        """Open store, stitch and writer.
+        """Open store and writer.
 
         Raises
         ------
         StoreError
             There is no such store here, or another.
         """
-        from migrate.stitch.persistence import load_stitch
-
         remember_secrets(self.secrets)
         store = _open_again(self.source)
         if self.work is None and (difference := store.difference(self.before)) is not None:
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
-        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
-            for name, files in self.stitch.items():
-                (Path(folder) / name).write_bytes(files)
-            fitted = load_stitch(folder)
-        blocks = partial(translated_blocks, store, fitted, self.rows, self.patch)
+        blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
         if self.work is None and not self.output.is_shared:
             return blocks, NoParts
         content = Path() if self.work is None else self.work / "content"

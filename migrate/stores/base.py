@@ -286,7 +286,7 @@ class Store(ABC):
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
     def difference(self, before: Snapshot) -> str | None:
-        """Return what tells the store from that of a snapshot; it is not read where its versions say that nothing does."""
+        """Return what tells it from the store of a snapshot; it is read only where their versions differ."""
         if self.notices_vectors and before.versions and self._versions() == before.versions:
             return None
         return self.snapshot().difference(before.fingerprint)

@@ -21,7 +21,7 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embed.corpus import AGAIN
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
-from migrate.errors import RemoteError, UsageError, VectorError
+from migrate.errors import OutputError, RemoteError, UsageError, VectorError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
@@ -195,13 +195,13 @@ def test_a_service_that_is_no_scheduler_is_told(folder, tmp_path, monkeypatch):
         run(folder, tmp_path / "new", DaskRunner(f"tcp://127.0.0.1:{service.getsockname()[1]}"))
 
 
-def test_a_worker_that_cannot_write_is_named(folder, tmp_path):
+def test_a_place_that_a_worker_cannot_write_to_is_named(folder, tmp_path):
     """It has room for no file, as on a full disk."""
     with processes(tmp_path, workers=1) as started:
         run(folder, tmp_path / "first", DaskRunner(str(started.file)))
         resource.prlimit(started.workers[0].pid, resource.RLIMIT_FSIZE, (512, 512))
-        with pytest.raises(RemoteError, match=r"the worker tcp://\S+ cannot begin: .*too large"):
-            run(folder, tmp_path / "new", DaskRunner(str(started.file)))
+        with pytest.raises(OutputError, match=r"--shards .*/shards: .*too large.*; the same command continues"):
+            run(folder, tmp_path / "new", DaskRunner(str(started.file), str(tmp_path / "shards")))
     assert not (tmp_path / "new").exists()
 
 

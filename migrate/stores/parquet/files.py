@@ -37,6 +37,7 @@ class ParquetFile:
     size: int
     version: Any
 
+
 def _is_hidden(name: str) -> bool:
     """Return whether readers of such folders pass over a file."""
     return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)

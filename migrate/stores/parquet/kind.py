@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, atomic_folder, cache_folder, canonical_json, output_errors, write_bytes
