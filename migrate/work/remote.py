@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from migrate.errors import OutputError, UsageError
+from migrate.errors import LeadMigrateError, OutputError, UsageError
 from migrate.locations import scrub
 
 _NAME: Final = re.compile(r"([0-9a-f-]+)-([0-9a-f]{64})")
@@ -30,10 +30,12 @@ class Folder:
 
     location: str
     named: str
+    failure: ClassVar[type[LeadMigrateError]] = OutputError
+    remedy: ClassVar[str] = "the same command continues"
 
     def names(self) -> list[str]:
         """Return the names of the files, sorted; none where there is no folder."""
-        with self._open() as (system, folder):
+        with self.open() as (system, folder):
             system.invalidate_cache()
             if not system.exists(folder):
                 return []
@@ -41,7 +43,7 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whatever is there."""
-        with self._open() as (system, folder):
+        with self.open() as (system, folder):
             if "file" not in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
                 system.pipe_file(f"{folder}/{name}", content)  # whole, or not at all
                 return
@@ -52,7 +54,7 @@ class Folder:
 
     def add(self, name: str, content: bytes) -> bool:
         """Write a file where there is none; False where another content has its name."""
-        with self._open() as (system, folder):
+        with self.open() as (system, folder):
             try:
                 system.pipe_file(f"{folder}/{name}", content, mode="create")
             except FileExistsError:
@@ -61,13 +63,13 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
-        with self._open() as (system, folder), suppress(FileNotFoundError):
+        with self.open() as (system, folder), suppress(FileNotFoundError):
             return bytes(system.cat_file(f"{folder}/{name}"))
         return None
 
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone is no error."""
-        with self._open() as (system, folder), suppress(FileNotFoundError):
+        with self.open() as (system, folder), suppress(FileNotFoundError):
             system.rm_file(f"{folder}/{name}")
 
     def write_hashed(self, name: str, content: bytes) -> str:
@@ -87,20 +89,25 @@ class Folder:
         return {match[1]: match[0] for match in matches}
 
     @contextmanager
-    def _open(self) -> Iterator[tuple[Any, str]]:
+    def open(self) -> Iterator[tuple[Any, str]]:
         """Find the place, and translate what fsspec raises, which is anything: each kind has a library of its own.
 
-        An OutputError says that the place cannot be used, a UsageError that nothing is known of such places.
+        A `failure` says that the place cannot be used, a UsageError that nothing is known of such places.
         """
         try:
             import fsspec
 
             system, path = fsspec.core.url_to_fs(self.location)
             yield system, str(path).rstrip("/")
-        except (ImportError, ValueError) as error:
-            raise UsageError(f"{self.named}: {scrub(str(error))}; pip install 'lead-migrate[s3]' or [gs]") from error
+        except LeadMigrateError:
+            raise
         except Exception as error:
-            raise OutputError(f"{self.named}: {scrub(str(error))}; the same command continues") from error
+            message = f"{self.named}: {' '.join(scrub(str(error)).split())[:300] or type(error).__name__}"
+            if isinstance(error, ImportError | ValueError):
+                raise UsageError(
+                    f"{message}; install what that kind of place needs: pip install 'lead-migrate[s3]' or [gs]"
+                ) from error
+            raise self.failure(f"{message}; {self.remedy}") from error
 
 
 def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:

@@ -8,19 +8,19 @@ LOCATION/_unfinished.json          the run that puts files to object storage, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from migrate.errors import LeadMigrateError, RemoteError, StoreError, UsageError
+from migrate.errors import RemoteError, StoreError
 from migrate.files import FileStamp, is_endless
-from migrate.locations import scrub
 from migrate.reading import parse_json
 from migrate.stores.binary_reader import FileIdentity, read_errors
-from migrate.stores.records import import_client
+from migrate.work.remote import Folder
 
 SUFFIX: Final = ".parquet"
 SHARDS_NAME: Final = "_shards.json"
@@ -117,91 +117,61 @@ class LocalFiles:
             return path.read_bytes() if path.is_file() else None
 
 
-class RemoteFiles:
+class RemoteFiles(Folder):
     """Objects below a URL that fsspec knows: `s3://BUCKET/PREFIX`, `gs://...`."""
 
-    def __init__(self, location: str, url: str) -> None:
-        fsspec = import_client("fsspec", "parquet")
-        self.location = location
-        with self.errors():
-            self.system, root = fsspec.core.url_to_fs(url)
-            self.root = str(root).rstrip("/")
-            self.system.invalidate_cache()
-            self.is_folder = not self.root.endswith(SUFFIX) or self.system.info(self.root)["type"] == "directory"
+    failure = RemoteError
+    remedy = "see to that, and run the same command again"
+
+    @cached_property
+    def is_folder(self) -> bool:
+        """False if one file was named."""
+        with self.open() as (system, root):
+            system.invalidate_cache()
+            return not root.endswith(SUFFIX) or system.info(root)["type"] == "directory"
 
     def list_all(self) -> list[ParquetFile]:
         """Return all files below the prefix."""
-        with self.errors():
+        with self.open() as (system, root):
             if not self.is_folder:
-                return [_described(self.root.rpartition("/")[2], self.root, self.system.info(self.root))]
-            self.system.invalidate_cache()
-            found: dict[str, Any] = self.system.find(self.root, detail=True)
-            names = {path: str(path).removeprefix(self.root).lstrip("/") for path in sorted(found)}
+                return [_described(root.rpartition("/")[2], root, system.info(root))]
+            system.invalidate_cache()
+            found: dict[str, Any] = system.find(root, detail=True)
+            names = {path: str(path).removeprefix(root).lstrip("/") for path in sorted(found)}
             return [_described(name, path, found[path]) for path, name in names.items() if name]
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[Any]:
         """Open a file to read it in ranges, and check before that it has not changed."""
-        with self.errors():
-            self.system.invalidate_cache()
-            if _described(file.name, file.path, self.system.info(file.path)).version != file.version:
+        with self.open() as (system, _):
+            system.invalidate_cache()
+            if _described(file.name, file.path, system.info(file.path)).version != file.version:
                 raise StoreError(
                     f"{self.location}: expected the file {file.name} that was opened, found it changed since; run "
                     "again on a store at rest"
                 )
-            with self.system.open(file.path, "rb", block_size=4 << 20) as opened:
+            with system.open(file.path, "rb", block_size=4 << 20) as opened:
                 yield opened
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a small object."""
-        with self.errors():
-            try:
-                content: bytes = self.system.cat_file(f"{self.root}/{name}")
-            except FileNotFoundError:
-                return None
-            return content
-
-    def write(self, name: str, content: bytes, *, mode: str = "overwrite") -> None:
-        """Put a small object; with the mode "create" one that is there already is a FileExistsError."""
-        with self.errors():
-            self.system.pipe_file(f"{self.root}/{name}", content, mode=mode)
 
     def put(self, path: Path, name: str) -> None:
         """Put a file of this machine, whole."""
-        with self.errors():
-            self.system.put_file(str(path), f"{self.root}/{name}")
+        with self.open() as (system, root):
+            system.put_file(str(path), f"{root}/{name}")
 
     def size_of(self, name: str) -> int | None:
         """Return the size of an object; None if there is none."""
-        with self.errors():
-            try:
-                return int(self.system.info(f"{self.root}/{name}")["size"])
-            except FileNotFoundError:
-                return None
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Remove objects as far as they are there."""
-        with self.errors():
-            for name in names:
-                try:
-                    self.system.rm_file(f"{self.root}/{name}")
-                except FileNotFoundError:
-                    continue
+        with self.open() as (system, root), suppress(FileNotFoundError):
+            return int(system.info(f"{root}/{name}")["size"])
+        return None
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Translate errors of fsspec, which may be anything: each kind of storage has a library of its own."""
-        try:
-            yield
-        except (LeadMigrateError, FileExistsError):
-            raise
-        except FileNotFoundError as error:
-            raise StoreError(f"{self.location}: expected a store, found nothing there; check the location") from error
-        except Exception as error:
-            message = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
-            if isinstance(error, ImportError | ValueError):
-                raise UsageError(f"{self.location}: {message}; install what that kind of place needs") from error
-            raise RemoteError(f"{self.location}: {message}; see to that, and run the same command again") from error
+    def open(self) -> Iterator[tuple[Any, str]]:
+        """Find the place, and translate what fsspec raises."""
+        with super().open() as place:
+            try:
+                yield place
+            except FileNotFoundError as error:
+                raise StoreError(f"{self.named}: expected a store, found nothing there; check the location") from error
 
 
 def _described(name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:

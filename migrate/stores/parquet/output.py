@@ -298,7 +298,7 @@ class ObjectOutput(ServerOutput):
 
     def files(self) -> RemoteFiles:
         """Return the objects; a client belongs to the process that opened it."""
-        return RemoteFiles(self.location, self.url)
+        return RemoteFiles(self.url, self.location)
 
     def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
         """Return a writer of the files, on any machine."""
@@ -326,11 +326,11 @@ class ObjectOutput(ServerOutput):
         there = self._mark(files)
         if there == mark:
             return
-        mode = "overwrite" if self._is_ours(there) else "create"
-        try:
-            files.write(UNFINISHED_NAME, canonical_json(mark).encode(), mode=mode)
-        except FileExistsError as error:
-            raise self._claimed(self._mark(files) or {}) from error
+        content = canonical_json(mark).encode()
+        if self._is_ours(there):
+            files.write(UNFINISHED_NAME, content)
+        elif not files.add(UNFINISHED_NAME, content):
+            raise self._claimed(self._mark(files) or {})
         reach("claimed")
 
     def is_published(self, content: Path) -> bool:
@@ -342,7 +342,7 @@ class ObjectOutput(ServerOutput):
         if any(files.read(path.name) != path.read_bytes() for path in paths if path.is_file()):
             return False
         if self._is_ours(self._mark(files)):  # a run was killed between the last two steps
-            files.remove([UNFINISHED_NAME])
+            files.remove(UNFINISHED_NAME)
         return True
 
     def publish(self, content: Path, *, force: bool) -> None:
@@ -355,14 +355,15 @@ class ObjectOutput(ServerOutput):
             reach("put")
         files.write(SHARDS_NAME, (content / SHARDS_NAME).read_bytes())
         reach("listed")
-        files.remove([UNFINISHED_NAME])
+        files.remove(UNFINISHED_NAME)
 
     def discard(self) -> None:
         """Remove what a run of this machine has put there and not finished."""
         files = self.files()
         mark = self._mark(files) or {}
         if self._is_ours(mark) and files.read(SHARDS_NAME) is None:
-            files.remove([*(str(name) for name in mark.get("files", []) if "/" not in str(name)), UNFINISHED_NAME])
+            for name in [*(str(name) for name in mark.get("files", []) if "/" not in str(name)), UNFINISHED_NAME]:
+                files.remove(name)
 
     def _claimed(self, mark: Mapping[str, Any]) -> UsageError:
         return UsageError(
