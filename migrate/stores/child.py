@@ -44,7 +44,7 @@ class _Server:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         # It finds the modules that this process finds, and nothing in the folder it happens to be started from.
-        threads = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
+        threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with theirs:
             streams = [

@@ -13,10 +13,10 @@ from migrate.stores.base import KindSupport
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents import llamaindex
 from migrate.stores.faiss import fourcc
+from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
 from migrate.stores.faiss.store import FaissStore
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.records import check_options
-from migrate.stores.sniff import HEAD_BYTES, describe_content
 
 _LISTED: Final = 8
 

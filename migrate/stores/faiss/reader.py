@@ -25,12 +25,14 @@ from migrate.stores.base import Metric
 from migrate.stores.binary_reader import FileIdentity, read_errors, read_exactly
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
+from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
 from migrate.stores.faiss.recipe import factory
 from migrate.stores.frames import FACTS, LABELS, ROWS, RUNS
-from migrate.stores.sniff import HEAD_BYTES, describe_content
 from migrate.vectors import Vectors
 
 JOBS: Final = "migrate.stores.faiss.jobs"
+QUERIES: Final = 200
+"""Rows that are looked up for the recall of an index."""
 _READ_SPARE_BYTES: Final = 1 << 30
 _FLOAT_BYTES: Final = 4
 _LABEL_BYTES: Final = 8

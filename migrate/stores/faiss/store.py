@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,15 +16,21 @@ from numpy.typing import NDArray
 
 from migrate.files import FileStamp, real_path
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
-from migrate.stores.documents.find import find_documents
+from migrate.stores.child import run_job
+from migrate.stores.documents.arrow import ParquetDocuments
+from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, LazyIds, check_labels, sidecar_files
+from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
+from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.faiss.reader import FaissFile
+from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.own_file import find_own_file
+from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import FileStore
+from migrate.stores.frames import DONE
 from migrate.stores.serving import Hits
 from migrate.vectors import Batch, Document, Vectors
 
@@ -128,11 +135,27 @@ class FaissStore(FileStore):
 
 
 def _find_documents(
-    index: Path, pickled: Path | None, labels: Labels, count: int, fields: Mapping[str, str]
+    index: Path, pickled: Path | None, labels: Labels, count: int, named: Mapping[str, str]
 ) -> DocumentSource:
-    if pickled is not None and not fields:
-        return LangchainDocuments(pickled, labels, count)
-    return find_documents(index, labels, count, fields)
+    """Return the documents of an index; labels alone where no file beside it has any.
+
+    `named` are the fields that hold `text` and `id` in a file of the user's own; if there are any, only such files are
+    read.
+    """
+    if not named:  # frameworks by their own file names before files of any name
+        docs = index.with_name(DOCS_NAME)
+        if pickled is not None:
+            return LangchainDocuments(pickled, labels, count)
+        if is_llamaindex(index):
+            return LlamaIndexDocuments(index, labels, count)
+        if docs.exists():
+            return JsonlDocuments(docs, labels, count)
+        if find_datasets(index.parent):
+            return DatasetDocuments(index, labels, count)
+    if sidecar_files(index, "*.parquet"):
+        return ParquetDocuments(index, labels, count, named)
+    found, why = find_own_file(index, labels, count, named)
+    return found or LabelsOnly(labels, index, why)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
@@ -187,3 +210,36 @@ def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
     if manifest is None or manifest.store.index == index.name:
         return manifest, ()
     return None, (f"the manifest in the folder is not of {index.name}; it is ignored",)
+
+
+def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
+    """Measure recall@10 of the index of a store against exact search, so that nobody blames the stitch for it.
+
+    The truth is exact search over the vectors as they are read back. Where these are approximate, what coding lost is
+    not in the figure: the originals are not there to compare with.
+
+    Parameters
+    ----------
+    store
+        A store with a FAISS index.
+    queries
+        How many of its rows, spread evenly, are looked up; at most as many as there are.
+
+    Returns
+    -------
+    float or None
+        Between 0 and 1; None for a flat index, whose search is exact, and for stores of other kinds.
+
+    Raises
+    ------
+    StoreError
+        FAISS cannot search the index.
+    """
+    if not isinstance(store, FaissStore) or not store.info.count:
+        return None
+    if store.info.details["factory"] in ("Flat", "IDMap,Flat", "IDMap2,Flat"):
+        return None
+    path = store.index_path
+    frames = dict(run_job(path, read_job("recall", path, queries=queries), file_bytes=path.stat().st_size))
+    recall: float = json.loads(frames[DONE])["recall"]
+    return recall

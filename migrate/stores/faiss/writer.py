@@ -17,7 +17,7 @@ from migrate.files import output_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, Labels, places_of
 from migrate.stores.faiss import fourcc
-from migrate.stores.faiss.reader import JOBS, FaissFile
+from migrate.stores.faiss.reader import JOBS, QUERIES, FaissFile
 from migrate.stores.faiss.recipe import factory
 from migrate.stores.faiss.rescale import rescale
 from migrate.stores.frames import DONE, LABELS
@@ -86,6 +86,7 @@ class _BuiltWriter(StoreWriter):
             "dim": rows.dim,
             "metric": fourcc.METRIC_NUMBERS[self._old.metric],
             "recipe": json.dumps(self._recipe),
+            "queries": QUERIES,
             # rows, and the links of a graph
             "memory_bytes": (4 << 30) + 8 * size + 4096 * rows.count,
         }
