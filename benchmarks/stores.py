@@ -99,7 +99,8 @@ def is_right(path: Path) -> bool:
 
     labels, vectors = reconstruct(path)
     store, chosen = FaissKind().open(str(path)), slice(None, None, CHECKED_EVERY)
-    expected = store.get(store.rows_of(labels[chosen])).vectors
+    rows = {doc_id: row for row, doc_id in enumerate(store.ids(range(store.info.count)))}
+    expected = store.get(np.array([rows[str(label)] for label in labels[chosen].tolist()])).vectors
     return bool(np.allclose(vectors[chosen], expected, rtol=0, atol=1e-4))
 
 

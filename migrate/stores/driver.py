@@ -370,6 +370,10 @@ class Driver(ABC):
         with atomic_file(path, force=True) as aside:
             write_json(aside, {**noted, "server": self.server})
 
+    def location_of(self, name: str) -> str:
+        """Return the location of a name on the server."""
+        return f"{self.server}#{name}"
+
     def switched_with(self, name: str) -> str | None:
         """Return the old name of the recorded switch that a name is part of; None if there is none."""
         for path in sorted(self._notes(name).parent.glob("*.json")):

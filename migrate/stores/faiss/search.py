@@ -7,8 +7,7 @@ opened by then, and so its file has been read once without harm.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -23,9 +22,6 @@ from migrate.vectors import Document, Vectors, squared_norms
 
 _NOT_FOUND: Final = -1
 
-RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-"""From labels, of any shape, to rows."""
-
 
 class IndexSearch:
     """An index of FAISS in memory that searches a store; FAISS lets several threads search at once.
@@ -33,37 +29,10 @@ class IndexSearch:
     `ids` and `labels` are of each row; labels are None where they are the numbers of the rows.
     """
 
-    def __init__(
-        self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None, rows_of: RowsOf
-    ) -> None:
-        self._store, self._index, self._ids, self._labels, self._rows_of = store, index, ids, labels, rows_of
+    def __init__(self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None) -> None:
+        self._store, self._index, self._ids, self._labels = store, index, ids, labels
+        self._order = None if labels is None else np.argsort(labels)
         self._fields = MetadataIndex(store)
-
-    @classmethod
-    def exact(cls, store: Store) -> IndexSearch:
-        """A flat index of all vectors of a store."""
-        import faiss
-
-        flat = faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2
-        index = flat(store.info.dim)
-        ids: list[str] = []
-        for batch in store.scan():
-            index.add(batch.vectors)
-            ids += batch.ids
-        return cls(store, index, ids, None, lambda labels: labels)
-
-    @classmethod
-    def of_file(
-        cls, store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None, rows_of: RowsOf
-    ) -> IndexSearch:
-        """The index in a file."""
-        import faiss
-
-        try:
-            index = faiss.read_index(str(path))
-        except RuntimeError as error:
-            raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error
-        return cls(store, index, ids, labels, rows_of)
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search as `Store.search`; `where` is a mapping of metadata to values."""
@@ -74,7 +43,7 @@ class IndexSearch:
         if most <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
         scores, labels = self._nearest(queries, most, chosen)
-        rows = np.where(labels == _NOT_FOUND, _NOT_FOUND, self._rows_of(labels))
+        rows = self._rows_of(labels)
         hits = []
         for query, places, values in zip(queries, rows, scores, strict=True):
             there = places >= 0
@@ -84,11 +53,20 @@ class IndexSearch:
             hits.append(as_hits([self._ids[row] for row in places[there].tolist()], values[there]))
         return hits
 
+    def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each label, of any shape; -1 where the index found none."""
+        if self._labels is None or self._order is None or not self._labels.size:
+            return labels
+        places = np.minimum(np.searchsorted(self._labels, labels, sorter=self._order), self._labels.size - 1)
+        is_known = (labels != _NOT_FOUND) & (self._labels[self._order[places]] == labels)
+        return np.where(is_known, self._order[places], _NOT_FOUND)
+
     def _nearest(self, queries: Vectors, k: int, chosen: NDArray[np.int64] | None) -> tuple[Any, NDArray[np.int64]]:
         if chosen is None:
             scores, labels = self._index.search(queries, k)
             return scores, labels
-        faiss: Any = import_module("faiss")
+        import faiss
+
         index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
         wrapped = isinstance(index, faiss.IndexIDMap)
         index = faiss.downcast_index(index.index) if wrapped else index
@@ -100,7 +78,8 @@ class IndexSearch:
         return scores, labels
 
     def _parameters(self, index: Any, selector: Any) -> Any:
-        faiss: Any = import_module("faiss")
+        import faiss
+
         if isinstance(index, faiss.IndexIVF):
             return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
         if isinstance(index, faiss.IndexHNSW):
@@ -169,10 +148,30 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
+def search_of_file(store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None) -> IndexSearch:
+    """Return the search of a store by the index in its file."""
+    import faiss
+
+    try:
+        index = faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error
+    return IndexSearch(store, index, ids, labels)
+
+
 def open_search(store: Store) -> Store | IndexSearch:
-    """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
+    """Return the search of a store: its own, or an exact one over its vectors, which are then held in memory.
 
     Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
     later is not seen.
     """
-    return store if store.searches else IndexSearch.exact(store)
+    if store.searches:
+        return store
+    import faiss
+
+    index = (faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2)(store.info.dim)
+    ids: list[str] = []
+    for batch in store.scan():
+        index.add(batch.vectors)
+        ids += batch.ids
+    return IndexSearch(store, index, ids, None)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from migrate.files import FileStamp, real_path
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
+from migrate.stores.base import Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.arrow import ParquetDocuments
-from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, LazyIds, check_labels, sidecar_files
+from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, check_labels, sidecar_files
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.langchain import LangchainDocuments
@@ -29,10 +26,10 @@ from migrate.stores.documents.own_file import find_own_file
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
-from migrate.stores.file_store import FileStore
+from migrate.stores.file_store import RowFileStore
 from migrate.stores.frames import DONE
 from migrate.stores.serving import Hits
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
     from migrate.stores.faiss.search import IndexSearch
@@ -41,7 +38,7 @@ _NOTHING_FOUND = -1
 _LISTED = 8
 
 
-class FaissStore(FileStore):
+class FaissStore(RowFileStore):
     """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
 
     IVF indexes are read in the order of their lists. Ids of batches are read when they are looked at. `path` is what
@@ -57,6 +54,7 @@ class FaissStore(FileStore):
     """
 
     searches = True
+    _file: FaissFile
 
     def __init__(
         self,
@@ -67,40 +65,15 @@ class FaissStore(FileStore):
     ) -> None:
         self.index_path = index
         self._opening = Lock()
-        self._file = FaissFile(index)
-        labels = self._labels = check_labels(self._file.labels, index)
+        file = self._file = FaissFile(index)
+        labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = _manifest_of(index)
         self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
-        self.source = _find_documents(index, pickled, labels, self._file.count, self.named_fields)
-        info = _describe(path, self._file, self.source, labels)
+        self.source = _find_documents(index, pickled, labels, file.count, self.named_fields)
+        info = _describe(path, file, self.source, labels)
         self.info = replace(info, manifest=manifest, notes=(*info.notes, *foreign))
         files = (index, self.source.file, *self.source.also_read)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
-
-    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
-        for first, vectors in self._file.batches(batch_size, start, stop):
-            rows = range(first, first + len(vectors))
-            yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
-
-    def get(self, rows: NDArray[np.int64]) -> Batch:
-        """The vectors and ids of some rows."""
-        rows = np.asarray(rows, np.int64)
-        return Batch(self.source.ids(rows), self._file.take(rows))
-
-    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """Return the ids of some rows."""
-        return self.source.ids(rows)
-
-    def rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each label, of any shape; -1 for labels that no row has."""
-        own = self._labels
-        if own is None:
-            return np.where((labels >= 0) & (labels < self.info.count), labels, _NOTHING_FOUND)
-        order = self._order_of_labels
-        places = np.minimum(np.searchsorted(own, labels, sorter=order), own.size - 1)
-        rows: NDArray[np.int64] = np.where(own[order[places]] == labels, order[places], _NOTHING_FOUND)
-        return rows
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search the index itself, in memory from the first search on; `where` maps metadata to values."""
@@ -110,18 +83,9 @@ class FaissStore(FileStore):
 
     @cached_property
     def _search(self) -> IndexSearch:
-        from migrate.stores.faiss.search import IndexSearch
+        from migrate.stores.faiss.search import search_of_file
 
-        ids = self.source.ids(range(self.info.count))
-        return IndexSearch.of_file(self, self.index_path, ids, self._labels, self.rows_of)
-
-    @cached_property
-    def _order_of_labels(self) -> NDArray[np.intp]:
-        return np.argsort(self._labels) if self._labels is not None else np.empty(0, np.intp)
-
-    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """The documents of some rows, or of all."""
-        return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+        return search_of_file(self, self.index_path, self.source.ids(range(self.info.count)), self._labels)
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """A writer of a store of the same kind, under the same file names.

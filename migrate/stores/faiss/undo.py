@@ -126,9 +126,7 @@ def _linear_remark(matrix: NDArray[np.float64], name: str) -> str:
 
 def _linear_recipe(transform: Any, name: str) -> Recipe:
     kind = {"PCAMatrix": "PCA", "OPQMatrix": "OPQ", "RandomRotationMatrix": "RR"}.get(name, "Linear")
-    recipe: Recipe = {"kind": kind, "d_out": int(transform.d_out), "d_in": int(transform.d_in)}
+    recipe = {"kind": kind, "d_out": int(transform.d_out), "d_in": int(transform.d_in)}
     if kind == "PCA":
-        recipe |= {"whiten": bool(transform.eigen_power < 0), "rotate": bool(transform.random_rotation)}
-    if kind == "OPQ":
-        recipe["M"] = int(transform.M)
-    return recipe
+        return {**recipe, "whiten": bool(transform.eigen_power < 0), "rotate": bool(transform.random_rotation)}
+    return {**recipe, "M": int(transform.M)} if kind == "OPQ" else recipe
