@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,17 +187,9 @@ def folder_of(store: Store) -> Path | None:
     return store.folder
 
 
-@runtime_checkable
-class Verifiable(Protocol):
-    """A store whose manifest may have hashes of what it is read from, wherever that lies."""
-
-    def verify(self) -> tuple[str, ...]:
-        """See `FileStore.verify`."""
-
-
 def verify_files(store: Store) -> tuple[str, ...]:
     """Return the files that are as the manifest says, see `FileStore.verify`; none if the store has no hashes."""
-    return store.verify() if isinstance(store, Verifiable) else ()
+    return store.verify()
 
 
 def index_is_verified(store: Store) -> bool:

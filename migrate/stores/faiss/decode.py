@@ -371,7 +371,8 @@ def _decoder(index: Any) -> Callable[[int, Codes], Rows]:
 
     def rows(number: int, codes: Codes) -> Rows:  # with the number of the list in front of each
         prefix = np.frombuffer(number.to_bytes(8, "little"), np.uint8)[:width]
-        return index.sa_decode(np.hstack([np.tile(prefix, (len(codes), 1)), codes]))
+        decoded: Rows = index.sa_decode(np.hstack([np.tile(prefix, (len(codes), 1)), codes]))
+        return decoded
 
     return rows
 
@@ -389,7 +390,7 @@ def _quantizer_decoder(index: Any) -> Callable[[int, Codes], Rows]:
     is_residual = isinstance(index, faiss.IndexIVFFastScan) and index.by_residual
 
     def rows(number: int, codes: Codes) -> Rows:
-        decoded = quantizer.decode(np.ascontiguousarray(codes[:, : quantizer.code_size]))
+        decoded: Rows = quantizer.decode(np.ascontiguousarray(codes[:, : quantizer.code_size]))
         return decoded + index.quantizer.reconstruct(number) if is_residual else decoded
 
     return rows

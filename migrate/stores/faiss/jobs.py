@@ -85,7 +85,8 @@ def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
         return None
     if part.end is not None and part.end - start != status.st_size:
         raise RefusedError(f"the index ends at byte {part.end - start} of {status.st_size}; {_COPY_AGAIN}")
-    return part.runs - np.array([start, 0])
+    offsets: NDArray[np.int64] = part.runs - np.array([start, 0])
+    return offsets
 
 
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
