@@ -95,7 +95,7 @@ def inside(job: str, path: Path) -> Facts:
 
 def is_right(path: Path) -> bool:
     """Whether `reconstruct_n` gives about what the store gives."""
-    from migrate.stores.faiss.find import FaissKind
+    from migrate.stores.faiss.store import FaissKind
 
     labels, vectors = reconstruct(path)
     store, chosen = FaissKind().open(str(path)), slice(None, None, CHECKED_EVERY)

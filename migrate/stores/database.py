@@ -1,6 +1,6 @@
 """Stores in databases, by a driver: rows, what changed, new collections in folders and on servers, switching.
 
-How to write a driver is at the top of `driver.py`.
+How to write a driver is in `driver.py`.
 """
 
 from __future__ import annotations

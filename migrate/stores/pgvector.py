@@ -30,7 +30,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
-from migrate.stores.records import choose_text, import_client, read_metric
+from migrate.stores.records import choose_text, import_client, read_metric, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, others, read_noted
 from migrate.vectors import Batch, Document, Vectors
@@ -263,7 +263,7 @@ class PgvectorDriver(Driver):
             ids=self._array(ids),
         )
         for doc_id, text, facts in self._ask(question):
-            yield Document(doc_id, text or "", self._metadata(json.loads(facts)))
+            yield Document(doc_id, text or "", with_nested(json.loads(facts), self._nested))
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Read vectors by their ids."""
@@ -289,12 +289,6 @@ class PgvectorDriver(Driver):
         """The column of JSON whose fields are metadata, if there is one."""
         names = ("metadata", "cmetadata", "langchain_metadata")
         return next((name for name in names if self.table.types.get(name) in ("json", "jsonb")), None)
-
-    def _metadata(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Columns as metadata, with the fields of the nested one unless another column has the name of one."""
-        inner = facts.get(self._nested) if self._nested else None
-        outer = {name: value for name, value in facts.items() if name != self._nested}
-        return facts if not isinstance(inner, dict) or inner.keys() & outer.keys() else {**inner, **outer}
 
     def _decode(self, contents: Sequence[bytes]) -> Vectors:
         """Vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""

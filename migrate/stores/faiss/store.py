@@ -1,9 +1,11 @@
-"""A FAISS index with what is known of its documents, as a `Store`."""
+"""FAISS indexes, found at a path, with what is known of their documents."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +13,11 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from migrate.errors import StoreError
 from migrate.files import FileStamp, real_path
+from migrate.locations import Address
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import Store, StoreInfo, StoreWriter
+from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.arrow import ParquetDocuments
@@ -21,13 +25,16 @@ from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, ch
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocuments, is_llamaindex
 from migrate.stores.documents.own_file import find_own_file
+from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore
 from migrate.stores.frames import DONE
+from migrate.stores.outputs import FolderOutput
+from migrate.stores.records import check_options
 from migrate.stores.serving import Hits
 from migrate.vectors import Vectors
 
@@ -36,6 +43,63 @@ if TYPE_CHECKING:
 
 _NOTHING_FOUND = -1
 _LISTED = 8
+
+
+class FaissKind:
+    """FAISS files and the folders around them, as the registry knows them."""
+
+    name = "faiss"
+    support = KindSupport(
+        "FAISS, and folders of LangChain, LlamaIndex, `datasets` around it",
+        ("FOLDER", "FILE"),
+        "",
+        "ids, texts, metadata, kind and parameters of the index",
+        "codes are approximate, some refused: see [indexes](docs/indexes.md)",
+        "bounded for flat indexes",
+    )
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether it is a FAISS file, or a folder with a file that is one or is named as one."""
+        with read_errors(path):
+            files = _visible_files(path) if path.is_dir() else [path]
+        return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
+
+    def output(self, location: str) -> FolderOutput:
+        """A folder for a flat index and a docs.jsonl."""
+        from migrate.stores.create import FaissOutput
+
+        return FaissOutput(Path(location))
+
+    def open(self, location: str) -> FaissStore:
+        """Open a FAISS file, or a folder with exactly one; `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
+
+        `<name>.faiss` with `<name>.pkl` beside it is a LangChain store; for others, files beside the index hold the
+        ids and texts, and without any the ids are the labels of the index.
+
+        Raises
+        ------
+        StoreError
+            There is no such path, no index or more than one; or the store is malformed.
+        UnsupportedStoreError
+            The index is of a kind that is not read.
+        ManifestError
+            The folder has a manifest that is not one of a store.
+        OutputError
+            The operating system refused.
+        """
+        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        check_options(f"{self.name}:{location}", address.options, ("text", "id"))
+        path = Path(address.place)
+        kind = _file_kind(path)
+        if stat.S_ISDIR(kind):
+            index = _find_index(path)
+        elif stat.S_ISREG(kind):
+            index = path
+        else:
+            raise StoreError(f"{path}: this is a pipe, a socket or a device; give the file or folder of the store")
+        pickled = index.with_suffix(".pkl")
+        is_langchain = index.suffix == ".faiss" and pickled.is_file()
+        return FaissStore(path, index, pickled if is_langchain else None, address.options)
 
 
 class FaissStore(RowFileStore):
@@ -96,6 +160,52 @@ class FaissStore(RowFileStore):
         writer = open_writer(path, self._file, dim, self.source)
         writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
         return writer
+
+
+def _file_kind(path: Path) -> int:
+    with read_errors(path):
+        try:
+            return path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            raise StoreError(f"{path}: no such file or folder; check the path") from error
+
+
+def _find_index(folder: Path) -> Path:
+    files = _visible_files(folder)
+    heads = {file: _head(file) for file in files}
+    indexes = [file for file, head in heads.items() if fourcc.is_index(head)]
+    if len(indexes) == 1:
+        return indexes[0]
+    if folder / VECTORS_NAME in indexes:
+        # the others are its further namespaces, images for example
+        return folder / VECTORS_NAME
+    if indexes:
+        raise StoreError(
+            f"{folder}: has {len(indexes)} FAISS indexes ({_names([file.name for file in indexes])}); give one of these"
+        )
+    for file in files:
+        if file.suffix in (".faiss", ".index", ".bin"):
+            raise StoreError(f"{file}: expected a FAISS index, found {fourcc.describe_content(heads[file])}")
+    contents = f"only {_names([file.name for file in files])}" if files else "an empty folder"
+    raise StoreError(f"{folder}: expected a FAISS index, found {contents}; give the folder that holds the store")
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    with read_errors(folder):
+        return sorted(file for file in folder.iterdir() if not file.name.startswith(".") and file.is_file())
+
+
+def _head(file: Path) -> bytes:
+    with read_errors(file):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            return os.read(descriptor, fourcc.HEAD_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
 
 
 def _find_documents(
@@ -164,8 +274,7 @@ def _links_out(folder: Path) -> Iterator[str]:
         links = [path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.name.startswith(".")]
         out = [path.name for path in links if real_path(folder) not in real_path(path).parents]
     if out:
-        names = ", ".join(out[:_LISTED]) + (", ..." if len(out) > _LISTED else "")
-        yield f"read and copied through links out of the folder: {names}"
+        yield f"read and copied through links out of the folder: {_names(out)}"
 
 
 def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
