@@ -6,8 +6,8 @@ another, are read from it here. All others are decoded by FAISS into a temporary
 
 from __future__ import annotations
 
-import json
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UnsupportedStoreError
+from migrate.reading import expect, parse_json
 from migrate.stores.base import Metric
 from migrate.stores.binary_reader import FileIdentity, RowFile, read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
@@ -29,16 +30,16 @@ QUERIES: Final = 200
 _READ_SPARE_BYTES: Final = 1 << 30
 _FLOAT_BYTES: Final = 4
 _LABEL_BYTES: Final = 8
-_TYPES: Final[dict[str, type]] = {
+_SHAPE: Final = {
     "chain": str,
     "dim": int,
     "count": int,
     "metric": int,
     "exact": bool,
-    "remarks": list,
-    "recipe": dict,
     "labels": bool,
     "in_place": bool,
+    "remarks": tuple[str, ...],
+    "recipe": Mapping[str, Any],
 }
 _APPROXIMATE: Final = (
     "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
@@ -97,7 +98,9 @@ class FaissFile(RowFile):
             elif tag == RUNS and facts:
                 runs += content
             elif tag == ROWS and self._decoded is not None:
-                self._keep_rows(self._decoded, content)
+                self._left -= len(content)
+                self._expect(self._left >= 0, "as many vectors as it counts")
+                write_all(self._decoded, content)
         self._expect(bool(facts) and not self._left, "all vectors")
         self._expect(len(labels) == _LABEL_BYTES * facts["count"] * facts["labels"], "a label for each vector")
         own = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if facts["labels"] else None
@@ -111,27 +114,18 @@ class FaissFile(RowFile):
 
     def _check_facts(self, content: bytes) -> dict[str, Any]:
         try:
-            facts: dict[str, Any] = json.loads(content)
-            typed = (
-                all(type(facts[name]) is kind for name, kind in _TYPES.items()) and facts["metric"] in fourcc.METRICS
-            )
+            facts = expect(parse_json(content), _SHAPE)
             factory(facts["recipe"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{self.path}: FAISS reports facts about the index that make no sense ({error}); copy it again"
             ) from error
-        # no code takes less than a bit of a vector
-        self._expect(typed and facts["dim"] > 0 and 0 <= facts["count"] <= self._largest_count(), "facts that fit")
-        return facts
-
-    def _largest_count(self) -> int:
         with read_errors(self.path):
-            return 8 * sum(file.stat().st_size for file in self.path.parent.iterdir() if file.is_file())
-
-    def _keep_rows(self, file: BinaryIO, content: bytes) -> None:
-        self._left -= len(content)
-        self._expect(self._left >= 0, "as many vectors as it counts")
-        write_all(file, content)
+            folder = sum(file.stat().st_size for file in self.path.parent.iterdir() if file.is_file())
+        # no code takes less than a bit of a vector
+        fits = facts["metric"] in fourcc.METRICS and facts["dim"] > 0 and 0 <= facts["count"] <= 8 * folder
+        self._expect(fits, "facts that fit")
+        return facts
 
     def _check_runs(self, runs: NDArray[np.int64], facts: dict[str, Any]) -> None:
         offsets, counts = runs.astype(np.int64).T

@@ -7,7 +7,7 @@ opened by then, and so its file has been read once without harm.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import Hits, Store
 from migrate.stores.serving import as_fields, as_hits, check_queries
-from migrate.vectors import Document, Vectors, squared_norms
+from migrate.vectors import Vectors, squared_norms
 
 _NOT_FOUND: Final = -1
 
@@ -32,13 +32,14 @@ class IndexSearch:
     def __init__(self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None) -> None:
         self._store, self._index, self._ids, self._labels = store, index, ids, labels
         self._order = None if labels is None else np.argsort(labels)
-        self._fields = MetadataIndex(store)
+        self._lock = Lock()
+        self._rows_by: dict[str, dict[str, NDArray[np.int64]]] = {}
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search as `Store.search`; `where` is a mapping of metadata to values."""
         queries = check_queries(self._store.info, queries)
         fields = as_fields(self._store.info, where)
-        chosen = self._fields.rows(fields) if fields else None
+        chosen = self._rows_with(fields) if fields else None
         most = min(k, self._store.info.count if chosen is None else len(chosen))
         if most <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
@@ -100,47 +101,31 @@ class IndexSearch:
             best = np.argsort(scores, kind="stable")[:k]
         return chosen[best], scores[best]
 
-
-class MetadataIndex:
-    """The rows of a store by their metadata: read when a name is first needed, and held in memory."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._lock = Lock()
-        self._by_name: dict[str, dict[str, NDArray[np.int64]]] = {}
-
-    def rows(self, fields: Mapping[str, Any]) -> NDArray[np.int64]:
-        """The rows whose metadata have all these values, ascending.
-
-        Raises
-        ------
-        UsageError
-            The store holds no metadata, or none of such a name.
-        """
+    def _rows_with(self, fields: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Return the rows whose metadata have all these values, ascending."""
         if not self._store.info.has_texts:
             raise UsageError(f"{self._store.info.location}: the store has no metadata to filter by")
         rows: NDArray[np.int64] | None = None
         for name, value in fields.items():
-            same = self._values(name).get(_key(value), np.empty(0, np.int64))
+            same = self._rows_by_value(name).get(_key(value), np.empty(0, np.int64))
             rows = same if rows is None else np.intersect1d(rows, same, assume_unique=True)
         return np.empty(0, np.int64) if rows is None else rows
 
-    def _values(self, name: str) -> dict[str, NDArray[np.int64]]:
+    def _rows_by_value(self, name: str) -> dict[str, NDArray[np.int64]]:
+        """Return the rows of each value of a name: read when it is first needed, and held in memory."""
         with self._lock:
-            if name not in self._by_name:
-                if len(self._by_name) >= 32:
-                    self._by_name.clear()
-                self._by_name[name] = self._read(name, self._store.documents())
-            return self._by_name[name]
-
-    def _read(self, name: str, documents: Iterator[Document]) -> dict[str, NDArray[np.int64]]:
-        rows: dict[str, list[int]] = {}
-        for row, document in enumerate(documents):
-            if name in document.metadata:
-                rows.setdefault(_key(document.metadata[name]), []).append(row)
-        if not rows and self._store.info.count:
-            raise UsageError(f"{self._store.info.location}: no document has metadata called {name!r} to filter by")
-        return {value: np.array(places, np.int64) for value, places in rows.items()}
+            if name not in self._rows_by:
+                rows: dict[str, list[int]] = {}
+                for row, document in enumerate(self._store.documents()):
+                    if name in document.metadata:
+                        rows.setdefault(_key(document.metadata[name]), []).append(row)
+                if not rows and self._store.info.count:
+                    where = self._store.info.location
+                    raise UsageError(f"{where}: no document has metadata called {name!r} to filter by")
+                if len(self._rows_by) >= 32:
+                    self._rows_by.clear()
+                self._rows_by[name] = {value: np.array(places, np.int64) for value, places in rows.items()}
+            return self._rows_by[name]
 
 
 def _key(value: Any) -> str:
