@@ -243,12 +243,18 @@ class Driver(ABC):
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the store; not that of another collection in its folder."""
+        found = self._manifest_beside()
+        # on a server it was found by the token, whatever name leads there
+        return found if self.is_server or self._is_own(found) else None
+
+    def _manifest_beside(self) -> Manifest | None:
         folder = self.beside()
-        found = None if folder is None else find_manifest(folder, "store")
-        if self.is_server or found is None:  # on a server it was found by the token, whatever name leads there
-            return found
-        name = (found.store.index or "").partition("?")[0]
-        return found if name == self.opened_as.partition("?")[0] else None
+        return None if folder is None else find_manifest(folder, "store")
+
+    def _is_own(self, manifest: Manifest | None) -> bool:
+        """Return whether a manifest names this collection, with options or without."""
+        name = None if manifest is None else (manifest.store.index or "").partition("?")[0]
+        return name == self.opened_as.partition("?")[0]
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
@@ -256,7 +262,7 @@ class Driver(ABC):
         if folder is None:
             raise no_place(self.location)
         path = folder / MANIFEST_NAME
-        if path.exists() and self.manifest() is None:
+        if path.exists() and not self._is_own(self._manifest_beside()):
             raise UsageError(f"{path} is of another store; name the model of this one with every command")
         with atomic_file(path, force=True) as aside:
             write_json(aside, replace(manifest, details={**manifest.details, "index": self.opened_as}).as_json())
