@@ -16,12 +16,11 @@ from migrate.manifest import find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import FileIdentity, RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.base import DocumentSource, LabelsOnly
+from migrate.stores.documents.base import LabelsOnly
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
-from migrate.stores.file_store import RowFileStore
+from migrate.stores.file_store import RowFileStore, RowFileWriter
 from migrate.stores.sources import SOURCES_NAME
-from migrate.work.shards import Rows
-from migrate.work.writer import FlatFileWriter, StoreWriter
+from migrate.work.writer import StoreWriter
 
 
 class ArraysKind:
@@ -114,7 +113,9 @@ class ArrayStore(RowFileStore):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of the same layout, under the same file names; the vectors are float32."""
-        return _NpyWriter(location / self.index_path.name, dim, self.info.count, self.source)
+        head, facts = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
+        np.lib.format.write_array_header_1_0(head, facts)
+        return RowFileWriter(location / self.index_path.name, head.getvalue(), dim, self.info.count, self.source)
 
 
 def _vector_files(folder: Path) -> list[Path]:
@@ -160,18 +161,3 @@ def _read_header(path: Path) -> RowFile:
     if identity.size != size:
         raise malformed(path, f"{size} bytes", f"{identity.size}")
     return RowFile(path, identity, np.array([[offset, shape[0]]]), shape[1], dtype)
-
-
-class _NpyWriter(FlatFileWriter):
-    """Writes rows straight to their position."""
-
-    def __init__(self, path: Path, dim: int, count: int, documents: DocumentSource) -> None:
-        head = BytesIO()
-        facts = {"descr": "<f4", "fortran_order": False, "shape": (count, dim)}
-        np.lib.format.write_array_header_1_0(head, facts)
-        super().__init__(path, head.getvalue(), dim, count)
-        self._documents = documents
-
-    def finish(self, rows: Rows) -> None:
-        self.finish_file(rows.count)
-        self._documents.write(self.path.parent)

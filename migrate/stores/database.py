@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter
+
+_DOCUMENTS_AT_ONCE: Final = 4_096
 
 
 class DatabaseStore(Store):
@@ -286,8 +288,8 @@ class DatabaseStore(Store):
         return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for first in range(0, len(rows), self.driver.documents_at_once):
-            part = rows[first : first + self.driver.documents_at_once]
+        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
+            part = rows[first : first + _DOCUMENTS_AT_ONCE]
             unique = np.unique(part)
             documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(part)
             self._refuse_gone(ids, documents)

@@ -84,7 +84,6 @@ class Driver(ABC):
     """True if folders are read from a copy, as their client would write to them, and servers count no changes."""
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
-    documents_at_once: ClassVar[int] = 1_000
 
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""

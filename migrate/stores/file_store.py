@@ -23,6 +23,8 @@ from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document
+from migrate.work.shards import Rows
+from migrate.work.writer import FlatFileWriter
 
 FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
 """Files of a new store that has no predecessor in files."""
@@ -175,6 +177,21 @@ class RowFileStore(FileStore):
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return the documents of some rows, or of all."""
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+
+class RowFileWriter(FlatFileWriter):
+    """Writes rows straight to their place between a head and a tail, and at the end the documents."""
+
+    def __init__(
+        self, path: Path, head: bytes, dim: int, count: int, documents: DocumentSource, tail: bytes = b""
+    ) -> None:
+        super().__init__(path, head, dim, count)
+        self._documents, self._tail = documents, tail
+
+    def finish(self, rows: Rows) -> None:
+        """Complete both."""
+        self.finish_file(rows.count, self._tail)
+        self._documents.write(self.path.parent)
 
 
 def as_files(store: Store) -> FileStore | None:

@@ -50,7 +50,6 @@ class LanceDriver(Driver):
     collection = "table"
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
-    documents_at_once = _AT_ONCE
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
