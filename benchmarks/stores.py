@@ -95,11 +95,12 @@ def inside(job: str, path: Path) -> Facts:
 
 def is_right(path: Path) -> bool:
     """Whether `reconstruct_n` gives about what the store gives."""
-    from migrate.stores.faiss.find import FaissKind
+    from migrate.stores.faiss.store import FaissKind
 
     labels, vectors = reconstruct(path)
     store, chosen = FaissKind().open(str(path)), slice(None, None, CHECKED_EVERY)
-    expected = store.get(store.rows_of(labels[chosen])).vectors
+    rows = {doc_id: row for row, doc_id in enumerate(store.ids(range(store.info.count)))}
+    expected = store.get(np.array([rows[str(label)] for label in labels[chosen].tolist()])).vectors
     return bool(np.allclose(vectors[chosen], expected, rtol=0, atol=1e-4))
 
 

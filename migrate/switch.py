@@ -18,7 +18,7 @@ from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.registry import exchange_left, path_in
-from migrate.stores.switching import Exchange, FolderExchange, Record, moved
+from migrate.stores.switching import Exchange, Folders, Record, moved
 from migrate.sync.changes import find_changes
 from migrate.vectors import no_progress
 
@@ -137,7 +137,7 @@ def switch_store(
     record = {
         "old": old,
         "new": new,
-        "aside": exchange.aside(new),
+        "aside": new,
         "model": _model(new_store),
         "old_model": _model(old_store),
         "proven": not unproven,
@@ -194,7 +194,7 @@ def find_switch(old: str) -> Switch:
 
 def find_exchange(location: str) -> Exchange | None:
     """The exchange by which the store at a location came there; the store itself may be between two places."""
-    exchange = FolderExchange.at(location) or exchange_left(location)
+    exchange = Folders.exchange_at(location) or exchange_left(location)
     if exchange is not None:
         return exchange
     return open_store(location).exchanged()

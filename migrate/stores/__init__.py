@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from migrate.stores.create import create_store
-    from migrate.stores.recall import index_recall
+    from migrate.stores.faiss.store import index_recall
     from migrate.stores.registry import open_store
 
 __all__ = ["create_store", "index_recall", "open_store"]
 
-_MODULES = {"create_store": "create", "index_recall": "recall", "open_store": "registry"}
+_MODULES = {"create_store": "create", "index_recall": "faiss.store", "open_store": "registry"}
 
 
 def __getattr__(name: str) -> Any:

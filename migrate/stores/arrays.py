@@ -1,34 +1,26 @@
 """Stores that are arrays: a .npy of vectors with a docs.jsonl beside it.
 
-Row i of the vectors belongs to line i of the documents. Vectors are read by position, never mapped into memory (a map
-kills the process if the file is cut) and never unpickled.
+Row i of the vectors belongs to line i of the documents. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp
 from migrate.manifest import find_manifest
-from migrate.stores.base import BATCH_SIZE, KindSupport, StoreInfo
-from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
+from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.binary_reader import FileIdentity, RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.base import DocumentSource, LabelsOnly, LazyIds
+from migrate.stores.documents.base import LabelsOnly
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
-from migrate.stores.file_store import FileStore
+from migrate.stores.file_store import RowFileStore, RowFileWriter
 from migrate.stores.sources import SOURCES_NAME
-from migrate.vectors import Batch, Document, Vectors
-from migrate.work.shards import Rows
-from migrate.work.writer import FlatFileWriter, StoreWriter
+from migrate.work.writer import StoreWriter
 
 
 class ArraysKind:
@@ -67,7 +59,7 @@ class ArraysKind:
         return ArrayStore(path, files[0])
 
 
-class ArrayStore(FileStore):
+class ArrayStore(RowFileStore):
     """A store of arrays.
 
     Parameters
@@ -85,12 +77,12 @@ class ArrayStore(FileStore):
 
     def __init__(self, path: Path, index: Path) -> None:
         self.index_path = index
-        self._array = array = _read_header(index)
+        self._file = array = _read_header(index)
         docs = index.with_name(DOCS_NAME)
-        self._documents: DocumentSource = LabelsOnly(None, index)
+        self.source = LabelsOnly(None, index)
         if docs.exists():
-            self._documents = JsonlDocuments(docs, None, array.count, in_order=True)
-        documents = self._documents
+            self.source = JsonlDocuments(docs, None, array.count, in_order=True)
+        documents = self.source
         self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
         manifest = find_manifest(index.parent, "store")
         notes = ["arrays do not say how they are compared: inner product is assumed"]
@@ -119,48 +111,11 @@ class ArrayStore(FileStore):
             },
         )
 
-    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """Yield the vectors of rows `start` to `stop` with their ids."""
-        stop = self.info.count if stop is None else min(stop, self.info.count)
-        with read_errors(self.index_path), self.index_path.open("rb", buffering=0) as file:
-            self._array.identity.check(self.index_path, file.fileno())
-            for first in range(start, stop, batch_size):
-                rows = range(first, min(first + batch_size, stop))
-                vectors = self._read(file.fileno(), first, len(rows))
-                yield Batch(LazyIds(len(rows), partial(self._documents.ids, rows)), vectors)
-            self._array.identity.check(self.index_path, file.fileno())
-
-    def get(self, rows: NDArray[np.int64]) -> Batch:
-        """Return the vectors and ids of some rows."""
-        rows = np.asarray(rows, np.int64)
-        if rows.size and not 0 <= rows.min() <= rows.max() < self.info.count:
-            raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, 0 to {self.info.count - 1} are there")
-        vectors = np.empty((rows.size, self.info.dim), np.float32)
-        with read_errors(self.index_path), self.index_path.open("rb", buffering=0) as file:
-            self._array.identity.check(self.index_path, file.fileno())
-            for position, row in enumerate(rows.tolist()):
-                vectors[position] = self._read(file.fileno(), row, 1)
-        return Batch(self._documents.ids(rows), vectors)
-
-    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """Return the ids of some rows."""
-        return self._documents.ids(rows)
-
-    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """Return the documents of some rows, or of all."""
-        return self._documents.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
-
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of the same layout, under the same file names; the vectors are float32."""
-        return _NpyWriter(location / self.index_path.name, dim, self.info.count, self._documents)
-
-    def _read(self, descriptor: int, first: int, count: int) -> Vectors:
-        array = self._array
-        numbers = np.empty((count, array.dim), array.dtype)
-        target = numbers.reshape(-1).view(np.uint8).data
-        read_exactly(self.index_path, descriptor, target, array.offset + first * array.dim * array.dtype.itemsize)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is refused as that
-            return np.ascontiguousarray(numbers, np.float32)
+        head, facts = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
+        np.lib.format.write_array_header_1_0(head, facts)
+        return RowFileWriter(location / self.index_path.name, head.getvalue(), dim, self.info.count, self.source)
 
 
 def _vector_files(folder: Path) -> list[Path]:
@@ -185,18 +140,7 @@ def _is_array(file: Path) -> bool:
         return opened.read(6) == b"\x93NUMPY"
 
 
-@dataclass(frozen=True, slots=True)
-class _Array:
-    """A .npy of shape (count, dim), in C order, of floats; `offset` is where they begin."""
-
-    identity: FileIdentity
-    offset: int
-    count: int
-    dim: int
-    dtype: np.dtype[Any]
-
-
-def _read_header(path: Path) -> _Array:
+def _read_header(path: Path) -> RowFile:
     """Return the header of a file of vectors, held against the size of the file."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with read_errors(path), path.open("rb") as file:
@@ -216,19 +160,4 @@ def _read_header(path: Path) -> _Array:
     size = offset + shape[0] * shape[1] * dtype.itemsize
     if identity.size != size:
         raise malformed(path, f"{size} bytes", f"{identity.size}")
-    return _Array(identity, offset, *shape, dtype)
-
-
-class _NpyWriter(FlatFileWriter):
-    """Writes rows straight to their position."""
-
-    def __init__(self, path: Path, dim: int, count: int, documents: DocumentSource) -> None:
-        head = BytesIO()
-        facts = {"descr": "<f4", "fortran_order": False, "shape": (count, dim)}
-        np.lib.format.write_array_header_1_0(head, facts)
-        super().__init__(path, head.getvalue(), dim, count)
-        self._documents = documents
-
-    def finish(self, rows: Rows) -> None:
-        self.finish_file(rows.count)
-        self._documents.write(self.path.parent)
+    return RowFile(path, identity, np.array([[offset, shape[0]]]), shape[1], dtype)

@@ -231,9 +231,11 @@ class Store(ABC):
         UsageError
             There is no place for one.
         """
-        raise UsageError(
-            f"{self.info.location}: there is no place beside the store for a stamp; name its model with every command"
-        )
+        raise no_place(self.info.location)
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold what the manifest has a hash of against it; the names of these. Kinds without hashes have none."""
+        return ()
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Return the nearest `k` documents of each query, or as many as there are; several threads may search at once.
@@ -324,6 +326,11 @@ class Store(ABC):
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
+
+
+def no_place(location: str) -> UsageError:
+    """Return the error of a manifest that can be kept nowhere."""
+    return UsageError(f"{location}: there is no place beside the store for a stamp; name its model with every command")
 
 
 def read_all(batches: Iterable[Batch]) -> Batch:

@@ -10,15 +10,13 @@ import atexit
 import errno
 import json
 import os
-import selectors
 import shutil
 import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, Final
@@ -32,7 +30,6 @@ QUIET_S: Final = 120.0
 """How long a job may be silent, in addition to the time for reading the file."""
 
 _BYTES_PER_S: Final = 5_000_000
-_CHUNK: Final = 1 << 20
 _DISK_SPARE_BYTES: Final = 64 << 20
 
 Frame = tuple[bytes, bytes]
@@ -44,7 +41,7 @@ class _Server:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         # It finds the modules that this process finds, and nothing in the folder it happens to be started from.
-        threads = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
+        threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with theirs:
             streams = [
@@ -54,22 +51,24 @@ class _Server:
             command = [sys.executable, "-P", "-m", "migrate.stores.worker"]
             self.process = os.posix_spawn(sys.executable, command, environment, file_actions=streams)
 
-    def start(self, job: Mapping[str, Any]) -> tuple[int, socket.socket]:
+    def start(self, job: Mapping[str, Any]) -> tuple[socket.socket, socket.socket]:
         """Start a job; return where to read its answers, and where its exit code comes from; closing this kills it."""
         # paths in a job may be relative, and this process may have gone to another folder since
         located = json.dumps({**job, "folder": str(Path.cwd())}).encode()
-        answers, their_answers = os.pipe()
+        answers, their_answers = socket.socketpair()
         status, their_status = socket.socketpair()
         try:
-            socket.send_fds(self._control, [JOB_SIZE.pack(len(located))], [their_answers, their_status.fileno()])
+            socket.send_fds(
+                self._control, [JOB_SIZE.pack(len(located))], [their_answers.fileno(), their_status.fileno()]
+            )
             self._control.sendall(located)
         except BaseException:
-            os.close(answers)
+            answers.close()
             status.close()
             self.close()  # it may have received a part of a job
             raise
         finally:
-            os.close(their_answers)
+            their_answers.close()
             their_status.close()
         return answers, status
 
@@ -81,7 +80,7 @@ _lock = Lock()
 _server: _Server | None = None
 
 
-def _start(job: Mapping[str, Any]) -> tuple[int, socket.socket]:
+def _start(job: Mapping[str, Any]) -> tuple[socket.socket, socket.socket]:
     global _server
     with _lock:
         if _server is not None:
@@ -130,7 +129,8 @@ def run_job(
     `file_bytes` take to be read. Errors name the `path`, the `reader` of it, and the `remedy`.
     """
     limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
-    with _started(job) as (answers, status):
+    answers, status = _start(job)
+    with answers, status:  # at their end the server kills the process, if it is still there
         for tag, content in _frames(path, answers, limit, reader, remedy):
             if tag == REFUSED:
                 raise UnsupportedStoreError(f"{path}: {_text(content)}")
@@ -148,49 +148,26 @@ def run_job(
         raise StoreError(f"{path}: {reader} cannot read the file: {_ending(status)}; {remedy}")
 
 
-@contextmanager
-def _started(job: Mapping[str, Any]) -> Iterator[tuple[int, socket.socket]]:
-    answers, status = _start(job)
+def _frames(path: Path, answers: socket.socket, limit: float, reader: str, remedy: str) -> Iterator[Frame]:
+    """Yield frames until the process ends, of which the last may be cut off."""
+    answers.settimeout(limit)
     try:
-        with status:  # at its end the server kills the process, if it is still there
-            yield answers, status
-    finally:
-        os.close(answers)
-
-
-def _frames(path: Path, descriptor: int, limit: float, reader: str, remedy: str) -> Iterator[Frame]:
-    """Frames until the pipe ends."""
-    try:
-        while header := _receive(descriptor, HEADER.size, limit):
-            if len(header) < HEADER.size:
-                return
-            tag, size = HEADER.unpack(header)
-            if size > LONGEST:
-                raise StoreError(f"{path}: {reader} sent a frame of {size} bytes, which is too many; {remedy}")
-            content = _receive(descriptor, size, limit)
-            if len(content) < size:
-                return
-            yield tag, content
+        with answers.makefile("rb", buffering=1 << 20) as stream:
+            while len(header := stream.read(HEADER.size)) == HEADER.size:
+                tag, size = HEADER.unpack(header)
+                if size > LONGEST:
+                    raise StoreError(f"{path}: {reader} sent a frame of {size} bytes, which is too many; {remedy}")
+                content = stream.read(size)
+                if len(content) < size:
+                    return
+                yield tag, content
     except TimeoutError as error:
         raise StoreError(
             f"{path}: {reader} did not respond within {limit:.0f} s: the file is probably damaged, or this machine too "
             f"busy; {remedy}, or try again"
         ) from error
-
-
-def _receive(descriptor: int, size: int, limit: float) -> bytes:
-    """Read so many bytes, or fewer if the pipe ends before."""
-    content, deadline = bytearray(), time.monotonic() + limit
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, selectors.EVENT_READ)
-        while len(content) < size:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError
-            part = os.read(descriptor, min(_CHUNK, size - len(content)))
-            if not part:
-                break
-            content += part
-    return bytes(content)
+    except ConnectionResetError:  # it ended with a part of the frame unread
+        return
 
 
 def _ending(status: socket.socket) -> str:

@@ -1,6 +1,6 @@
 """Stores in databases, by a driver: rows, what changed, new collections in folders and on servers, switching.
 
-How to write a driver is at the top of `driver.py`.
+How to write a driver is in `driver.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,15 @@ from migrate.stores.driver import Driver, Page
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
-from migrate.stores.names import NameExchange
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import check_options, records_without_vector, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
-from migrate.stores.switching import BESIDE, Exchange, FolderExchange, moved
+from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.shards import Rows
 from migrate.work.writer import StoreWriter
+
+_DOCUMENTS_AT_ONCE: Final = 4_096
 
 
 class DatabaseStore(Store):
@@ -134,13 +135,13 @@ class DatabaseStore(Store):
             require_room(path, self.export_bytes)
             try:
                 with atomic_file(path, force=True) as aside:
-                    self._fill(VectorFile(aside, os.open(aside, os.O_RDWR | os.O_CLOEXEC), self.info.dim))
+                    self._fill(self._opened_file(aside, os.open(aside, os.O_RDWR | os.O_CLOEXEC)))
                     if self._read_version() != self._opened_at:
                         raise self._changed()
             except LockedError:  # another process exports the same
                 time.sleep(0.1)
         with output_errors(path):
-            return VectorFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), self.info.dim)
+            return self._opened_file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def _passing_file(self) -> VectorFile:
         """Return a file that is gone with the store: nothing would tell when its vectors are out of date."""
@@ -148,13 +149,16 @@ class DatabaseStore(Store):
         with output_errors(self._export):
             descriptor, name = tempfile.mkstemp(dir=self._export)
             Path(name).unlink()
-        file = VectorFile(Path(name), descriptor, self.info.dim)
+        file = self._opened_file(Path(name), descriptor)
         self._fill(file)
         return file
 
+    def _opened_file(self, path: Path, descriptor: int) -> VectorFile:
+        return VectorFile(path, descriptor, self.info.count, self.info.dim)
+
     def _fill(self, file: VectorFile) -> None:
         with output_errors(file.path):
-            file.reserve(self.info.count)
+            file.reserve()
             if not self._fill_at_once(file):
                 start = 0
                 for page in self._pages():
@@ -223,7 +227,7 @@ class DatabaseStore(Store):
         for first in range(start, stop, batch_size):
             rows = range(first, min(first + batch_size, stop))
             if self._is_exported():
-                yield self._batch(rows, self._vectors().scan(rows.start, rows.stop))
+                yield self._batch(rows, self._vectors().take(np.arange(rows.start, rows.stop)))
             else:
                 yield self._look_up(np.asarray(rows, np.int64))
 
@@ -245,8 +249,10 @@ class DatabaseStore(Store):
             if start != self.info.count or self._read_version() != self._opened_at:
                 raise self._changed()
 
-        for first, vectors in _in_batches(parts(), self.info.count, batch_size):
+        first = 0
+        for vectors in _in_batches(parts(), batch_size):
             yield self._batch(range(first, first + len(vectors)), vectors)
+            first += len(vectors)
 
     def _batch(self, rows: range, vectors: Vectors) -> Batch:
         return Batch(LazyIds(len(rows), partial(self.ids, rows)), vectors)
@@ -255,7 +261,7 @@ class DatabaseStore(Store):
         """Return the vectors and ids of some rows."""
         rows = np.asarray(rows, np.int64)
         self._looked_up += len(rows)
-        return Batch(self.ids(rows), self._vectors().get(rows)) if self._is_exported() else self._look_up(rows)
+        return Batch(self.ids(rows), self._vectors().take(rows)) if self._is_exported() else self._look_up(rows)
 
     def _is_exported(self) -> bool:
         # rows are looked up one by one until one in four was
@@ -282,8 +288,8 @@ class DatabaseStore(Store):
         return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for first in range(0, len(rows), self.driver.documents_at_once):
-            part = rows[first : first + self.driver.documents_at_once]
+        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
+            part = rows[first : first + _DOCUMENTS_AT_ONCE]
             unique = np.unique(part)
             documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(part)
             self._refuse_gone(ids, documents)
@@ -432,7 +438,7 @@ class DatabaseStore(Store):
                 raise UsageError(f"{where}: names are traded on one server, by databases that can; {by_hand}")
             with old_driver.errors():
                 old_driver.refuse_swap(new.driver)
-            return self._prepared(NameExchange(old_driver, old_driver.name, new.driver.name), new)
+            return self._prepared(Exchange(old_driver, old_driver.name, new.driver.name), new)
         if new.driver.is_server:
             raise UsageError(f"{where}: the old store is in a folder, the new one on a server; {by_hand}")
         for store in (self, new):
@@ -446,7 +452,7 @@ class DatabaseStore(Store):
             raise UsageError(f"{where}: its files have other names, and whole folders are switched; {by_hand}")
         with old_driver.errors():
             old_driver.refuse_folders(new.driver)
-        return self._prepared(FolderExchange.of(old_driver.folder, new.driver.folder, own=old_driver.files()), new)
+        return self._prepared(Folders.exchange(old_driver.folder, new.driver.folder, own=old_driver.files()), new)
 
     def _prepared(self, exchange: Exchange, new: DatabaseStore) -> Exchange:
         def prepare() -> None:
@@ -459,25 +465,22 @@ class DatabaseStore(Store):
     def exchanged(self) -> Exchange | None:
         """Return the recorded exchange of the folder or name; None if there is none."""
         if not self.driver.is_server:
-            return FolderExchange.at(str(self.driver.folder))
-        return NameExchange.at(self.driver) if self.driver.swaps else None
+            return Folders.exchange_at(str(self.driver.folder))
+        return Exchange.at(self.driver, self.driver.name) if self.driver.swaps else None
 
 
-def _in_batches(parts: Iterable[Vectors], count: int, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Yield the vectors of `count` rows in batches of one size, each with its first row, valid until the next."""
-    first, filled, buffer = 0, 0, np.empty((0, 0), np.float32)
+def _in_batches(parts: Iterable[Vectors], size: int) -> Iterator[Vectors]:
+    """Yield the vectors of parts in batches of one size; the last may be smaller."""
+    waiting, rows = list[Vectors](), 0
     for vectors in parts:
-        unwritten = vectors
-        while len(unwritten):
-            rows = min(size, count - first)
-            if not buffer.size:
-                buffer = np.empty((rows, vectors.shape[1]), np.float32)
-            taken = min(len(unwritten), rows - filled)
-            buffer[filled : filled + taken] = unwritten[:taken]
-            unwritten, filled = unwritten[taken:], filled + taken
-            if filled == rows:
-                yield first, buffer[:rows]
-                first, filled = first + rows, 0
+        waiting.append(vectors)
+        rows += len(vectors)
+        while rows >= size:
+            whole = np.concatenate(waiting)
+            yield whole[:size]
+            waiting, rows = [whole[size:]], rows - size
+    if rows:
+        yield np.concatenate(waiting)
 
 
 def _spot(driver: Driver) -> str:
@@ -645,7 +648,8 @@ class DatabaseKind:
         address = self._parse(location)
         if not self.driver.swaps or "://" not in address.place:
             return None
-        return NameExchange.at(self.driver(self._check(location, address, self.driver.options), address))
+        driver = self.driver(self._check(location, address, self.driver.options), address)
+        return Exchange.at(driver, driver.name)
 
     def _parse(self, location: str) -> Address:
         """Return the parts of a location; a scheme of its own is that of its URL too."""

@@ -2,24 +2,7 @@
 
 A driver is one file, `migrate/stores/NAME.py`, with one class; `DatabaseKind(MyDriver)` in `registry.py` makes it a
 kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by the constructor.
-
-    open()                  choose collection and columns; set `name`, `without_vector`, what the rest needs
-    describe()              a StoreInfo without manifest: count of records with a vector, dim, metric, notes, details
-    key, version()          what decides ids and vectors beside the version; a value that changes with every write
-    pages(vectors, records) all records with a vector, in the same order each time, as `Page`s in bounded memory;
-                            `records`: whole, in `Page.raw`, and those without a vector too, in place or at the end;
-                            the first scan of a file or folder works on each page before it asks for the next
-    documents(ids, at)      in any order, without those that are gone; as they are now, or, with `at`, as in `pages`
-    vectors(ids, at)        likewise. `at` is the position of each among the ids of `pages`: use it, or ignore it
-    search, update          by the database's own means; several threads call them at once
-    write(name, ...)        make the collection in the place of what a killed run left, fill and index it, make it
-                            durable, count it. `like` is the source's driver if it is of the same class: copy its
-                            settings and `page.raw` with the new `page.vectors`; else write `page.documents`
-    refuse_folders          if more than the vectors differs between two folders that are to trade places
-    names(), files()        collections of the place; names in a folder that belong to this one (folders only)
-    refuse_write(dim, like) for what can be told before any vector is made
-    token, publish, drop, leftovers, identity, swap       servers only, see each
-    alone, note, noted, switched_with                     servers that can keep writers out, and a record of a switch
+The methods that are abstract are those that every driver has; those below `Servers` are of servers alone.
 
 Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`;
 that its version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is
@@ -39,19 +22,19 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import LeadMigrateError, StoreError
+from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import atomic_file, disk_errors, output_errors, state_folder, work_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.kept import kept_folder, manifest_of, stamp, token_in
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.stores.base import KindSupport, StoreInfo, no_place
+from migrate.stores.kept import kept_folder, token_in
 from migrate.stores.serving import Hits
 from migrate.stores.switching import RECORD_SHAPE, read_noted
 from migrate.vectors import Batch, Document, Vectors
@@ -101,7 +84,6 @@ class Driver(ABC):
     """True if folders are read from a copy, as their client would write to them, and servers count no changes."""
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
-    documents_at_once: ClassVar[int] = 1_000
 
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
@@ -210,19 +192,22 @@ class Driver(ABC):
 
     @abstractmethod
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
-        """Read all records, in the same order each time.
+        """Read all records in bounded memory, in the same order each time; a scan may work on a page before the next.
 
         Parameters
         ----------
         vectors
             Read vectors; without, `Page.vectors` is not looked at.
         records
-            Read whole records, into `Page.raw`, those without a vector too.
+            Read whole records, into `Page.raw`, those without a vector too, in place or at the end.
         """
 
     @abstractmethod
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterable[Document]:
-        """Return the documents of some different ids, in any order; as they are now, or, with `at`, as in `pages`."""
+        """Return the documents of some different ids that are there, in any order.
+
+        They are as they are now, or, with `at`, as in `pages`: the position of each among the ids there.
+        """
 
     @abstractmethod
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
@@ -256,15 +241,31 @@ class Driver(ABC):
         return kept_folder(self.token(self.name)) if self.is_server else self.folder
 
     def manifest(self) -> Manifest | None:
-        """Return the manifest of the store."""
+        """Return the manifest of the store; not that of another collection in its folder."""
+        found = self._manifest_beside()
+        # on a server it was found by the token, whatever name leads there
+        return found if self.is_server or self._is_own(found) else None
+
+    def _manifest_beside(self) -> Manifest | None:
         folder = self.beside()
-        if self.is_server and folder is not None:  # it was found by the token, whatever name leads there
-            return find_manifest(folder, "store")
-        return manifest_of(folder, self.opened_as)
+        return None if folder is None else find_manifest(folder, "store")
+
+    def _is_own(self, manifest: Manifest | None) -> bool:
+        """Return whether a manifest names this collection, with options or without."""
+        name = None if manifest is None else (manifest.store.index or "").partition("?")[0]
+        return name == self.opened_as.partition("?")[0]
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
-        return stamp(self.beside(), self.opened_as, self.location, manifest)
+        folder = self.beside()
+        if folder is None:
+            raise no_place(self.location)
+        path = folder / MANIFEST_NAME
+        if path.exists() and not self._is_own(self._manifest_beside()):
+            raise UsageError(f"{path} is of another store; name the model of this one with every command")
+        with atomic_file(path, force=True) as aside:
+            write_json(aside, replace(manifest, details={**manifest.details, "index": self.opened_as}).as_json())
+        return path
 
     def files(self) -> Collection[str]:
         """Return the names in the folder that belong to the database and to no other collection."""
@@ -276,7 +277,9 @@ class Driver(ABC):
     def write(
         self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
     ) -> Iterable[str]:
-        """Write a collection in the place of whatever a killed run left; return remarks on what differs.
+        """Write a collection in the place of whatever a killed run left, indexed, durable and counted.
+
+        Returns remarks on what differs.
 
         Parameters
         ----------
@@ -287,7 +290,7 @@ class Driver(ABC):
         source
             Of the store that the documents are from: metric, distance.
         like
-            The driver that read the pages, if it is of this class.
+            The driver that read the pages, if it is of this class: its settings and `Page.raw` are copied.
         pages
             Of `like`, with vectors of the new dimension; or of documents.
         """
@@ -369,6 +372,10 @@ class Driver(ABC):
             path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path, force=True) as aside:
             write_json(aside, {**noted, "server": self.server})
+
+    def location_of(self, name: str) -> str:
+        """Return the location of a name on the server."""
+        return f"{self.server}#{name}"
 
     def switched_with(self, name: str) -> str | None:
         """Return the old name of the recorded switch that a name is part of; None if there is none."""

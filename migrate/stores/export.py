@@ -7,7 +7,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.stores.binary_reader import read_exactly
+from migrate.stores.binary_reader import FileIdentity, RowFile
 from migrate.vectors import Vectors
 
 FLOAT_BYTES: Final = 4
@@ -95,16 +95,22 @@ class Index:
         return hashlib.sha256(self.ends.tobytes() + self.content).hexdigest()
 
 
-class VectorFile:
+class VectorFile(RowFile):
     """Vectors in the order of rows, float32, in an open file, which stays readable after its name is gone."""
 
-    def __init__(self, path: Path, descriptor: int, dim: int) -> None:
-        self.path, self.dim, self._file = path, dim, descriptor
+    def __init__(self, path: Path, descriptor: int, count: int, dim: int) -> None:
+        super().__init__(path, FileIdentity.of(descriptor), np.array([[0, count]]), dim, descriptor=descriptor)
+        self._file = descriptor
         weakref.finalize(self, os.close, descriptor)
 
-    def reserve(self, count: int) -> None:
-        """Make room for rows: a mapped file must not meet a full disk."""
-        if size := count * self.dim * FLOAT_BYTES:
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Yield the descriptor, whatever has become of the name."""
+        yield self._file
+
+    def reserve(self) -> None:
+        """Make room for all rows: a mapped file must not meet a full disk."""
+        if size := self.count * self.dim * FLOAT_BYTES:
             os.posix_fallocate(self._file, 0, size)
 
     def put(self, rows: NDArray[np.int64] | slice, vectors: Vectors) -> None:
@@ -117,25 +123,3 @@ class VectorFile:
     def sync(self) -> None:
         """Make what was written durable."""
         os.fsync(self._file)
-
-    def get(self, rows: NDArray[np.int64]) -> Vectors:
-        """Read the vectors of some rows, in any order."""
-        vectors = np.empty((len(rows), self.dim), np.float32)
-        for part, first in _runs(rows):
-            vectors[part] = self.scan(first, first + len(part))
-        return vectors
-
-    def scan(self, start: int, stop: int) -> Vectors:
-        """Read rows `start` to `stop`, not included."""
-        vectors = np.empty((stop - start, self.dim), "<f4")
-        if vectors.size:
-            content = vectors.reshape(-1).view(np.uint8).data
-            read_exactly(self.path, self._file, content, start * self.dim * FLOAT_BYTES)
-        return vectors.astype(np.float32, copy=False)
-
-
-def _runs(rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], int]]:
-    """Split rows into runs of successive ones: the places of each run, and its first row."""
-    order = np.argsort(rows, kind="stable")
-    breaks = np.flatnonzero(np.diff(rows[order]) != 1) + 1
-    yield from ((part, int(rows[part[0]])) for part in np.split(order, breaks) if len(part))

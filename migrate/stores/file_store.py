@@ -6,18 +6,25 @@ Not every store does. What needs files asks here, with `as_files` or one of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, canonical_json, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
-from migrate.stores.base import Snapshot, Store, StoreInfo
-from migrate.stores.binary_reader import read_errors
-from migrate.stores.switching import BESIDE, Exchange, FolderExchange
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.binary_reader import RowFile, read_errors
+from migrate.stores.documents.base import DocumentSource, LazyIds
+from migrate.stores.switching import BESIDE, Exchange, Folders
+from migrate.vectors import Batch, Document
+from migrate.work.shards import Rows
+from migrate.work.writer import FlatFileWriter
 
 FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
 """Files of a new store that has no predecessor in files."""
@@ -103,11 +110,11 @@ class FileStore(Store):
             raise UsageError(
                 f"{other.index_path}: expected the name {self.index_path.name}, as in the old store; rename it"
             )
-        return FolderExchange.of(self.folder, other.folder)
+        return Folders.exchange(self.folder, other.folder)
 
     def exchanged(self) -> Exchange | None:
         """See `Store.exchanged`."""
-        return FolderExchange.at(str(self.folder))
+        return Folders.exchange_at(str(self.folder))
 
     def strangers(self) -> list[str]:
         """Return files and folders that belong neither to the store nor to this tool."""
@@ -146,6 +153,47 @@ class FileStore(Store):
         return {}
 
 
+class RowFileStore(FileStore):
+    """A store whose vectors are the rows of one file, and whose documents are in it or beside it."""
+
+    source: DocumentSource
+    _file: RowFile
+
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """Yield the vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
+        for first, vectors in self._file.batches(batch_size, start, stop):
+            rows = range(first, first + len(vectors))
+            yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
+
+    def get(self, rows: NDArray[np.int64]) -> Batch:
+        """Return the vectors and ids of some rows."""
+        rows = np.asarray(rows, np.int64)
+        return Batch(self.source.ids(rows), self._file.take(rows))
+
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows."""
+        return self.source.ids(rows)
+
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Return the documents of some rows, or of all."""
+        return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+
+class RowFileWriter(FlatFileWriter):
+    """Writes rows straight to their place between a head and a tail, and at the end the documents."""
+
+    def __init__(
+        self, path: Path, head: bytes, dim: int, count: int, documents: DocumentSource, tail: bytes = b""
+    ) -> None:
+        super().__init__(path, head, dim, count)
+        self._documents, self._tail = documents, tail
+
+    def finish(self, rows: Rows) -> None:
+        """Complete both."""
+        self.finish_file(rows.count, self._tail)
+        self._documents.write(self.path.parent)
+
+
 def as_files(store: Store) -> FileStore | None:
     """Return the store if it is in files, else None."""
     return store if isinstance(store, FileStore) else None
@@ -156,17 +204,9 @@ def folder_of(store: Store) -> Path | None:
     return store.folder
 
 
-@runtime_checkable
-class Verifiable(Protocol):
-    """A store whose manifest may have hashes of what it is read from, wherever that lies."""
-
-    def verify(self) -> tuple[str, ...]:
-        """See `FileStore.verify`."""
-
-
 def verify_files(store: Store) -> tuple[str, ...]:
     """Return the files that are as the manifest says, see `FileStore.verify`; none if the store has no hashes."""
-    return store.verify() if isinstance(store, Verifiable) else ()
+    return store.verify()
 
 
 def index_is_verified(store: Store) -> bool:

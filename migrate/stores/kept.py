@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from migrate.errors import UsageError
-from migrate.files import atomic_file, atomic_folder, output_errors, state_folder, sync_path, write_bytes, write_json
-from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.files import atomic_folder, output_errors, state_folder, sync_path, write_bytes
 
 _NAME: Final = ".token"
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
@@ -70,33 +67,6 @@ def sync_tree(folder: Path) -> None:
                 finally:
                     os.close(descriptor)
             sync_path(Path(parent))
-
-
-def manifest_of(folder: Path | None, name: str) -> Manifest | None:
-    """Return the manifest of a table or collection, `name` with options or without; not that of others there."""
-    found = None if folder is None else find_manifest(folder, "store")
-    index = None if found is None else found.store.index
-    return found if index is not None and index.partition("?")[0] == name.partition("?")[0] else None
-
-
-def stamp(folder: Path | None, name: str, location: str, manifest: Manifest) -> Path:
-    """Write the manifest of a table or collection into its folder.
-
-    Raises
-    ------
-    UsageError
-        There is no folder, or it has the manifest of another one.
-    """
-    if folder is None:
-        raise UsageError(
-            f"{location}: there is no place beside the store for a stamp; name its model with every command"
-        )
-    path = folder / MANIFEST_NAME
-    if path.exists() and manifest_of(folder, name) is None:
-        raise UsageError(f"{path} is of another store; name the model of this one with every command")
-    with atomic_file(path, force=True) as aside:
-        write_json(aside, replace(manifest, details={**manifest.details, "index": name}).as_json())
-    return path
 
 
 def _place(token: str) -> Path:

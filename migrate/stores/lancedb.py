@@ -25,7 +25,7 @@ from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import choose_only, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Batch, Document, Vectors
 
@@ -50,7 +50,6 @@ class LanceDriver(Driver):
     collection = "table"
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
-    documents_at_once = _AT_ONCE
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -91,7 +90,8 @@ class LanceDriver(Driver):
         self.asked: dict[str, Any] = options
         with suppress(MalformedError):  # another program has written something else there
             self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
-        self.vector = self._choose_vector(self.asked.get("vector"))
+        remedy = "#TABLE?vector=COLUMN, of a fixed_size_list of floats"
+        self.vector = choose_only(self.location, self.columns["vector"], self.asked.get("vector"), remedy)
         self.dim: int = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
@@ -237,15 +237,6 @@ class LanceDriver(Driver):
 
     def _open_table(self, **options: Any) -> Any:
         return _connect(self.folder, **options).open_table(self.name)
-
-    def _choose_vector(self, asked: str | None) -> str:
-        vectors = self.columns["vector"]
-        if asked in vectors or (asked is None and len(vectors) == 1):
-            return asked or vectors[0]
-        raise StoreError(
-            f"{self.location}: expected a column of vectors (fixed_size_list of floats), found "
-            f"{', '.join(vectors) or 'none'}; say #TABLE?vector=COLUMN"
-        )
 
     def _choose_id(self, asked: str | None) -> str | None:
         columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]

@@ -12,7 +12,6 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -114,7 +113,8 @@ class MilvusDriver(AliasDriver):
         self.asked = {**kept, **self.address.options}
         self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
         self._refuse_fields()
-        self.vector = self._choose_vector(self.asked.get("vector"))
+        dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
+        self.vector = choose_only(self.location, dense, self.asked.get("vector"), "#COLLECTION?vector=FIELD")
         self.dim = int(self.fields[self.vector]["params"]["dim"])
         names = self.client.list_indexes(self.collection_name)
         self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
@@ -148,8 +148,8 @@ class MilvusDriver(AliasDriver):
         details: dict[str, str | int] = {"collection": self.name, "distance": distance, "vector": self.vector}
         details |= {"text": self.text_field} if self.text_field else {}
         has_texts = self.text_field is not None
-        info = StoreInfo(self.location, self.kind, kind, count, self.dim, metric, exact=True, has_texts=has_texts)
-        return replace(info, notes=notes, details=details)
+        return StoreInfo(self.location, self.kind, kind, count, self.dim, metric, True, has_texts,
+                         notes=notes, details=details)  # fmt: skip
 
     @property
     def key(self) -> str:
@@ -244,10 +244,6 @@ class MilvusDriver(AliasDriver):
                 )
         if self.facts.get("struct_array_fields"):
             raise UnsupportedStoreError(f"{self.location}: fields of structs are not kept; copy it without them")
-
-    def _choose_vector(self, asked: str | None) -> str:
-        dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
-        return choose_only(self.location, dense, asked, "#COLLECTION?vector=FIELD")
 
     # Serving.
 

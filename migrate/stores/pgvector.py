@@ -30,7 +30,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
-from migrate.stores.records import choose_text, import_client, read_metric
+from migrate.stores.records import choose_text, import_client, read_metric, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, others, read_noted
 from migrate.vectors import Batch, Document, Vectors
@@ -102,12 +102,12 @@ class PgvectorDriver(Driver):
             yield connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection[Any]]:
+    def _transaction(self) -> Iterator[None]:
         """A transaction, which all that is asked meanwhile is part of; for drivers that one thread uses."""
         with self._connected() as connection, connection.transaction():
             outer, self._held = self._held, connection
             try:
-                yield connection
+                yield
             finally:
                 self._held = outer
 
@@ -124,15 +124,13 @@ class PgvectorDriver(Driver):
 
     def names(self) -> list[str]:
         """Return all columns of vectors, as a location names them."""
-        with self._connected() as connection:
-            return [join_names(row[:3]) for row in tables.vector_columns(connection)]
+        return [join_names(row[:3]) for row in tables.vector_columns(self._ask)]
 
     # Reading.
 
     def open(self) -> None:
         """Find the table, and read what lies beside it."""
-        with self._connected() as connection:
-            self.table = table = tables.find_table(connection, self.location, self.address.name)
+        self.table = table = tables.find_table(self._ask, self.location, self.address.name)
         self.name = join_names([*table.path, table.column])
         self._folder = self._read_beside()
         self._manifest = None if self._folder is None else find_manifest(self._folder, "store")
@@ -187,8 +185,8 @@ class PgvectorDriver(Driver):
         table, model = self.table, self._manifest.model if self._manifest is not None else None
         texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
         self.text, why = choose_text(self.location, texts, self.asked.get("text"))
-        ((count,),) = self._ask(self._select("count(*)"))
-        ((rows,),) = self._ask(sql("SELECT count(*) FROM {} t WHERE {where}", table.path, where=self.where))
+        counts = sql("SELECT count({}), count(*) FROM {} t WHERE {where}", table.column, table.path, where=self.where)
+        ((count, rows),) = self._ask(counts)
         self.without_vector = rows - count
         sample = [row[0] for row in self._ask_binary(self._select("{column}", "LIMIT 32"))]
         metric, odd = read_metric(self.distance, self._decode(sample))  # type: ignore[arg-type]
@@ -265,7 +263,7 @@ class PgvectorDriver(Driver):
             ids=self._array(ids),
         )
         for doc_id, text, facts in self._ask(question):
-            yield Document(doc_id, text or "", self._metadata(json.loads(facts)))
+            yield Document(doc_id, text or "", with_nested(json.loads(facts), self._nested))
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
         """Read vectors by their ids."""
@@ -291,12 +289,6 @@ class PgvectorDriver(Driver):
         """The column of JSON whose fields are metadata, if there is one."""
         names = ("metadata", "cmetadata", "langchain_metadata")
         return next((name for name in names if self.table.types.get(name) in ("json", "jsonb")), None)
-
-    def _metadata(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Columns as metadata, with the fields of the nested one unless another column has the name of one."""
-        inner = facts.get(self._nested) if self._nested else None
-        outer = {name: value for name, value in facts.items() if name != self._nested}
-        return facts if not isinstance(inner, dict) or inner.keys() & outer.keys() else {**inner, **outer}
 
     def _decode(self, contents: Sequence[bytes]) -> Vectors:
         """Vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
@@ -386,7 +378,7 @@ class PgvectorDriver(Driver):
         with self._connected() as connection, connection.transaction(), connection.cursor() as cursor:
             cursor.executemany(statement, [(_as_text(new[doc_id]), doc_id) for doc_id in possible])
             count = cursor.rowcount
-            if tables.number_of(connection, table.path) != table.oid:  # nobody renames it from here on
+            if tables.number_of(self._ask, table.path) != table.oid:  # nobody renames it from here on
                 raise other_there(self.info)
             return count
 
@@ -540,8 +532,7 @@ class PgvectorDriver(Driver):
             staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
             values=SQL(", ").join(values), where=source.where,
         ))  # fmt: skip
-        with self._connected() as connection:
-            return list(tables.copy_rest(connection, table, staging, self._target(self.name)[1], dim))
+        return list(tables.copy_rest(self._ask, table, staging, self._target(self.name)[1], dim))
 
     def _fill(
         self, staging: Sequence[str], column: str, dim: int, source: StoreInfo, pages: Iterator[Page]
@@ -577,8 +568,7 @@ class PgvectorDriver(Driver):
 
     def identity(self, name: str) -> Any:
         """Return the number that the server knows the table by."""
-        with self._connected() as connection:
-            return tables.number_of(connection, self._target(name)[:2])
+        return tables.number_of(self._ask, self._target(name)[:2])
 
     def token(self, name: str) -> str | None:
         """Return the token beside a table; it is empty if an older version has made the table."""
@@ -604,12 +594,12 @@ class PgvectorDriver(Driver):
         if self.identity(staging) is None:
             raise StoreError(f"{self.location}: the table {staging}, which was complete, is gone; to start over, add "
                              "`restart=True`")  # fmt: skip
-        with self._transaction() as connection:
+        with self._transaction():
             if self.token(self.name) is not None:
                 self._ask(sql("DROP TABLE IF EXISTS {}", (schema, table)))
             self._ask(sql("ALTER TABLE {} RENAME TO {}", split_names(staging), table))
             name = join_names([schema, table, *([column] if column else [])])
-            store = f"{table}.{tables.find_table(connection, self.location, name).column}"
+            store = f"{table}.{tables.find_table(self._ask, self.location, name).column}"
             files[_PUBLISHED] = (token_in(content) or "").encode()
             self._write_files(schema, store, files, others=False)
 
@@ -644,10 +634,9 @@ class PgvectorDriver(Driver):
         if rows != new_rows:
             raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those "
                              "of other collections, would step aside with the table")  # fmt: skip
-        with self._connected() as connection:
-            for sentence in tables.dependents(connection, table.oid):
-                raise UsageError(f"{self.location}: {sentence}, and would go on with the old table under another name; "
-                                 "drop it, switch, and make it again")  # fmt: skip
+        for sentence in tables.dependents(self._ask, table.oid):
+            raise UsageError(f"{self.location}: {sentence}, and would go on with the old table under another name; "
+                             "drop it, switch, and make it again")  # fmt: skip
 
     @contextmanager
     def alone(self, names: Collection[str]) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
@@ -12,8 +12,10 @@ from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores.records import Distance
 
 if TYPE_CHECKING:
-    from psycopg import Connection
     from psycopg.sql import Composable, Composed
+
+Ask = Callable[[Any, Any], list[Any]]
+"""Asks a question with its values; returns all rows of the answer."""
 
 STAGING: Final = "__lead_migrate_"
 """Stands in the names of tables that are not published."""
@@ -103,10 +105,10 @@ def shortened(name: str, ending: str) -> str:
     return name.encode()[: _LONGEST_NAME - len(ending.encode())].decode(errors="ignore") + ending
 
 
-def number_of(connection: Connection[Any], path: Sequence[str]) -> int | None:
+def number_of(ask: Ask, path: Sequence[str]) -> int | None:
     """Return the number that the server knows a table, an index or a sequence by; None if there is none."""
-    row = connection.execute("SELECT to_regclass(%s)::oid::bigint", [quoted(path)]).fetchone()
-    return None if row is None else row[0]
+    ((number,),) = ask("SELECT to_regclass(%s)::oid::bigint", [quoted(path)])
+    return cast("int | None", number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ class Table:
         return cast("Distance | None", named)
 
 
-def vector_columns(connection: Connection[Any]) -> list[Any]:
+def vector_columns(ask: Ask) -> list[Any]:
     """Return schema, table, column and facts of all columns of vectors that are not of unpublished tables."""
     question = """
         SELECT n.nspname, c.relname, a.attname, t.typname, a.atttypmod, c.oid::bigint, c.relkind::text,
@@ -177,10 +179,10 @@ def vector_columns(connection: Connection[Any]) -> list[Any]:
         AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND position(%s IN c.relname) = 0
         ORDER BY 1, 2, 3
     """
-    return connection.execute(question, [STAGING]).fetchall()
+    return ask(question, [STAGING])
 
 
-def find_table(connection: Connection[Any], location: str, name: str) -> Table:
+def find_table(ask: Ask, location: str, name: str) -> Table:
     """Read the table and column that a name means, `[schema.]table[.column]`.
 
     Raises
@@ -190,9 +192,7 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
     UnsupportedStoreError
         It is a view, or the vectors are sparse.
     """
-    from psycopg.rows import class_row
-
-    rows = vector_columns(connection)
+    rows = vector_columns(ask)
     parts = split_names(name)
     meant = [row for row in rows if parts in {row[1:2], row[1:3], row[:2], row[:3]}]
     meant = [row for row in meant if row[7]] or meant if len(meant) > 1 else meant
@@ -207,55 +207,51 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
         raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")
     if kind == "sparsevec":
         raise UnsupportedStoreError(f"{location}: a column of sparsevec is not read; name one of vector or halfvec")
-    columns = connection.execute(
+    columns = ask(
         "SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_attribute "
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum", [oid],
-    ).fetchall()  # fmt: skip
-    key = connection.execute(
+    )  # fmt: skip
+    key = ask(
         "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
         "WHERE i.indrelid = %s AND i.indisprimary", [oid],
     )  # fmt: skip
-    with connection.cursor(row_factory=class_row(Index)) as cursor:
-        indexes = tuple(cursor.execute(_INDEXES, [oid]))
+    indexes = tuple(Index(*row) for row in ask(_INDEXES, [oid]))
     types = {row[0]: row[1] for row in columns}
     generated = frozenset(row[0] for row in columns if row[2])
     return Table((schema, table), column, kind, size if size > 0 else None, oid, types, generated,
                  tuple(row[0] for row in key), indexes)  # fmt: skip
 
 
-def dependents(connection: Connection[Any], oid: int) -> list[str]:
+def dependents(ask: Ask, oid: int) -> list[str]:
     """Return what points at a table by its number instead of its name, in words."""
     question = """
         SELECT DISTINCT v.relkind = 'm', v.oid::regclass::text FROM pg_depend d
         JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
         JOIN pg_class v ON v.oid = r.ev_class WHERE d.refobjid = %(oid)s AND v.oid <> %(oid)s
     """
-    reading = connection.execute(question, {"oid": oid}).fetchall()
-    pointing = connection.execute(_POINTING, [oid]).fetchall()
+    reading, pointing = ask(question, {"oid": oid}), ask(_POINTING, [oid])
     views = [f"{'materialized view' if is_kept else 'view'} {name} reads it" for is_kept, name in reading]
     return views + [f"foreign key {name} of {table} points at it" for name, table, is_other in pointing if is_other]
 
 
-def copy_rest(
-    connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int
-) -> Iterator[str]:
+def copy_rest(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> Iterator[str]:
     """Give a copy `staging`, which has its rows and will be called `table`, all else; yield what is not copied."""
-    pointing = sorted({row[1] for row in connection.execute(_POINTING, [source.oid])})
-    _copy_sequences(connection, source, staging)
-    _copy_indexes(connection, source, staging, table, dim)
-    statements = connection.execute(_REST, {"oid": source.oid, "new": quoted(staging)}).fetchall()
+    pointing = sorted({row[1] for row in ask(_POINTING, [source.oid])})
+    _copy_sequences(ask, source, staging)
+    _copy_indexes(ask, source, staging, table, dim)
+    statements = ask(_REST, {"oid": source.oid, "new": quoted(staging)})
     for (statement,) in statements:
-        connection.execute(statement)
+        ask(statement, ())
     if any("ENABLE ROW LEVEL SECURITY" in statement for (statement,) in statements):
         yield "row security is on for the new table too, with the same policies"
     triggers = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal"
-    if names := [row[0] for row in connection.execute(triggers, [source.oid])]:
+    if names := [row[0] for row in ask(triggers, [source.oid])]:
         yield f"the triggers of the table are not copied: create {', '.join(names)} on the new one"
     if pointing:
         yield f"foreign keys of {', '.join(pointing)} go on leading to the old table"
 
 
-def _copy_sequences(connection: Connection[Any], source: Table, staging: Sequence[str]) -> None:
+def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str]) -> None:
     """Give the copy sequences of its own, which go on where those of the source are."""
     from psycopg.sql import Literal
 
@@ -263,35 +259,35 @@ def _copy_sequences(connection: Connection[Any], source: Table, staging: Sequenc
         "SELECT attname, pg_get_serial_sequence(%s, attname), attidentity <> '' "
         "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
     )
-    for column, sequence, is_identity in connection.execute(question, [quoted(source.path), source.oid]).fetchall():
+    for column, sequence, is_identity in ask(question, [quoted(source.path), source.oid]):
         if sequence is None:
             continue
         if not is_identity:
             new = (staging[0], f"{staging[1][-40:]}_{column}"[:_LONGEST_NAME])
-            connection.execute(sql("CREATE SEQUENCE {} OWNED BY {}", new, [*staging, column]))
+            ask(sql("CREATE SEQUENCE {} OWNED BY {}", new, [*staging, column]), ())
             default = sql("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({new})", staging, column,
                           new=Literal(quoted(new)))  # fmt: skip
-            connection.execute(default)
+            ask(default, ())
         go_on = sql("SELECT setval(pg_get_serial_sequence(%s, %s), last_value, is_called) FROM {sequence}",
                     sequence=sequence)  # fmt: skip
-        connection.execute(go_on, [quoted(staging), column])
+        ask(go_on, [quoted(staging), column])
 
 
-def _copy_indexes(connection: Connection[Any], source: Table, staging: Sequence[str], table: str, dim: int) -> None:
+def _copy_indexes(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> None:
     """Build the indexes and constraints of the source on the copy, with their parameters."""
     for index in source.indexes:
-        name = _free_name(connection, staging[0], index.name, source.path[1], table)
+        name = _free_name(ask, staging[0], index.name, source.path[1], table)
         if index.constraint is not None:
-            connection.execute(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint))
+            ask(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint), ())
             continue
         command, words = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
         if index.distance is not None and source.is_of_column(index):
             words = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", words)
-        connection.execute(sql("{command} {} ON {} {words}", name, staging, command=command, words=words))
+        ask(sql("{command} {} ON {} {words}", name, staging, command=command, words=words), ())
 
 
-def _free_name(connection: Connection[Any], schema: str, index: str, source: str, table: str) -> str:
+def _free_name(ask: Ask, schema: str, index: str, source: str, table: str) -> str:
     """Return a free name for an index of the copy, after that of the source's."""
     renamed = index.replace(source, table) if source in index else f"{table}_{index}"
     names = (shortened(renamed, f"_{number}" if number else "") for number in count())
-    return next(name for name in names if number_of(connection, (schema, name)) is None)
+    return next(name for name in names if number_of(ask, (schema, name)) is None)

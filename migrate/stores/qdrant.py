@@ -16,7 +16,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -145,8 +144,8 @@ class QdrantDriver(AliasDriver):
         chosen["quantization"] = self._quantization
         details |= {key: value for key, value in chosen.items() if value}
         dim, has_texts = self.params.size, self.text_field is not None
-        info = StoreInfo(self.location, self.kind, "HNSW", count, dim, metric, exact=True, has_texts=has_texts)
-        return replace(info, notes=notes, details=details)
+        return StoreInfo(self.location, self.kind, "HNSW", count, dim, metric, True, has_texts,
+                         notes=notes, details=details)  # fmt: skip
 
     @property
     def key(self) -> str:

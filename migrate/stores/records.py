@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -111,6 +112,15 @@ def as_document(
     if nested in fields and len(fields) == 1 and isinstance(fields[nested], dict):
         fields = fields[nested]
     return Document(doc_id, content or "", fields)
+
+
+def with_nested(fields: Mapping[str, Any], nested: str | None) -> Mapping[str, Any]:
+    """Return columns as metadata, with the fields of a nested one, a mapping or JSON, unless a name comes twice."""
+    inner = fields.get(nested or "")
+    with suppress(ValueError, RecursionError):
+        inner = json.loads(inner) if isinstance(inner, str) else inner
+    outer = {name: value for name, value in fields.items() if name != nested}
+    return fields if not isinstance(inner, dict) or inner.keys() & outer.keys() else {**inner, **outer}
 
 
 def import_client(module: str, extra: str) -> ModuleType:

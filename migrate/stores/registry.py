@@ -22,7 +22,7 @@ from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
-from migrate.stores.faiss.find import FaissKind
+from migrate.stores.faiss.store import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver

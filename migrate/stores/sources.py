@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.stores.base import Store
-from migrate.stores.row_values import stored_row_values
+from migrate.stores.confidence import stored_row_values
 from migrate.vectors import Vectors
 
 SOURCES_NAME: Final = "sources.npy"

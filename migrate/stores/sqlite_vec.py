@@ -27,7 +27,7 @@ from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.sqlite_read import JOURNALS, read_only
 from migrate.vectors import Batch, Document, Vectors
@@ -261,7 +261,7 @@ class SqliteVecDriver(Driver):
                     f"{self.location}: {self.text} of {doc_id!r} is no text, but {type(text).__name__}; name another "
                     "column with ?text=, or correct it"
                 )
-            yield Document(doc_id, text or "", _with_metadata(facts))
+            yield Document(doc_id, text or "", with_nested(facts, _METADATA))
 
     def _beside(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The columns of a table beside, by id."""
@@ -442,16 +442,6 @@ class SqliteVecDriver(Driver):
         for table in dict.fromkeys(column[0] for column in self._columns_beside()):
             with self._readers.connection() as connection:
                 yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
-
-
-def _with_metadata(facts: dict[str, Any]) -> dict[str, Any]:
-    """Columns as metadata, and in the place of a column `metadata` of JSON its fields."""
-    try:
-        inner = json.loads(facts[_METADATA])
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return facts
-    outer = {name: value for name, value in facts.items() if name != _METADATA}
-    return {**inner, **outer} if isinstance(inner, dict) and not inner.keys() & outer.keys() else facts
 
 
 def _quoted(name: str) -> str:

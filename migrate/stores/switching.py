@@ -1,8 +1,8 @@
 """Switching: a new store comes to answer under the name of an old one, in one step, and back.
 
 A store that `switches` gives an `Exchange`, after which the two stores have traded names. Nothing is copied
-back, so undoing it is as quick. `FolderExchange` is the one of all kinds that have a folder to themselves; databases
-trade names inside, in a transaction of their own.
+back, so undoing it is as quick. `Folders` are those of all kinds that have a folder to themselves; the names of a
+server are traded by the driver of the database.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from migrate.errors import InputError, LeadMigrateError, UsageError
@@ -39,6 +38,9 @@ from migrate.reading import MalformedError, expect, parse_json, read_small
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.sources import SOURCES_NAME
+
+if TYPE_CHECKING:
+    from migrate.stores.driver import Driver
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
@@ -67,26 +69,39 @@ RECORD_SHAPE: Final = {
 _FOLDERS_SHAPE: Final = {"paths": tuple[str, str], "old": str, "new": str, "record": RECORD_SHAPE, "goal": str}
 
 
-class Exchange(ABC):
+class Exchange:
     """Two stores of one kind that trade names: the old one then answers under the name of the new one.
 
     What it does is done again without harm: a step that was killed is finished or undone by the next. `check` raises
     where the stores are no longer what they were; a switch that nothing is noted of calls it when it has kept others
     out, as far as the kind can, and then `prepare`, which changes what the new store says of its model.
+
+    Parameters
+    ----------
+    places
+        The driver of the old store, or of any location on its server; or two folders.
+    old, new
+        The names.
     """
 
-    check: Callable[[], None] = staticmethod(lambda: None)
-    prepare: Callable[[], None] = staticmethod(lambda: None)
+    def __init__(self, places: Driver | Folders, old: str, new: str) -> None:
+        self.places, self.old, self.new = places, old, new
+        self.check: Callable[[], None] = lambda: None
+        self.prepare: Callable[[], None] = lambda: None
 
-    def aside(self, new: str) -> str:
-        """Return where the old store answers while it is beside the new one: under the name that this one had."""
-        return new
+    @classmethod
+    def at(cls, places: Driver | Folders, name: str) -> Exchange | None:
+        """Return the exchange that is recorded of an old name."""
+        with places.errors():
+            noted = places.noted(name)
+        return None if noted is None else cls(places, *noted["aliases"])
 
-    @abstractmethod
     def record(self) -> Record | None:
         """Return the record of the last switch, finished or not; None if nothing was switched."""
+        with self.places.errors():
+            noted = self.places.noted(self.old)
+        return None if noted is None else noted["record"]
 
-    @abstractmethod
     def switch(self, record: Record) -> None:
         """Let the new store answer under the old name; `record` is kept until it is undone or forgotten.
 
@@ -95,12 +110,39 @@ class Exchange(ABC):
         InputError
             What is there is not what the record says.
         """
+        places = self.places
+        with self._alone():
+            noted = places.noted(self.old)
+            if noted is None:
+                for name in (self.old, self.new):
+                    if (old := places.switched_with(name)) is not None:
+                        raise moved(places.location_of(name), old)
+                self.check()
+                self.prepare()
+                identities = {"old": places.identity(self.old), "new": places.identity(self.new)}
+                noted = {"aliases": [self.old, self.new], **identities}
+            if noted.get("goal") == FORGOTTEN:
+                raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
+            places.note(self.old, {**noted, "record": dict(record), "goal": SWITCHED})
+            reach("noted")
+            places.swap({self.old: noted["new"], self.new: noted["old"]})
+        reach("exchanged")
 
-    @abstractmethod
     def rollback(self) -> None:
         """Let the old store answer under its name again, and the new one under its own."""
+        places = self.places
+        with self._alone():
+            noted = places.noted(self.old)
+            if noted is None:
+                return
+            if noted.get("goal") == FORGOTTEN:
+                raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
+            places.note(self.old, {**noted, "goal": ROLLED_BACK})
+            reach("noted")
+            places.swap({self.old: noted["old"], self.new: noted["new"]})
+            reach("exchanged")
+            places.note(self.old, None)
 
-    @abstractmethod
     def forget(self) -> None:
         """Delete the old store, which stepped aside, and the record, and nothing else.
 
@@ -109,6 +151,30 @@ class Exchange(ABC):
         UsageError
             The switch has not come to its end.
         """
+        places = self.places
+        with self._alone():
+            noted = places.noted(self.old)
+            if noted is None:
+                return
+            goal, aside = noted.get("goal", SWITCHED), places.identity(self.new)
+            if goal != FORGOTTEN:
+                if goal != SWITCHED or places.identity(self.old) != noted["new"]:
+                    raise UsageError(
+                        f"{self.old}: the switch did not come to its end; run switch or rollback again, then forget"
+                    )
+                if aside not in (None, noted["old"]):
+                    raise others(places.location_of(self.old))
+                places.note(self.old, {**noted, "goal": FORGOTTEN})
+                reach("noted")
+            if aside == noted["old"]:
+                places.drop(self.new)
+                reach("set aside")
+            places.note(self.old, None)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self.places.errors(), self.places.alone((self.old, self.new)):
+            yield
 
 
 def why_no_switch(old: Store, new: Store) -> str | None:
@@ -120,11 +186,6 @@ def why_no_switch(old: Store, new: Store) -> str | None:
     except LeadMigrateError as error:
         return str(error)
     return None
-
-
-def unfinished(location: object) -> UsageError:
-    """Return the error of a store that is to be forgotten and has not stepped aside."""
-    return UsageError(f"{location}: the switch did not come to its end; run switch or rollback again, then forget")
 
 
 def moved(location: object, old: object) -> UsageError:
@@ -143,7 +204,7 @@ def others(location: object) -> InputError:
     )
 
 
-class FolderExchange(Exchange):
+class Folders:
     """Two folders that trade places.
 
     Linux does that in one step. Elsewhere there are renames, of which any can be the last before a kill: the folders
@@ -157,17 +218,18 @@ class FolderExchange(Exchange):
 
     def __init__(self, old: Path, new: Path) -> None:
         self.old, self.new = real_path(old), real_path(new)
-        self.journal = _journal(self.old)
+        self._journal = _journal(self.old)
         self._spare = self.old.with_name(f".{self.old.name}.switching")
+        self._gone = self.new.with_name(f".{self.new.name}.forgotten")
 
     @classmethod
-    def of(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
+    def exchange(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Exchange:
         """Return the exchange of two folders; the new one has all of the old one but its `own` and `BESIDE`.
 
         Raises
         ------
         UsageError
-            It has, or they lie in each other or on two file systems, or one is a mount point.
+            It has not, or they lie in each other or on two file systems, or one is a mount point.
         """
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
@@ -187,10 +249,10 @@ class FolderExchange(Exchange):
             apart = made.old.parent.stat().st_dev != made.new.parent.stat().st_dev
         if apart:
             raise UsageError(f"{new}: expected a folder on the file system of {old}, found another; move it there")
-        return made
+        return Exchange(made, str(made.old), str(made.new))
 
     @classmethod
-    def at(cls, location: str) -> FolderExchange | None:
+    def exchange_at(cls, location: str) -> Exchange | None:
         """Return the exchange with a journal beside the folder that a location is of, or once was."""
         scheme = _SCHEME.fullmatch(location)
         rests = [location, *([scheme[1], Address.parse(scheme[1]).place] if scheme else [])]
@@ -200,78 +262,68 @@ class FolderExchange(Exchange):
             for folder in [path, *([path.parent] if is_in_folder else [])]:
                 place = real_path(folder)
                 if place.name and _journal(place).is_file():
-                    return cls(place, Path(_read_journal(_journal(place))["paths"][1]))
+                    noted = read_noted(_journal(place), _journal(place), _FOLDERS_SHAPE)
+                    return Exchange(cls(place, Path(noted["paths"][1])), str(place), noted["paths"][1])
         return None
 
-    def record(self) -> Record | None:
-        """Return the record in the journal."""
-        noted = self._noted()
-        return None if noted is None else noted["record"]
-
-    def switch(self, record: Record) -> None:
-        """Note both folders, and let them trade places."""
-        with self._alone():
-            noted = self._noted()
-            if noted is None:
-                self.check()
-                self.prepare()
-                for folder in (self.old, self.new):
-                    if (old := switched_folder(folder)) is not None:
-                        raise moved(folder, old)
-                old_mark, new_mark = (_mark(folder, self.old) for folder in (self.old, self.new))
-                noted = {"paths": [str(self.old), str(self.new)], "old": old_mark, "new": new_mark}
-            if noted.get("goal") == FORGOTTEN:
-                raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
-            self._require(noted)
-            self._note({**noted, "record": dict(record), "goal": SWITCHED})
-            self._arrange(noted["new"], noted["old"])
-
-    def rollback(self) -> None:
-        """Let them trade places again, and remove the journal."""
-        with self._alone():
-            noted = self._noted()
-            if noted is None:
-                return
-            if noted["goal"] == FORGOTTEN:
-                raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
-            self._require(noted)
-            self._note({**noted, "goal": ROLLED_BACK})
-            self._arrange(noted["old"], noted["new"])
-            self._remove_journal()
-
-    def forget(self) -> None:
-        """Delete the folder that stepped aside."""
-        with self._alone():
-            noted = self._noted()
-            if noted is None:
-                return
-            gone = self.new.with_name(f".{self.new.name}.forgotten")
-            if noted["goal"] != FORGOTTEN:
-                if noted["goal"] != SWITCHED or _token(self.old) != noted["new"]:
-                    raise unfinished(self.old)
-                if _token(self.new) != noted["old"]:
-                    raise others(self.journal)
-                self._note({**noted, "goal": FORGOTTEN})
-            if _token(self.new) == noted["old"]:
-                os.rename(self.new, gone)
-                reach("set aside")
-            if _token(gone) in (noted["old"], ""):  # the token may be what a killed run deleted first
-                shutil.rmtree(gone)
-            self._remove_journal()
+    def errors(self) -> AbstractContextManager[None]:
+        """Turn what the system refuses into one line."""
+        return output_errors(self.old)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self, names: Collection[str]) -> Iterator[None]:
         """Keep out whoever writes one of the two, such as a sync: it would put its store in the place of the other."""
-        with output_lock(self.old), output_lock(self.new), output_errors(self.old):
+        with output_lock(self.old), output_lock(self.new):
             yield
 
-    def _require(self, noted: Mapping[str, Any]) -> None:
-        """Make sure, before anything is noted, that both folders are there."""
-        if not {noted["old"], noted["new"]} <= {_token(path) for path in (self.old, self.new, self._spare)}:
-            raise others(self.journal)
+    def location_of(self, name: str) -> str:
+        """Return the folder."""
+        return name
 
-    def _arrange(self, here: str, there: str) -> None:
-        """Bring the folder that is known as `here` to the old name, `there` to the new one."""
+    def switched_with(self, name: str) -> str | None:
+        """Return the old folder of the recorded switch that a folder is part of."""
+        return switched_folder(Path(name))
+
+    def noted(self, name: str) -> dict[str, Any] | None:
+        """Return what the journal has."""
+        if not self._journal.is_file():
+            return None
+        noted = read_noted(self._journal, self._journal, _FOLDERS_SHAPE)
+        return {**noted, "aliases": noted["paths"]}
+
+    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+        """Write the journal, if both folders are there; None removes it, with all that it is of."""
+        if noted is None:
+            self._remove_journal()
+            return
+        if noted["goal"] != FORGOTTEN:
+            tokens = {_token(path) for path in (self.old, self.new, self._spare)}
+            if not {noted["old"], noted["new"]} <= tokens:
+                raise others(self._journal)
+        known = {key: value for key, value in noted.items() if key != "aliases"}
+        with atomic_file(self._journal, force=True) as aside:
+            write_json(aside, {**known, "paths": list(noted["aliases"])})
+
+    def _remove_journal(self) -> None:
+        noted = self.noted("")
+        if noted is not None and _token(self._gone) in (noted["old"], ""):  # a killed run may have deleted the token
+            shutil.rmtree(self._gone)
+        self._journal.unlink(missing_ok=True)
+        sync_path(self._journal.parent)
+        for folder in (self.old, self.new):
+            (folder / SWITCH_MARK).unlink(missing_ok=True)
+
+    def identity(self, name: str) -> str | None:
+        """Return the token of a folder, by which it is known wherever it is moved: numbers of files are given again."""
+        folder = Path(name)
+        if not self._journal.is_file():
+            token = uuid4().hex
+            write_bytes(folder / SWITCH_MARK, f"{token}\n{self.old}\n{self._journal}".encode())
+        return _token(folder)
+
+    def swap(self, wanted: Mapping[str, str]) -> None:
+        """Bring the folder of each token to its name."""
+        here, there = wanted.values()
         for _ in range(5):
             old, new = _token(self.old), _token(self.new)
             if (old, new) == (here, there):
@@ -283,10 +335,9 @@ class FolderExchange(Exchange):
                 self._bring(here, self.old) or self._bring(there, self.new)
             reach("moved")
         else:
-            raise others(self.journal)
+            raise others(self._journal)
         for folder in {self.old.parent, self.new.parent}:
             sync_path(folder)
-        reach("exchanged")
 
     def _bring(self, wanted: str, free: Path) -> bool:
         """Rename the folder that is wanted to a path where nothing is; whether that was to be done."""
@@ -294,23 +345,13 @@ class FolderExchange(Exchange):
             return False
         path_now = next((path for path in (self.old, self.new, self._spare) if _token(path) == wanted), None)
         if path_now is None:
-            raise others(self.journal)
+            raise others(self._journal)
         os.rename(path_now, free)
         return True
 
-    def _noted(self) -> dict[str, Any] | None:
-        return _read_journal(self.journal) if self.journal.is_file() else None
-
-    def _note(self, noted: Mapping[str, Any]) -> None:
-        with atomic_file(self.journal, force=True) as aside:
-            write_json(aside, dict(noted))
-        reach("noted")
-
-    def _remove_journal(self) -> None:
-        self.journal.unlink(missing_ok=True)
-        sync_path(self.journal.parent)
-        for folder in (self.old, self.new):
-            (folder / SWITCH_MARK).unlink(missing_ok=True)
+    def drop(self, name: str) -> None:
+        """Take a folder out of the way; its journal is removed with it."""
+        os.rename(name, self._gone)
 
 
 def _journal(folder: Path) -> Path:
@@ -331,17 +372,6 @@ def read_noted(content: bytes | str | Path, place: object, shape: Mapping[str, A
         raise InputError(
             f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it"
         ) from error
-
-
-def _read_journal(journal: Path) -> dict[str, Any]:
-    return read_noted(journal, journal, _FOLDERS_SHAPE)
-
-
-def _mark(folder: Path, old: Path) -> str:
-    """Put a token into a folder, by which it is known wherever it is moved; numbers of files are given again."""
-    token = uuid4().hex
-    write_bytes(folder / SWITCH_MARK, f"{token}\n{old}\n{_journal(old)}".encode())
-    return token
 
 
 def _token(folder: Path) -> str | None:

@@ -35,7 +35,7 @@ def main() -> None:
     """Serve the process at the other end of standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the parent ends its jobs through it
     for module in _MODULES:
-        import_module(module).prepare()
+        import_module(module)
     with socket.socket(fileno=0) as control, selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
         while True:

@@ -12,7 +12,7 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
-from migrate.stores.switching import FolderExchange
+from migrate.stores.switching import Folders
 
 _PARQUET: Final = "parquet"
 _OWN: Final = ".lead-migrate-"
@@ -69,7 +69,7 @@ def refuse_switched(*stores: Store) -> None:
     """
     for store in stores:
         location = store.info.location
-        exchange = FolderExchange.at(location) or store.exchanged()
+        exchange = Folders.exchange_at(location) or store.exchanged()
         record = None if exchange is None else exchange.record()
         if record is not None:
             raise UsageError(

@@ -171,12 +171,12 @@ resource.setrlimit(resource.RLIMIT_AS, (mapped + {spare_bytes},) * 2)
 
 def changes_meanwhile(how: str) -> Spoiler:
     """The source changes between the vectors and the end of the run."""
-    from migrate.stores.faiss.writer import _FlatWriter
+    from migrate.stores.file_store import RowFileWriter
 
-    finish = _FlatWriter.finish
+    finish = RowFileWriter.finish
 
     def spoil(place: Place) -> None:
-        def changing(writer: _FlatWriter, rows: Rows) -> None:
+        def changing(writer: RowFileWriter, rows: Rows) -> None:
             finish(writer, rows)
             path = place.index if how != "docs" else place.docs
             stat = path.stat()
@@ -189,7 +189,7 @@ def changes_meanwhile(how: str) -> Spoiler:
                 os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
 
         place.meddled = {"store/docs.jsonl" if how == "docs" else "store/index.faiss"}
-        place.patch.setattr(_FlatWriter, "finish", changing)
+        place.patch.setattr(RowFileWriter, "finish", changing)
 
     return spoil
 

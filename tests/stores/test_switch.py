@@ -381,15 +381,7 @@ POINTS = {
 }
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in PLAIN]
-BACK = {(tables, "noted"): "exchanged", (served, "noted"): "moved"}
-"""Where a way back is killed that does not come to the same point."""
-ENDS = [
-    *((folders, point) for point in ("noted", "set aside")),
-    *((sqlites, point) for point in ("noted", "set aside")),
-    (tables, "exchanged"),
-    (served, "exchanged"),
-    *((lances, point) for point in ("noted", "set aside")),
-]
+ENDS = [(make, point) for make in (folders, sqlites, tables, served, lances) for point in ("noted", "set aside")]
 
 
 def die(call, old, new, point, *, plain=False):
@@ -406,7 +398,7 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
         assert has(old)[0] in ("old", "new"), "no moment without a store"
     switch_store(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL), "finished"
-    die("rollback", old, new, BACK.get((make, point), point), plain=plain)
+    die("rollback", old, new, point, plain=plain)
     if is_noted(old):
         roll_back(old)
     assert has(old) == ("old", OLD_MODEL)
@@ -422,7 +414,7 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
 def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, point, tmp_path):
     old, new = stamped(make(tmp_path))
     switch_store(old, new, unproven=True)
-    die("rollback", old, new, BACK.get((make, point), point))
+    die("rollback", old, new, point)
     switch_store(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL)
     roll_back(old)

@@ -142,10 +142,6 @@ class _DocstoreUnpickler(pickle.Unpickler):
         raise RefusedError(f"the pickle refers to an object outside of it; {_SAVE_AGAIN}")
 
 
-def prepare() -> None:
-    """Nothing to load."""
-
-
 def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send facts of a docstore, and its documents with their places: those of the rows in order, then those of none."""
     path, count = Path(job["path"]), job["count"]

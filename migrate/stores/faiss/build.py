@@ -11,15 +11,16 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.faiss.fourcc import METRIC_NUMBERS, METRICS, id_map_ends
 from migrate.stores.faiss.lists import append_lists
-from migrate.stores.faiss.parts import Recipe, Rows, library, open_index
-from migrate.stores.faiss.recipe import SCALAR_NAMES, factory
+from migrate.stores.faiss.recipe import SCALAR_NAMES, Recipe, factory
 from migrate.stores.frames import RefusedError
-from migrate.work.shards import Rows as StoredRows
+from migrate.vectors import Vectors
+from migrate.work.shards import Rows
 
 _FEWEST_ROWS_PER_LIST: Final = 39
 """What FAISS recommends at least."""
@@ -30,10 +31,8 @@ _TRAINING_BYTES: Final = 512 << 20
 _ROWS_PER_BATCH: Final = 65_536
 
 
-def build_index(path: Path, recipe: Recipe, metric: int, vectors: StoredRows, labels: NDArray[np.int64] | None) -> None:
+def build_index(path: Path, recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     """Write an index after a recipe, trained on the vectors and filled with them, and wait for the disk."""
-    faiss = library()
-
     count, dim = vectors.shape
     is_large = count >= 50_000
     # Who comes first decides how a graph is linked, and how an additive quantizer is trained.
@@ -59,13 +58,13 @@ def build_index(path: Path, recipe: Recipe, metric: int, vectors: StoredRows, la
         os.fsync(file.fileno())
 
 
-def _add(index: Any, vectors: StoredRows, labels: NDArray[np.int64] | None) -> None:
+def _add(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     """Add all vectors, and make sure that they are in the index."""
     count = len(vectors)
     for first in range(0, count, _ROWS_PER_BATCH):
         block = np.ascontiguousarray(vectors[first : first + _ROWS_PER_BATCH])
         index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + _ROWS_PER_BATCH])
-    lists = library().try_extract_index_ivf(index)
+    lists = faiss.try_extract_index_ivf(index)
     stored = lists.invlists.compute_ntotal() if lists is not None else index.ntotal
     if (index.ntotal, stored) != (count, count):
         raise RefusedError(f"the new index holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")
@@ -73,8 +72,6 @@ def _add(index: Any, vectors: StoredRows, labels: NDArray[np.int64] | None) -> N
 
 def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
     """An untrained index after a recipe."""
-    faiss = library()
-
     index = faiss.index_factory(dim, factory(_buildable(recipe)), metric)
     _apply(index, recipe)
     return index
@@ -93,7 +90,7 @@ def _buildable(recipe: Recipe) -> Recipe:
 
 def _apply(index: Any, recipe: Recipe) -> None:
     """Apply the settings that a factory string cannot express."""
-    index = open_index(index)
+    index = faiss.downcast_index(index)
     kind = recipe["kind"]
     if kind in {"IDMap", "IDMap2"}:
         _apply(index.index, recipe["inner"])
@@ -126,7 +123,7 @@ def _apply_lists(index: Any, recipe: Recipe) -> None:
     index.by_residual = recipe["by_residual"]
     # fewer points than FAISS recommends are what a small store has
     index.cp.min_points_per_centroid = 1
-    quantizer = open_index(index.quantizer)
+    quantizer = faiss.downcast_index(index.quantizer)
     if "metric" in recipe["quantizer"]:  # which may be another than that of the lists
         number = METRIC_NUMBERS[recipe["quantizer"]["metric"]]
         for part in (quantizer, getattr(quantizer, "storage", quantizer)):
@@ -138,8 +135,6 @@ def _apply_lists(index: Any, recipe: Recipe) -> None:
 
 
 def _apply_scalar(index: Any, recipe: Recipe) -> None:
-    faiss = library()
-
     if recipe["type"] in SCALAR_NAMES:
         return
     index.sq = faiss.ScalarQuantizer(index.d, getattr(faiss.ScalarQuantizer, recipe["type"]))
@@ -158,7 +153,7 @@ def _apply_product(index: Any, recipe: Recipe) -> None:
 _APPLY: Final = {"SQ": _apply_scalar, "PQ": _apply_product}
 
 
-def _training_rows(vectors: StoredRows, recipe: Recipe) -> Rows:
+def _training_rows(vectors: Rows, recipe: Recipe) -> Vectors:
     """Return a sample, in a fixed order; repeated where it is smaller than a codebook."""
     lists, at_hand = _largest(recipe, "nlist"), _TRAINING_BYTES // (4 * vectors.shape[1])
     size = max(_TRAINING_ROWS, min(_ROWS_PER_LIST * lists, at_hand), _FEWEST_ROWS_PER_LIST * lists)

@@ -1,4 +1,4 @@
-"""The four-character codes that FAISS files begin with, its metrics, and the bytes around the vectors of flat files."""
+"""The first bytes of FAISS files and of files that are none, and the bytes around the vectors of flat indexes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,50 @@ METRICS: Final[dict[int, Metric]] = {0: "ip", 1: "l2"}
 FLAT_HEAD_BYTES: Final = 45
 LARGEST_DIM: Final = 1 << 20
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
+HEAD_BYTES: Final = 512
+
+_BEGINNINGS: Final = {
+    b"version https://git-lfs": "a Git LFS pointer; run git lfs pull in its repository, then try again",
+    b"\x1f\x8b": "a gzip file; unpack it first",
+    b"PK\x03\x04": "a zip file; unpack it first",
+    b"BZh": "a bzip2 file; unpack it first",
+    b"\xfd7zXZ": "an xz file; unpack it first",
+    b"\x28\xb5\x2f\xfd": "a zstd file; unpack it first",
+    b"SQLite format 3": "an SQLite database; give the FAISS index instead",
+    b"PAR1": "a Parquet file; give the FAISS index instead",
+    b"\x89HDF": "an HDF5 file; give the FAISS index instead",
+    b"\x93NUMPY": "a NumPy array; give the FAISS index instead",
+    b"\x7fELF": "a program; give the FAISS index instead",
+    b"%PDF": "a PDF; give the FAISS index instead",
+    **{bytes([0x80, protocol]): "a pickle; give the folder, or the .faiss file beside it" for protocol in (2, 3, 4, 5)},
+}
 
 
 def is_index(head: bytes) -> bool:
     """Return whether these first bytes can be those of a FAISS file: a code of four characters, then no more text."""
     is_code = re.fullmatch(rb"I[A-Za-z][A-Za-z0-9]{2}", head[:4]) is not None
     return is_code and re.fullmatch(rb"[ -~\s]{4}", head[4:8]) is None  # a dimension
+
+
+def describe_content(head: bytes) -> str:
+    """Return what the first bytes of a file show, and what to do about it."""
+    if not head:
+        return "an empty file; copy or write it again"
+    for beginning, found in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return found
+    begun = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if begun.startswith((b"<!doctype html", b"<html", b"<?xml")):
+        return "a web page; download the file itself (the raw file), then try again"
+    try:
+        # the head may end inside a character
+        text = head.decode("utf-8-sig", errors="strict" if len(head) < HEAD_BYTES else "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    if all(char.isprintable() or char in "\t\r\n" for char in text):
+        return f"{'JSON' if begun.startswith((b'{', b'[')) else 'text'}; give the FAISS index instead"
+    shown = head[:4].hex(" ")
+    return f"bytes that begin with {shown}; give the file that faiss.write_index or FAISS.save_local wrote"
 
 
 def _head(code: str, dim: int, count: int, metric: Metric) -> bytes:

@@ -1,34 +1,29 @@
-"""Reads, searches and builds an index with FAISS. Runs in a guarded process only, see `child.py`."""
+"""Reads, builds and measures an index with FAISS. Runs in a guarded process only, see `child.py`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.faiss.build import build_index
-from migrate.stores.faiss.decode import decode_index
-from migrate.stores.faiss.parts import Part, library
+from migrate.stores.faiss.decode import Part, decode_index
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
-from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
-from migrate.work.shards import Rows, ShardFolder
+from migrate.vectors import Vectors, squared_norms
+from migrate.work.shards import ShardFolder
 
 _BLOCK: Final = 16_384
+_NEIGHBOURS: Final = 10
 _COPY_AGAIN: Final = "the file is damaged or was not copied whole; copy it again"
 
 
-def prepare() -> None:
-    """Load FAISS, before memory is limited."""
-    library().omp_set_num_threads(1)
-
-
 def load(path: str) -> Any:
-    """The index in a file: mapped into memory, and read with FAISS's own limits set to what the file can hold."""
-    faiss = library()
-
+    """Return the index in a file, mapped into memory, with FAISS's own limits set to what the file can hold."""
     faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, 64 << 20))
     faiss.set_deserialization_loop_limit(10_000_000)
     # A path in the file is not followed: lists in a second file are looked for beside the index.
@@ -39,18 +34,11 @@ def load(path: str) -> Any:
         if "ONDISK_SAME_DIR" not in str(error):
             raise
     index = faiss.read_index(path, flags)  # FAISS maps the second file alone
-    _check_second_file(index)
-    return index
-
-
-def _check_second_file(index: Any) -> None:
-    """FAISS maps the file without a look at its size, and dies when it comes to what is missing."""
-    faiss = library()
-
     lists = faiss.downcast_InvertedLists(faiss.extract_index_ivf(index).invlists)
     size = Path(lists.filename).stat().st_size
-    if size < lists.totsize:
+    if size < lists.totsize:  # FAISS does not look, and dies when it comes to what is missing
         raise RefusedError(f"{lists.filename} holds {size} of the {lists.totsize} bytes of inverted lists; copy it too")
+    return index
 
 
 def read(job: dict[str, Any], pipe: BinaryIO) -> None:
@@ -81,10 +69,9 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 
 def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
-    """Offset in the file and count of each run of vectors, (n, 2); None where they do not lie there as they are."""
-    stored = part.stored
+    """Return offset in the file and count of each run of vectors, (n, 2); None where they are not kept as they are."""
     maps = Path("/proc/self/maps")
-    if stored is None or not len(stored.addresses) or not maps.exists():  # macOS has no such file
+    if part.runs is None or not len(part.runs) or not maps.exists():  # macOS has no such file
         return None
     status = Path(path).stat()
     for line in maps.read_text().splitlines():
@@ -94,20 +81,12 @@ def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
             break
     else:
         return None
-    if not start <= min(stored.addresses) <= max(stored.addresses) < end:
+    if not start <= part.runs[:, 0].min() <= part.runs[:, 0].max() < end:
         return None
-    if stored.end is not None and stored.end - start != status.st_size:
-        raise RefusedError(f"the index ends at byte {stored.end - start} of {status.st_size}; {_COPY_AGAIN}")
-    return np.array([np.array(stored.addresses) - start, stored.counts], "<i8").T
-
-
-def search(job: dict[str, Any], pipe: BinaryIO) -> None:
-    """Send the labels that the index finds for some queries, best first; -1 where it finds too few."""
-    index = load(job["path"])
-    queries = np.load(job["queries"], allow_pickle=False)
-    _, labels = index.search(queries, job["k"])
-    send_array(pipe, LABELS, labels.astype("<i8", copy=False))
-    send_facts(pipe, DONE, {})
+    if part.end is not None and part.end - start != status.st_size:
+        raise RefusedError(f"the index ends at byte {part.end - start} of {status.st_size}; {_COPY_AGAIN}")
+    offsets: NDArray[np.int64] = part.runs - np.array([start, 0])
+    return offsets
 
 
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
@@ -123,20 +102,65 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     part = decode_index(index)
     if part.labels is not None:  # in the order in which a reader finds them
         send_array(pipe, LABELS, part.labels.astype("<i8", copy=False))
-    # one that keeps its vectors can be asked later
-    send_facts(pipe, DONE, {"recall": None if part.exact else _recall(index, vectors, labels)})
+    found = None
+    if not part.exact:  # one that keeps its vectors can be asked later
+        blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
+        found = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
+    send_facts(pipe, DONE, {"recall": found})
 
 
-def _recall(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> float:
-    """Recall@10 of a new index over the vectors it was built from."""
-    queries = np.ascontiguousarray(vectors[query_rows(len(vectors))])
-    inner = bool(index.metric_type == library().METRIC_INNER_PRODUCT)
-    blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
-    tenth = tenth_scores(queries, blocks, inner_product=inner)
-    _, neighbours = index.search(queries, min(NEIGHBOURS, len(vectors)))
+def recall(job: dict[str, Any], pipe: BinaryIO) -> None:
+    """Send the recall of an index over the vectors that are read back from it."""
+    index = load(job["path"])
+    part = decode_index(index)
+
+    def take(rows: NDArray[np.int64]) -> Vectors:
+        wanted, places = np.unique(rows, return_inverse=True)
+        return np.concatenate(list(_picked(part.rows(), wanted)))[places.reshape(rows.shape)]
+
+    send_facts(pipe, DONE, {"recall": _recall(index, part.labels, job["queries"], part.rows(), take)})
+
+
+def _picked(blocks: Iterable[Vectors], rows: NDArray[np.int64]) -> Iterator[Vectors]:
+    """Yield ascending rows out of blocks that follow each other."""
+    first = 0
+    for block in blocks:
+        inside = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(block))]
+        yield block[inside - first]
+        first += len(block)
+
+
+def _recall(
+    index: Any,
+    labels: NDArray[np.int64] | None,
+    queries: int,
+    blocks: Iterable[Vectors],
+    take: Callable[[NDArray[np.int64]], Vectors],
+) -> float:
+    """Return recall@10 over vectors by exact search, rows spread evenly as queries; as near as the tenth counts too."""
+    count, inner = index.ntotal, bool(index.metric_type == faiss.METRIC_INNER_PRODUCT)
+    asked = np.ascontiguousarray(take(np.unique(np.linspace(0, count - 1, min(queries, count)).astype(np.int64))))
+    best = np.empty((len(asked), 0))
+    for vectors in blocks:
+        both = np.concatenate([best, _scores(asked, vectors, inner_product=inner)], axis=1)
+        k = min(_NEIGHBOURS, both.shape[1])
+        best = -np.partition(-both, k - 1, axis=1)[:, :k]
+    tenth = best.min(axis=1)
+    _, found = index.search(asked, min(_NEIGHBOURS, count))
+    known, rows = found >= 0, np.maximum(found, 0)
     if labels is not None:
         order = np.argsort(labels)
-        neighbours = np.where(
-            neighbours >= 0, order[np.searchsorted(labels, np.maximum(neighbours, labels.min()), sorter=order)], -1
-        )
-    return share_found(queries, vectors[np.maximum(neighbours, 0)], neighbours >= 0, tenth, inner_product=inner)
+        rows = order[np.searchsorted(labels, np.maximum(found, labels.min()), sorter=order)]
+    pairs = zip(asked, take(rows), strict=True)
+    scores = np.stack([_scores(query[None], some, inner_product=inner)[0] for query, some in pairs])
+    slack = 1e-4 * np.maximum(1, np.abs(tenth))
+    return float(((scores >= (tenth - slack)[:, None]) & known).mean())
+
+
+def _scores(queries: Vectors, vectors: Vectors, *, inner_product: bool) -> NDArray[np.float64]:
+    """Return inner products, or negated squared distances: more is nearer."""
+    products: NDArray[np.float64] = (queries @ vectors.T).astype(np.float64)
+    if inner_product:
+        return products
+    distances: NDArray[np.float64] = squared_norms(vectors) + squared_norms(queries)[:, None] - 2 * products
+    return -distances

@@ -11,11 +11,11 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.files import write_at
-from migrate.stores.faiss.parts import library
 from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 from migrate.work.shards import Rows
@@ -34,8 +34,6 @@ def append_lists(path: Path, index: Any, vectors: Vectors | Rows, labels: NDArra
     RefusedError
         FAISS finds no list for a vector, as for one with NaN.
     """
-    faiss = library()
-
     numbers = _assign(index, vectors)
     if (numbers < 0).any():
         missing = int((numbers < 0).sum())

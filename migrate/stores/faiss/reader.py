@@ -1,19 +1,13 @@
 """Opens FAISS files of any kind: FAISS looks at them in a guarded process and says where the vectors lie.
 
 Only a flat index without more is known by its first bytes. Vectors that the file holds as they are, one run after
-another, are read from it here. All others are decoded by FAISS into a temporary file. Each batch is copied into an
-aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned float32 differ in the last
-digits. It uses `preadv`, not a memory map: a map kills the process if the file is cut.
+another, are read from it here. All others are decoded by FAISS into a temporary file.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -21,29 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UnsupportedStoreError
+from migrate.reading import expect, parse_json
 from migrate.stores.base import Metric
-from migrate.stores.binary_reader import FileIdentity, read_errors, read_exactly
+from migrate.stores.binary_reader import FileIdentity, RowFile, read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
+from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
 from migrate.stores.faiss.recipe import factory
 from migrate.stores.frames import FACTS, LABELS, ROWS, RUNS
-from migrate.stores.sniff import HEAD_BYTES, describe_content
-from migrate.vectors import Vectors
 
 JOBS: Final = "migrate.stores.faiss.jobs"
+QUERIES: Final = 200
+"""Rows that are looked up for the recall of an index."""
 _READ_SPARE_BYTES: Final = 1 << 30
 _FLOAT_BYTES: Final = 4
 _LABEL_BYTES: Final = 8
-_TYPES: Final[dict[str, type]] = {
+_SHAPE: Final = {
     "chain": str,
     "dim": int,
     "count": int,
     "metric": int,
     "exact": bool,
-    "remarks": list,
-    "recipe": dict,
     "labels": bool,
     "in_place": bool,
+    "remarks": tuple[str, ...],
+    "recipe": Mapping[str, Any],
 }
 _APPROXIMATE: Final = (
     "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
@@ -60,7 +56,7 @@ def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
     return {"do": f"{JOBS}:{do}", "path": str(path), "memory_bytes": memory, **arguments}
 
 
-class FaissFile:
+class FaissFile(RowFile):
     """A FAISS file: what it is, and its vectors on demand; `labels` is None where the rows have none of their own.
 
     Raises a StoreError where it is no FAISS file, a damaged one, or one of a kind that is not read.
@@ -80,11 +76,10 @@ class FaissFile:
         self.recipe: dict[str, Any] = facts["recipe"]
         self.exact: bool = facts["exact"]
         self.remarks = (*(() if self.exact else (_APPROXIMATE,)), *facts["remarks"])
-        self.dim: int = facts["dim"]
-        self.count: int = facts["count"]
         self.metric: Metric = fourcc.METRICS[facts["metric"]]
-        self.row_bytes = self.dim * _FLOAT_BYTES
-        self._first_rows, self._offsets = self._runs_of(runs)
+        self._check_runs(runs, facts)
+        descriptor = None if self._decoded is None else self._decoded.fileno()
+        super().__init__(path, self.identity, runs, facts["dim"], descriptor=descriptor)
 
     def _look(self) -> tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64]]:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
@@ -103,7 +98,9 @@ class FaissFile:
             elif tag == RUNS and facts:
                 runs += content
             elif tag == ROWS and self._decoded is not None:
-                self._keep_rows(self._decoded, content)
+                self._left -= len(content)
+                self._expect(self._left >= 0, "as many vectors as it counts")
+                write_all(self._decoded, content)
         self._expect(bool(facts) and not self._left, "all vectors")
         self._expect(len(labels) == _LABEL_BYTES * facts["count"] * facts["labels"], "a label for each vector")
         own = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if facts["labels"] else None
@@ -117,84 +114,25 @@ class FaissFile:
 
     def _check_facts(self, content: bytes) -> dict[str, Any]:
         try:
-            facts: dict[str, Any] = json.loads(content)
-            typed = (
-                all(type(facts[name]) is kind for name, kind in _TYPES.items()) and facts["metric"] in fourcc.METRICS
-            )
+            facts = expect(parse_json(content), _SHAPE)
             factory(facts["recipe"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{self.path}: FAISS reports facts about the index that make no sense ({error}); copy it again"
             ) from error
+        with read_errors(self.path):
+            folder = sum(file.stat().st_size for file in self.path.parent.iterdir() if file.is_file())
         # no code takes less than a bit of a vector
-        self._expect(typed and facts["dim"] > 0 and 0 <= facts["count"] <= self._largest_count(), "facts that fit")
+        fits = facts["metric"] in fourcc.METRICS and facts["dim"] > 0 and 0 <= facts["count"] <= 8 * folder
+        self._expect(fits, "facts that fit")
         return facts
 
-    def _largest_count(self) -> int:
-        with read_errors(self.path):
-            return 8 * sum(file.stat().st_size for file in self.path.parent.iterdir() if file.is_file())
-
-    def _keep_rows(self, file: BinaryIO, content: bytes) -> None:
-        self._left -= len(content)
-        self._expect(self._left >= 0, "as many vectors as it counts")
-        write_all(file, content)
-
-    def _runs_of(self, runs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first row of each run of vectors, and their count at the end; and where each run begins."""
+    def _check_runs(self, runs: NDArray[np.int64], facts: dict[str, Any]) -> None:
         offsets, counts = runs.astype(np.int64).T
-        size = self.count * self.row_bytes if self._decoded is not None else self.identity.size
-        within = (offsets >= 0) & (counts >= 0) & (offsets + counts * self.row_bytes <= size)
-        self._expect(bool(within.all()) and counts.sum() == self.count, "places of vectors within the file")
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), offsets
-
-    def batches(self, batch_size: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Vectors]]:
-        """First row and vectors of each batch of rows `start` to `stop`, overwritten by those of the next one."""
-        stop = self.count if stop is None else min(stop, self.count)
-        buffer = np.empty((min(batch_size, self.count), self.dim), np.float32)
-        with self._opened() as (descriptor, file):
-            if hasattr(os, "posix_fadvise"):  # macOS lacks it
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            for first in range(start, stop, batch_size):
-                vectors = buffer[: min(batch_size, stop - first)]
-                self._fill(descriptor, vectors, self._runs(np.arange(first, first + len(vectors))))
-                yield first, vectors
-            self.identity.check(self.path, file)
-
-    def take(self, rows: NDArray[np.int64]) -> Vectors:
-        """The vectors of some rows, in the order of `rows`."""
-        if rows.size and not 0 <= rows.min() <= rows.max() < self.count:
-            raise IndexError(
-                f"rows {rows.min()} to {rows.max()} are out of range, the file has rows 0 to {self.count - 1}"
-            )
-        vectors = np.empty((rows.size, self.dim), np.float32)
-        with self._opened() as (descriptor, _):
-            self._fill(descriptor, vectors, self._runs(rows))
-        return vectors
-
-    @contextmanager
-    def _opened(self) -> Iterator[tuple[int, int]]:
-        """Descriptors of what holds the vectors, and of the index, unchanged since it was first looked at."""
-        with read_errors(self.path), self.path.open("rb", buffering=0) as file:
-            self.identity.check(self.path, file.fileno())
-            yield (file if self._decoded is None else self._decoded).fileno(), file.fileno()
-
-    def _runs(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Byte offset and byte count of each run of rows that follow one another in the file."""
-        runs = np.searchsorted(self._first_rows, rows, side="right") - 1
-        offsets = self._offsets[runs] + (rows - self._first_rows[runs]) * self.row_bytes
-        breaks = np.flatnonzero(np.diff(offsets) != self.row_bytes) + 1
-        bounds = [0, *breaks.tolist(), rows.size] if rows.size else [0]
-        for first, last in pairwise(bounds):
-            yield int(offsets[first]), (last - first) * self.row_bytes
-
-    def _fill(self, descriptor: int, vectors: Vectors, pieces: Iterator[tuple[int, int]]) -> None:
-        if not vectors.size:
-            return
-        target = vectors.data.cast("B")
-        done = 0
-        for offset, size in pieces:
-            read_exactly(self.path, descriptor, target[done : done + size], offset)
-            done += size
+        row_bytes = facts["dim"] * _FLOAT_BYTES
+        size = facts["count"] * row_bytes if self._decoded is not None else self.identity.size
+        within = (offsets >= 0) & (counts >= 0) & (offsets + counts * row_bytes <= size)
+        self._expect(bool(within.all()) and counts.sum() == facts["count"], "places of vectors within the file")
 
 
 def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], None, NDArray[np.int64]]:

@@ -7,8 +7,7 @@ opened by then, and so its file has been read once without harm.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -19,12 +18,9 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import Hits, Store
 from migrate.stores.serving import as_fields, as_hits, check_queries
-from migrate.vectors import Document, Vectors, squared_norms
+from migrate.vectors import Vectors, squared_norms
 
 _NOT_FOUND: Final = -1
-
-RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-"""From labels, of any shape, to rows."""
 
 
 class IndexSearch:
@@ -33,48 +29,22 @@ class IndexSearch:
     `ids` and `labels` are of each row; labels are None where they are the numbers of the rows.
     """
 
-    def __init__(
-        self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None, rows_of: RowsOf
-    ) -> None:
-        self._store, self._index, self._ids, self._labels, self._rows_of = store, index, ids, labels, rows_of
-        self._fields = MetadataIndex(store)
-
-    @classmethod
-    def exact(cls, store: Store) -> IndexSearch:
-        """A flat index of all vectors of a store."""
-        import faiss
-
-        flat = faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2
-        index = flat(store.info.dim)
-        ids: list[str] = []
-        for batch in store.scan():
-            index.add(batch.vectors)
-            ids += batch.ids
-        return cls(store, index, ids, None, lambda labels: labels)
-
-    @classmethod
-    def of_file(
-        cls, store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None, rows_of: RowsOf
-    ) -> IndexSearch:
-        """The index in a file."""
-        import faiss
-
-        try:
-            index = faiss.read_index(str(path))
-        except RuntimeError as error:
-            raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error
-        return cls(store, index, ids, labels, rows_of)
+    def __init__(self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None) -> None:
+        self._store, self._index, self._ids, self._labels = store, index, ids, labels
+        self._order = None if labels is None else np.argsort(labels)
+        self._lock = Lock()
+        self._rows_by: dict[str, dict[str, NDArray[np.int64]]] = {}
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search as `Store.search`; `where` is a mapping of metadata to values."""
         queries = check_queries(self._store.info, queries)
         fields = as_fields(self._store.info, where)
-        chosen = self._fields.rows(fields) if fields else None
+        chosen = self._rows_with(fields) if fields else None
         most = min(k, self._store.info.count if chosen is None else len(chosen))
         if most <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
         scores, labels = self._nearest(queries, most, chosen)
-        rows = np.where(labels == _NOT_FOUND, _NOT_FOUND, self._rows_of(labels))
+        rows = self._rows_of(labels)
         hits = []
         for query, places, values in zip(queries, rows, scores, strict=True):
             there = places >= 0
@@ -84,11 +54,20 @@ class IndexSearch:
             hits.append(as_hits([self._ids[row] for row in places[there].tolist()], values[there]))
         return hits
 
+    def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each label, of any shape; -1 where the index found none."""
+        if self._labels is None or self._order is None or not self._labels.size:
+            return labels
+        places = np.minimum(np.searchsorted(self._labels, labels, sorter=self._order), self._labels.size - 1)
+        is_known = (labels != _NOT_FOUND) & (self._labels[self._order[places]] == labels)
+        return np.where(is_known, self._order[places], _NOT_FOUND)
+
     def _nearest(self, queries: Vectors, k: int, chosen: NDArray[np.int64] | None) -> tuple[Any, NDArray[np.int64]]:
         if chosen is None:
             scores, labels = self._index.search(queries, k)
             return scores, labels
-        faiss: Any = import_module("faiss")
+        import faiss
+
         index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
         wrapped = isinstance(index, faiss.IndexIDMap)
         index = faiss.downcast_index(index.index) if wrapped else index
@@ -100,7 +79,8 @@ class IndexSearch:
         return scores, labels
 
     def _parameters(self, index: Any, selector: Any) -> Any:
-        faiss: Any = import_module("faiss")
+        import faiss
+
         if isinstance(index, faiss.IndexIVF):
             return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
         if isinstance(index, faiss.IndexHNSW):
@@ -121,47 +101,31 @@ class IndexSearch:
             best = np.argsort(scores, kind="stable")[:k]
         return chosen[best], scores[best]
 
-
-class MetadataIndex:
-    """The rows of a store by their metadata: read when a name is first needed, and held in memory."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._lock = Lock()
-        self._by_name: dict[str, dict[str, NDArray[np.int64]]] = {}
-
-    def rows(self, fields: Mapping[str, Any]) -> NDArray[np.int64]:
-        """The rows whose metadata have all these values, ascending.
-
-        Raises
-        ------
-        UsageError
-            The store holds no metadata, or none of such a name.
-        """
+    def _rows_with(self, fields: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Return the rows whose metadata have all these values, ascending."""
         if not self._store.info.has_texts:
             raise UsageError(f"{self._store.info.location}: the store has no metadata to filter by")
         rows: NDArray[np.int64] | None = None
         for name, value in fields.items():
-            same = self._values(name).get(_key(value), np.empty(0, np.int64))
+            same = self._rows_by_value(name).get(_key(value), np.empty(0, np.int64))
             rows = same if rows is None else np.intersect1d(rows, same, assume_unique=True)
         return np.empty(0, np.int64) if rows is None else rows
 
-    def _values(self, name: str) -> dict[str, NDArray[np.int64]]:
+    def _rows_by_value(self, name: str) -> dict[str, NDArray[np.int64]]:
+        """Return the rows of each value of a name: read when it is first needed, and held in memory."""
         with self._lock:
-            if name not in self._by_name:
-                if len(self._by_name) >= 32:
-                    self._by_name.clear()
-                self._by_name[name] = self._read(name, self._store.documents())
-            return self._by_name[name]
-
-    def _read(self, name: str, documents: Iterator[Document]) -> dict[str, NDArray[np.int64]]:
-        rows: dict[str, list[int]] = {}
-        for row, document in enumerate(documents):
-            if name in document.metadata:
-                rows.setdefault(_key(document.metadata[name]), []).append(row)
-        if not rows and self._store.info.count:
-            raise UsageError(f"{self._store.info.location}: no document has metadata called {name!r} to filter by")
-        return {value: np.array(places, np.int64) for value, places in rows.items()}
+            if name not in self._rows_by:
+                rows: dict[str, list[int]] = {}
+                for row, document in enumerate(self._store.documents()):
+                    if name in document.metadata:
+                        rows.setdefault(_key(document.metadata[name]), []).append(row)
+                if not rows and self._store.info.count:
+                    where = self._store.info.location
+                    raise UsageError(f"{where}: no document has metadata called {name!r} to filter by")
+                if len(self._rows_by) >= 32:
+                    self._rows_by.clear()
+                self._rows_by[name] = {value: np.array(places, np.int64) for value, places in rows.items()}
+            return self._rows_by[name]
 
 
 def _key(value: Any) -> str:
@@ -169,10 +133,30 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
+def search_of_file(store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None) -> IndexSearch:
+    """Return the search of a store by the index in its file."""
+    import faiss
+
+    try:
+        index = faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error
+    return IndexSearch(store, index, ids, labels)
+
+
 def open_search(store: Store) -> Store | IndexSearch:
-    """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
+    """Return the search of a store: its own, or an exact one over its vectors, which are then held in memory.
 
     Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
     later is not seen.
     """
-    return store if store.searches else IndexSearch.exact(store)
+    if store.searches:
+        return store
+    import faiss
+
+    index = (faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2)(store.info.dim)
+    ids: list[str] = []
+    for batch in store.scan():
+        index.add(batch.vectors)
+        ids += batch.ids
+    return IndexSearch(store, index, ids, None)

@@ -1,31 +1,42 @@
-"""A FAISS index with what is known of its documents, as a `Store`."""
+"""FAISS indexes, found at a path, with what is known of their documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from migrate.errors import StoreError
 from migrate.files import FileStamp, real_path
+from migrate.locations import Address
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, StoreInfo, StoreWriter
+from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
-from migrate.stores.documents.find import find_documents
+from migrate.stores.child import run_job
+from migrate.stores.documents.arrow import ParquetDocuments
+from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, check_labels, sidecar_files
+from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
+from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.faiss.reader import FaissFile
+from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.own_file import find_own_file
+from migrate.stores.faiss import fourcc
+from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
-from migrate.stores.file_store import FileStore
+from migrate.stores.file_store import RowFileStore
+from migrate.stores.frames import DONE
+from migrate.stores.outputs import FolderOutput
+from migrate.stores.records import check_options
 from migrate.stores.serving import Hits
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
     from migrate.stores.faiss.search import IndexSearch
@@ -34,7 +45,64 @@ _NOTHING_FOUND = -1
 _LISTED = 8
 
 
-class FaissStore(FileStore):
+class FaissKind:
+    """FAISS files and the folders around them, as the registry knows them."""
+
+    name = "faiss"
+    support = KindSupport(
+        "FAISS, and folders of LangChain, LlamaIndex, `datasets` around it",
+        ("FOLDER", "FILE"),
+        "",
+        "ids, texts, metadata, kind and parameters of the index",
+        "codes are approximate, some refused: see [indexes](docs/indexes.md)",
+        "bounded for flat indexes",
+    )
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether it is a FAISS file, or a folder with a file that is one or is named as one."""
+        with read_errors(path):
+            files = _visible_files(path) if path.is_dir() else [path]
+        return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
+
+    def output(self, location: str) -> FolderOutput:
+        """A folder for a flat index and a docs.jsonl."""
+        from migrate.stores.create import FaissOutput
+
+        return FaissOutput(Path(location))
+
+    def open(self, location: str) -> FaissStore:
+        """Open a FAISS file, or a folder with exactly one; `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
+
+        `<name>.faiss` with `<name>.pkl` beside it is a LangChain store; for others, files beside the index hold the
+        ids and texts, and without any the ids are the labels of the index.
+
+        Raises
+        ------
+        StoreError
+            There is no such path, no index or more than one; or the store is malformed.
+        UnsupportedStoreError
+            The index is of a kind that is not read.
+        ManifestError
+            The folder has a manifest that is not one of a store.
+        OutputError
+            The operating system refused.
+        """
+        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        check_options(f"{self.name}:{location}", address.options, ("text", "id"))
+        path = Path(address.place)
+        kind = _file_kind(path)
+        if stat.S_ISDIR(kind):
+            index = _find_index(path)
+        elif stat.S_ISREG(kind):
+            index = path
+        else:
+            raise StoreError(f"{path}: this is a pipe, a socket or a device; give the file or folder of the store")
+        pickled = index.with_suffix(".pkl")
+        is_langchain = index.suffix == ".faiss" and pickled.is_file()
+        return FaissStore(path, index, pickled if is_langchain else None, address.options)
+
+
+class FaissStore(RowFileStore):
     """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
 
     IVF indexes are read in the order of their lists. Ids of batches are read when they are looked at. `path` is what
@@ -50,6 +118,7 @@ class FaissStore(FileStore):
     """
 
     searches = True
+    _file: FaissFile
 
     def __init__(
         self,
@@ -60,40 +129,15 @@ class FaissStore(FileStore):
     ) -> None:
         self.index_path = index
         self._opening = Lock()
-        self._file = FaissFile(index)
-        labels = self._labels = check_labels(self._file.labels, index)
+        file = self._file = FaissFile(index)
+        labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = _manifest_of(index)
         self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
-        self.source = _find_documents(index, pickled, labels, self._file.count, self.named_fields)
-        info = _describe(path, self._file, self.source, labels)
+        self.source = _find_documents(index, pickled, labels, file.count, self.named_fields)
+        info = _describe(path, file, self.source, labels)
         self.info = replace(info, manifest=manifest, notes=(*info.notes, *foreign))
         files = (index, self.source.file, *self.source.also_read)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
-
-    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
-        for first, vectors in self._file.batches(batch_size, start, stop):
-            rows = range(first, first + len(vectors))
-            yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
-
-    def get(self, rows: NDArray[np.int64]) -> Batch:
-        """The vectors and ids of some rows."""
-        rows = np.asarray(rows, np.int64)
-        return Batch(self.source.ids(rows), self._file.take(rows))
-
-    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
-        """Return the ids of some rows."""
-        return self.source.ids(rows)
-
-    def rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each label, of any shape; -1 for labels that no row has."""
-        own = self._labels
-        if own is None:
-            return np.where((labels >= 0) & (labels < self.info.count), labels, _NOTHING_FOUND)
-        order = self._order_of_labels
-        places = np.minimum(np.searchsorted(own, labels, sorter=order), own.size - 1)
-        rows: NDArray[np.int64] = np.where(own[order[places]] == labels, order[places], _NOTHING_FOUND)
-        return rows
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search the index itself, in memory from the first search on; `where` maps metadata to values."""
@@ -103,18 +147,9 @@ class FaissStore(FileStore):
 
     @cached_property
     def _search(self) -> IndexSearch:
-        from migrate.stores.faiss.search import IndexSearch
+        from migrate.stores.faiss.search import search_of_file
 
-        ids = self.source.ids(range(self.info.count))
-        return IndexSearch.of_file(self, self.index_path, ids, self._labels, self.rows_of)
-
-    @cached_property
-    def _order_of_labels(self) -> NDArray[np.intp]:
-        return np.argsort(self._labels) if self._labels is not None else np.empty(0, np.intp)
-
-    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """The documents of some rows, or of all."""
-        return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+        return search_of_file(self, self.index_path, self.source.ids(range(self.info.count)), self._labels)
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """A writer of a store of the same kind, under the same file names.
@@ -127,12 +162,74 @@ class FaissStore(FileStore):
         return writer
 
 
+def _file_kind(path: Path) -> int:
+    with read_errors(path):
+        try:
+            return path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            raise StoreError(f"{path}: no such file or folder; check the path") from error
+
+
+def _find_index(folder: Path) -> Path:
+    files = _visible_files(folder)
+    heads = {file: _head(file) for file in files}
+    indexes = [file for file, head in heads.items() if fourcc.is_index(head)]
+    if len(indexes) == 1:
+        return indexes[0]
+    if folder / VECTORS_NAME in indexes:
+        # the others are its further namespaces, images for example
+        return folder / VECTORS_NAME
+    if indexes:
+        raise StoreError(
+            f"{folder}: has {len(indexes)} FAISS indexes ({_names([file.name for file in indexes])}); give one of these"
+        )
+    for file in files:
+        if file.suffix in (".faiss", ".index", ".bin"):
+            raise StoreError(f"{file}: expected a FAISS index, found {fourcc.describe_content(heads[file])}")
+    contents = f"only {_names([file.name for file in files])}" if files else "an empty folder"
+    raise StoreError(f"{folder}: expected a FAISS index, found {contents}; give the folder that holds the store")
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    with read_errors(folder):
+        return sorted(file for file in folder.iterdir() if not file.name.startswith(".") and file.is_file())
+
+
+def _head(file: Path) -> bytes:
+    with read_errors(file):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            return os.read(descriptor, fourcc.HEAD_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+
+
 def _find_documents(
-    index: Path, pickled: Path | None, labels: Labels, count: int, fields: Mapping[str, str]
+    index: Path, pickled: Path | None, labels: Labels, count: int, named: Mapping[str, str]
 ) -> DocumentSource:
-    if pickled is not None and not fields:
-        return LangchainDocuments(pickled, labels, count)
-    return find_documents(index, labels, count, fields)
+    """Return the documents of an index; labels alone where no file beside it has any.
+
+    `named` are the fields that hold `text` and `id` in a file of the user's own; if there are any, only such files are
+    read.
+    """
+    if not named:  # frameworks by their own file names before files of any name
+        docs = index.with_name(DOCS_NAME)
+        if pickled is not None:
+            return LangchainDocuments(pickled, labels, count)
+        if is_llamaindex(index):
+            return LlamaIndexDocuments(index, labels, count)
+        if docs.exists():
+            return JsonlDocuments(docs, labels, count)
+        if find_datasets(index.parent):
+            return DatasetDocuments(index, labels, count)
+    if sidecar_files(index, "*.parquet"):
+        return ParquetDocuments(index, labels, count, named)
+    found, why = find_own_file(index, labels, count, named)
+    return found or LabelsOnly(labels, index, why)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
@@ -177,8 +274,7 @@ def _links_out(folder: Path) -> Iterator[str]:
         links = [path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.name.startswith(".")]
         out = [path.name for path in links if real_path(folder) not in real_path(path).parents]
     if out:
-        names = ", ".join(out[:_LISTED]) + (", ..." if len(out) > _LISTED else "")
-        yield f"read and copied through links out of the folder: {names}"
+        yield f"read and copied through links out of the folder: {_names(out)}"
 
 
 def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
@@ -187,3 +283,36 @@ def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
     if manifest is None or manifest.store.index == index.name:
         return manifest, ()
     return None, (f"the manifest in the folder is not of {index.name}; it is ignored",)
+
+
+def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
+    """Measure recall@10 of the index of a store against exact search, so that nobody blames the stitch for it.
+
+    The truth is exact search over the vectors as they are read back. Where these are approximate, what coding lost is
+    not in the figure: the originals are not there to compare with.
+
+    Parameters
+    ----------
+    store
+        A store with a FAISS index.
+    queries
+        How many of its rows, spread evenly, are looked up; at most as many as there are.
+
+    Returns
+    -------
+    float or None
+        Between 0 and 1; None for a flat index, whose search is exact, and for stores of other kinds.
+
+    Raises
+    ------
+    StoreError
+        FAISS cannot search the index.
+    """
+    if not isinstance(store, FaissStore) or not store.info.count:
+        return None
+    if store.info.details["factory"] in ("Flat", "IDMap,Flat", "IDMap2,Flat"):
+        return None
+    path = store.index_path
+    frames = dict(run_job(path, read_job("recall", path, queries=queries), file_bytes=path.stat().st_size))
+    recall: float = json.loads(frames[DONE])["recall"]
+    return recall

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss.parts import Recipe, Rows, library
+from migrate.stores.faiss.recipe import Recipe
 from migrate.stores.frames import RefusedError
+
+Rows = NDArray[np.float32]
 
 _ROTATIONS = ("PCAMatrix", "OPQMatrix", "RandomRotationMatrix", "ITQMatrix")
 _RIGHT_ANGLES = 2e-4
@@ -31,8 +34,6 @@ class Inverse:
 
 def invert(transform: Any) -> Inverse:
     """Return the inverse of a transform in an IndexPreTransform."""
-    faiss = library()
-
     transform = faiss.downcast_VectorTransform(transform)
     name = type(transform).__name__
     if isinstance(transform, faiss.RemapDimensionsTransform):
@@ -56,8 +57,6 @@ def _float32(rows: NDArray[Any]) -> Rows:
 
 
 def _remap(transform: Any, name: str) -> Inverse:
-    faiss = library()
-
     places = faiss.vector_to_array(transform.map).astype(np.int64)
     if places.size != transform.d_out or (places.size and places.max() >= transform.d_in):
         raise RefusedError(
@@ -77,8 +76,6 @@ def _remap(transform: Any, name: str) -> Inverse:
 
 def _linear(transform: Any, name: str) -> Inverse:
     """Y = A x + b: undone with the pseudo-inverse, which also undoes whitening."""
-    faiss = library()
-
     shape = (transform.d_out, transform.d_in)
     matrix = faiss.vector_to_array(transform.A).astype(np.float64)
     offset = faiss.vector_to_array(transform.b).astype(np.float64) if transform.have_bias else np.zeros(shape[0])
@@ -129,9 +126,7 @@ def _linear_remark(matrix: NDArray[np.float64], name: str) -> str:
 
 def _linear_recipe(transform: Any, name: str) -> Recipe:
     kind = {"PCAMatrix": "PCA", "OPQMatrix": "OPQ", "RandomRotationMatrix": "RR"}.get(name, "Linear")
-    recipe: Recipe = {"kind": kind, "d_out": int(transform.d_out), "d_in": int(transform.d_in)}
+    recipe = {"kind": kind, "d_out": int(transform.d_out), "d_in": int(transform.d_in)}
     if kind == "PCA":
-        recipe |= {"whiten": bool(transform.eigen_power < 0), "rotate": bool(transform.random_rotation)}
-    if kind == "OPQ":
-        recipe["M"] = int(transform.M)
-    return recipe
+        return {**recipe, "whiten": bool(transform.eigen_power < 0), "rotate": bool(transform.random_rotation)}
+    return {**recipe, "M": int(transform.M)} if kind == "OPQ" else recipe

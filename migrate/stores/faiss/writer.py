@@ -17,12 +17,13 @@ from migrate.files import output_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, Labels, places_of
 from migrate.stores.faiss import fourcc
-from migrate.stores.faiss.reader import JOBS, FaissFile
+from migrate.stores.faiss.reader import JOBS, QUERIES, FaissFile
 from migrate.stores.faiss.recipe import factory
 from migrate.stores.faiss.rescale import rescale
+from migrate.stores.file_store import RowFileWriter
 from migrate.stores.frames import DONE, LABELS
 from migrate.work.shards import Rows
-from migrate.work.writer import FlatFileWriter, StoreWriter
+from migrate.work.writer import StoreWriter
 
 _QUIET_S: Final = 7 * 86_400.0
 """A process that builds an index is silent until it is done; graphs of many million rows take days."""
@@ -32,26 +33,15 @@ def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource)
     """Return the writer of an index like `old` at `path`, with `documents` beside it."""
     plain = old.recipe.get("inner", old.recipe) if old.recipe["kind"] in {"IDMap", "IDMap2"} else old.recipe
     if plain["kind"] == "Flat":
-        return _FlatWriter(path, old, dim, documents)
+        head, tail = fourcc.id_map_ends(old.recipe["kind"], dim, old.metric, old.labels)
+        head += fourcc.flat_head(dim, old.count, old.metric)
+        return RowFileWriter(path, head, dim, old.count, documents, tail)
     needs_training = plain["kind"] != "HNSW" or plain["storage"]["kind"] != "Flat"
     if not old.count and needs_training:
         raise StoreError(
             f"{path}: expected vectors to train {factory(old.recipe)} on, found none; there is none to move"
         )
     return _BuiltWriter(path, old, dim, documents)
-
-
-class _FlatWriter(FlatFileWriter):
-    """Rows go straight to their place."""
-
-    def __init__(self, path: Path, old: FaissFile, dim: int, documents: DocumentSource) -> None:
-        head, self._tail = fourcc.id_map_ends(old.recipe["kind"], dim, old.metric, old.labels)
-        super().__init__(path, head + fourcc.flat_head(dim, old.count, old.metric), dim, old.count)
-        self._documents = documents
-
-    def finish(self, rows: Rows) -> None:
-        self.finish_file(rows.count, self._tail)
-        self._documents.write(self.path.parent)
 
 
 class _BuiltWriter(StoreWriter):
@@ -86,6 +76,7 @@ class _BuiltWriter(StoreWriter):
             "dim": rows.dim,
             "metric": fourcc.METRIC_NUMBERS[self._old.metric],
             "recipe": json.dumps(self._recipe),
+            "queries": QUERIES,
             # rows, and the links of a graph
             "memory_bytes": (4 << 30) + 8 * size + 4096 * rows.count,
         }

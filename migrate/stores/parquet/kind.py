@@ -20,7 +20,7 @@ from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWr
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
-from migrate.stores.switching import BESIDE, Exchange, FolderExchange
+from migrate.stores.switching import BESIDE, Exchange, Folders
 
 
 class ParquetKind:
@@ -116,7 +116,7 @@ class LocalParquetStore(ParquetStore, FileStore):
             raise UsageError(f"{new.info.location}: expected files of Parquet, found another kind of store")
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
-        return FolderExchange.of(self.folder, new.folder, own=(SHARDS_NAME, *(shard.name for shard in self.shards)))
+        return Folders.exchange(self.folder, new.folder, own=(SHARDS_NAME, *(shard.name for shard in self.shards)))
 
     def strangers(self) -> list[str]:
         """Return files and folders beside those of the store and of this tool."""
