@@ -34,8 +34,7 @@ from migrate.embedders import known_models, load_embedder
 from migrate.errors import LeadMigrateError
 from migrate.lab.compare.comparison import StoresComparison, compare_stores
 from migrate.lab.compare.figures import figures_of
-from migrate.report.compare import number
-from migrate.report.terminal import table
+from migrate.report.terminal import number, table
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document
 

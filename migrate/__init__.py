@@ -51,7 +51,8 @@ if TYPE_CHECKING:
         sync,
         translate,
     )
-    from migrate.lab.api import StoresComparison, compare
+    from migrate.lab.api import compare
+    from migrate.lab.compare import StoresComparison
     from migrate.live.searcher import LiveLimits, LiveSearcher
 
 __version__ = "0.1.0"
@@ -102,7 +103,7 @@ __all__ = [
 _ROOMS = {
     "LiveLimits": "migrate.live.searcher",
     "LiveSearcher": "migrate.live.searcher",
-    "StoresComparison": "migrate.lab.api",
+    "StoresComparison": "migrate.lab.compare",
     "compare": "migrate.lab.api",
 }
 """Where names are from that are not of `migrate.api`, which knows nothing of these rooms."""

@@ -22,12 +22,12 @@ from migrate.report.compare import (
     labels_sentence,
     letter,
     marginal_rows,
-    number,
     tenths,
 )
 from migrate.report.page import render_page
 from migrate.report.svg.charts import Line, line_chart, spectra, thinned
 from migrate.report.svg.frame import Chart
+from migrate.report.terminal import number
 from migrate.similarity.measures import Measure
 from migrate.similarity.stitching import Stitching
 
