@@ -36,7 +36,7 @@ from migrate.errors import (
     VectorError,
 )
 from migrate.files import FileStamp, canonical_json, output_lock, reach
-from migrate.live.generation import generation_of, model_of
+from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
@@ -44,7 +44,6 @@ from migrate.live.state import Counter, LiveState, WorkerFacts, WorkerPhase, sta
 from migrate.live.writing import VectorWriter, writer_of
 from migrate.reembed.choice import Budget
 from migrate.stores.base import Store
-from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
 from migrate.stores.serving import is_cosine
@@ -360,7 +359,7 @@ class Worker:
         survey.by_queries = self._counted("embedded_by_queries")
         survey.n_counted = self._counted(*_EMBEDDED)
         ranked: list[tuple[float, int, str]] = []
-        confidence, cosine = _confidence(store), is_cosine(store.info)
+        confidence, cosine = confidence_of(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
             cached = self.embedder.find(documents, "document")
             for place, document in enumerate(documents):
@@ -675,13 +674,6 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
             f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or "
             "of a model that costs nothing to ask again, embed the whole store at once"
         )
-
-
-def _confidence(store: Store) -> Vectors | None:
-    try:
-        return stored_confidence(store)
-    except StoreError:  # of a database whose documents came or went since
-        return None
 
 
 def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:
