@@ -28,9 +28,9 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from migrate.carry.carry import INTERCEPT, carry
 from migrate.datasets.beir import load_beir
 from migrate.fit import fit_pairs
+from migrate.lab.carry.carry import INTERCEPT, carry
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.stitch.linear import affine_map

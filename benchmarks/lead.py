@@ -32,10 +32,9 @@ from migrate.datasets.records import read_corpus
 from migrate.embed import embed_corpus
 from migrate.embedders import known_models, load_embedder
 from migrate.errors import LeadMigrateError
-from migrate.report.compare import number
-from migrate.report.terminal import table
-from migrate.similarity.comparison import StoresComparison, compare_stores
-from migrate.similarity.measures import figures_of
+from migrate.lab.compare.comparison import StoresComparison, compare_stores
+from migrate.lab.compare.figures import figures_of
+from migrate.report.terminal import number, table
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document
 

@@ -21,9 +21,9 @@ from typing import TypeVar
 import numpy as np
 
 from migrate.fit import fit_pairs
+from migrate.lab.private.ckks import DEGREE, PRIMES, SCALE
+from migrate.lab.private.exchange import decrypt_store, encrypt_store, make_keyring, translate_ciphertext
 from migrate.manifest import Manifest
-from migrate.private.ckks import DEGREE, PRIMES, SCALE
-from migrate.private.exchange import decrypt_store, encrypt_store, make_keyring, translate_ciphertext
 from migrate.selection import Pairs
 from migrate.stitch.linear import affine_map
 from migrate.stores import open_store

@@ -63,12 +63,13 @@ def command_reference() -> str:
 
 
 def function_reference() -> str:
-    """Every function of `migrate.api` as `help` describes it, in Markdown."""
-    from migrate import api
+    """Every function of `migrate` as `help` describes it, in Markdown."""
+    import migrate
 
     parts = ["## Functions"]
-    for name, function in inspect.getmembers(api, inspect.isfunction):
-        if name in api.__all__:
+    for name in migrate.__all__:
+        function = getattr(migrate, name)
+        if inspect.isfunction(function):
             signature = inspect.signature(function)
             parameters = [
                 parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()

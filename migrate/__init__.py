@@ -23,15 +23,12 @@ if TYPE_CHECKING:
         Embedding,
         FittedStitch,
         LeadMigrateError,
-        LiveLimits,
-        LiveSearcher,
         Migration,
         Outcome,
         Query,
         QuerySet,
         Stamp,
         Store,
-        StoresComparison,
         Switch,
         Synced,
         Translation,
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
         assess,
         audit,
         check,
-        compare,
         embed,
         fit,
         forget,
@@ -55,6 +51,9 @@ if TYPE_CHECKING:
         sync,
         translate,
     )
+    from migrate.lab.api import compare
+    from migrate.lab.compare import StoresComparison
+    from migrate.live.searcher import LiveLimits, LiveSearcher
 
 __version__ = "0.1.0"
 
@@ -101,11 +100,20 @@ __all__ = [
 ]
 
 
+_ROOMS = {
+    "LiveLimits": "migrate.live.searcher",
+    "LiveSearcher": "migrate.live.searcher",
+    "StoresComparison": "migrate.lab.compare",
+    "compare": "migrate.lab.api",
+}
+"""Where names are from that are not of `migrate.api`, which knows nothing of these rooms."""
+
+
 def __getattr__(name: str) -> Any:
     """What `__all__` names, imported when it is first used: `import migrate` alone loads no library."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("migrate.api"), name)
+    value = getattr(import_module(_ROOMS.get(name, "migrate.api")), name)
     submodule = sys.modules.get(f"{__name__}.{name}")
     if isinstance(value, FunctionType) and submodule is not None:
         value.__dict__ = vars(submodule)

@@ -5,7 +5,7 @@ Thin: each function opens what it is given and calls the one that does the work,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +19,6 @@ from migrate.check import Compatibility, Stamp, check_store, stamp_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
-from migrate.cluster import runner_of
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
@@ -32,14 +31,11 @@ from migrate.embedders.elsewhere import elsewhere
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
-from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.pipeline import Migration, MigrationRequest, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.report.document import audit_document
 from migrate.report.inspect import inspect_document
 from migrate.selection import SAMPLE_SIZE
-from migrate.similarity.comparison import StoresComparison, compare_stores
-from migrate.similarity.matching import SAMPLE as COMPARED
 from migrate.stitch.fitted import DOCUMENT, Direction, FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
@@ -51,7 +47,7 @@ from migrate.switch import Switch, forget_switch, roll_back, switch_store
 from migrate.sync import Synced, plan_sync
 from migrate.translate import Translation
 from migrate.vectors import Document, Progress, Query, no_progress
-from migrate.work.runner import LOCAL, Runner
+from migrate.work.runner import LOCAL, Runner, runner_of
 
 __all__ = [
     "Assessment",
@@ -62,15 +58,12 @@ __all__ = [
     "Embedding",
     "FittedStitch",
     "LeadMigrateError",
-    "LiveLimits",
-    "LiveSearcher",
     "Migration",
     "Outcome",
     "Query",
     "QuerySet",
     "Stamp",
     "Store",
-    "StoresComparison",
     "Switch",
     "Synced",
     "Translation",
@@ -78,7 +71,6 @@ __all__ = [
     "assess",
     "audit",
     "check",
-    "compare",
     "embed",
     "fit",
     "forget",
@@ -102,7 +94,7 @@ ModelLike: TypeAlias = Embedder | str
 """A model, or its spec as in `migrate.embedders`."""
 
 RunnerLike: TypeAlias = Runner | str
-"""A runner, or its name as in `migrate.cluster.runner_of`."""
+"""A runner, or its name as in `migrate.work.runner.runner_of`."""
 
 BUILD, POOL = "build", "pool"
 
@@ -830,51 +822,6 @@ def assess(
         quality=None if fitted is None else stitch_quality(fitted, opened, facts.spec),
         keep=keep,
         progress=progress,
-    )
-
-
-def compare(
-    *stores: StoreLike,
-    sample: int = COMPARED,
-    stitches: Sequence[str] = ("ridge",),
-    labels: Mapping[str, str] | None = None,
-    groups: Mapping[str, Sequence[int]] | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> StoresComparison:
-    """Compare the spaces of two or more stores over the documents that all of them have, matched by id.
-
-    Parameters
-    ----------
-    stores
-        Stores, or their paths.
-    sample
-        Documents to compare at most.
-    stitches
-        Stitches of vectors alone to fit between every two stores, such as ridge, ols, procrustes, lowrank or mlp:2.
-    labels
-        Of documents, by id: classifiers trained on the first store's vectors are tried on those of the others.
-    groups
-        Stores that belong together, by their places in `stores`, from 0.
-    seed
-        Of the sample, and of what is random in the measures.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.similarity.comparison.compare_stores`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> migrate.compare("my-store", "my-store")
-    <StoresComparison of my-store, my-store (2): 150 documents, CKA 1.000>
-    """
-    opened = [_store(store, verify=True) for store in stores]
-    return compare_stores(
-        opened, sample=sample, stitches=stitches, labels=labels, groups=groups, seed=seed, progress=progress
     )
 
 

@@ -1,8 +1,9 @@
-"""What other packages add by entry points: kinds of stores, embedders and stitches."""
+"""What is added by entry points: kinds of stores, embedders and stitches, commands and runners."""
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+import re
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from typing import Any
 
 from migrate.errors import UsageError
@@ -23,6 +24,24 @@ def installed(group: str) -> dict[str, EntryPoint]:
             raise UsageError(f"several packages provide {point.name} ({packages}); uninstall all but one")
         points[point.name] = point
     return points
+
+
+def missing_extra(point: EntryPoint) -> str | None:
+    """Return `PACKAGE[EXTRA]` for an extra of an entry point, `module:name [EXTRA]`, that lacks a package."""
+    for extra in point.extras:
+        for requirement in (point.dist and point.dist.requires) or ():
+            name, _, marker = requirement.partition(";")
+            if re.search(f"extra == ['\"]{re.escape(extra)}['\"]", marker) and not _is_installed(name):
+                return f"{_package(point)}[{extra}]"
+    return None
+
+
+def _is_installed(requirement: str) -> bool:
+    try:
+        distribution(re.split(r"[^\w.-]", requirement.strip())[0])
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def load_plugin(point: EntryPoint, expected: type) -> Any:

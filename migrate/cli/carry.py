@@ -12,7 +12,7 @@ from migrate.cli.options import option
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
-    from migrate.carry.carry import Carried
+    from migrate.lab.carry.carry import Carried
 
 
 @options.command(
@@ -63,10 +63,10 @@ def command(
     transposed. Each is judged on documents of the sample that its map was not fitted on. What may be no better than
     chance, or is worse than what the labels of the sample alone would teach, is left out, and the exit code is 1.
     """
-    from migrate.carry.carry import carry, read_rows
     from migrate.datasets.records import read_labels
     from migrate.errors import UsageError
     from migrate.files import refuse_output
+    from migrate.lab.carry.carry import carry, read_rows
     from migrate.report.carry import carry_document, carry_text
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
@@ -95,8 +95,8 @@ def command(
 
 def _write(done: Carried, output: Path, *, force: bool) -> None:
     """Each kind that there is, as it was given, and what was found of it."""
-    from migrate.carry.carry import write_rows
     from migrate.files import atomic_folder, write_json
+    from migrate.lab.carry.carry import write_rows
     from migrate.report.carry import carry_document
 
     with atomic_folder(output, force=force) as aside:

@@ -16,7 +16,7 @@ from migrate.cli.pages import opens as open_option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
-    from migrate.similarity.comparison import StoresComparison
+    from migrate.lab.compare.comparison import StoresComparison
 
 
 @options.command(
@@ -90,7 +90,7 @@ def command(
     --group, repeated, measures within groups of stores are set against those between them.
     """
     from migrate.datasets.records import read_labels
-    from migrate.similarity.comparison import compare_stores
+    from migrate.lab.compare.comparison import compare_stores
     from migrate.stores import open_store
 
     stores, places = _with_groups(stores, groups)
@@ -155,9 +155,9 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
 def _write(comparison: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
     """Each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
+    from migrate.lab.compare.figures import figures_of
     from migrate.report.compare import dimensions_csv, groups_csv, long_csv, marginals_csv, matrix_csv
     from migrate.report.compare_page import compare_page
-    from migrate.similarity.measures import figures_of
 
     with ExitStack() as outputs:
         if html is not None:

@@ -10,10 +10,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -22,6 +23,9 @@ from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, compla
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.files import WORK_FOLDER
 from migrate.threads import limit_threads
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 COMMANDS = (
     "inspect",
@@ -46,6 +50,9 @@ COMMANDS = (
     "demo",
 )
 
+ROOMS = {"compare": "lab", "carry": "lab", "private": "private", "live": "live"}
+"""Commands that come by entry points of `lead_migrate.commands`, as others may, and the extras that install them."""
+
 _BESIDE = {"rollback": "switch", "forget": "switch"}
 """Commands that stand in the module of another, under their own name."""
 
@@ -63,7 +70,7 @@ class _LazyGroup(click.Group):
     """A group that imports a command's module when it is asked for, in the order of `COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(dict.fromkeys([*COMMANDS, *_entry_points()]))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
@@ -75,7 +82,7 @@ class _LazyGroup(click.Group):
             raise _InterruptedRun from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        return _load(cmd_name) if cmd_name in COMMANDS or cmd_name in _entry_points() else None
 
     def _defaults(self, ctx: click.Context) -> dict[str, Any]:
         """What the pyproject.toml of the project around us says, where it says something."""
@@ -108,7 +115,7 @@ class _LazyGroup(click.Group):
 def leaf_commands() -> dict[str, click.Command]:
     """Every command that does something, by its name as it is typed: `fit`, `private keygen`."""
     leaves: dict[str, click.Command] = {}
-    for name in COMMANDS:
+    for name in cli.list_commands(click.Context(cli)):
         command = _load(name)
         if isinstance(command, click.Group):
             leaves |= {f"{name} {part}": leaf for part, leaf in command.commands.items()}
@@ -117,10 +124,40 @@ def leaf_commands() -> dict[str, click.Command]:
     return leaves
 
 
+@cache
+def _entry_points() -> dict[str, EntryPoint]:
+    from migrate.plugins import installed
+
+    return installed("lead_migrate.commands")
+
+
 def _load(name: str) -> click.Command:
-    module = importlib.import_module(f"migrate.cli.{_BESIDE.get(name, name)}")
-    command: click.Command = getattr(module, name if name in _BESIDE else "command")
+    if name in COMMANDS and name not in ROOMS:
+        module = importlib.import_module(f"migrate.cli.{_BESIDE.get(name, name)}")
+        command: click.Command = getattr(module, name if name in _BESIDE else "command")
+        return command
+    from migrate.plugins import load_plugin, missing_extra
+
+    if name not in _entry_points():
+        return _unavailable(name, f"not installed: pip install 'lead-migrate[{ROOMS[name]}]'")
+    point = _entry_points()[name]
+    try:
+        command = load_plugin(point, click.Command)
+    except UsageError as error:
+        return _unavailable(name, str(error))
+    if (extra := missing_extra(point)) is not None:
+        command.short_help = f"lacks a package: pip install '{extra}'"
     return command
+
+
+def _unavailable(name: str, reason: str) -> click.Command:
+    """A command that is listed with the reason why it cannot run, and gives it whatever it is called with."""
+
+    def refuse() -> NoReturn:
+        raise UsageError(f"{name}: {reason}")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, anything, refuse, short_help=reason, add_help_option=False)
 
 
 @click.group(

@@ -695,8 +695,8 @@ class RunnerOptions:
     shards: str | None
 
     def open(self) -> Runner:
-        """The runner; raises as `migrate.cluster.runner_of`."""
-        from migrate.cluster import runner_of
+        """The runner; raises as `migrate.work.runner.runner_of`."""
+        from migrate.work.runner import runner_of
 
         return runner_of(self.runner, workers=self.workers, shards=self.shards)
 

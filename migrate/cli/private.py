@@ -14,7 +14,7 @@ from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
-    from migrate.private.exchange import Exchanged
+    from migrate.lab.private.exchange import Exchanged
     from migrate.vectors import Progress
 
 
@@ -54,7 +54,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
     One keyring serves any number of stores of any dimension.
     """
     from migrate.files import refuse_output
-    from migrate.private.exchange import make_keyring
+    from migrate.lab.private.exchange import make_keyring
     from migrate.report.private import keyring_text
 
     refuse_output(output, force=force)
@@ -85,7 +85,7 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
     their model; not their ids nor texts, and no secret key is in it.
     """
     from migrate.files import refuse_output
-    from migrate.private.exchange import encrypt_store
+    from migrate.lab.private.exchange import encrypt_store
     from migrate.stores import open_store
 
     refuse_output(output, *options.local_paths(store, keys), force=force)
@@ -114,7 +114,7 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
 def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
     """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
     from migrate.files import refuse_output
-    from migrate.private.exchange import translate_ciphertext
+    from migrate.lab.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
 
     refuse_output(output, encrypted, *options.local_paths(stitch), force=force)
@@ -147,7 +147,7 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
     """
     from migrate.files import refuse_output
-    from migrate.private.exchange import decrypt_store
+    from migrate.lab.private.exchange import decrypt_store
     from migrate.stores import open_store
 
     refuse_output(output, translated, *options.local_paths(store, keys), force=force)

@@ -1,5 +1,5 @@
 """Shards on a Dask cluster: the runner, what its workers do, and files of shards where all machines see them."""
 
-from migrate.cluster.runner import DaskRunner, runner_of
+from migrate.cluster.runner import DaskRunner
 
-__all__ = ["DaskRunner", "runner_of"]
+__all__ = ["DaskRunner"]

@@ -23,7 +23,6 @@ from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageErro
 from migrate.reading import MalformedError, read_table
 from migrate.work.jobs import Task, Work
 from migrate.work.remote import Folder
-from migrate.work.runner import LocalRunner, Runner
 from migrate.work.shards import Block, Shard, unpack
 
 _log = logging.getLogger(__name__)
@@ -35,30 +34,21 @@ _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
 
 
-def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
-    """The runner of a name: `local`, `dask:local:N` or `dask:ADDRESS`, the scheduler's address or its file.
-
-    `workers` are the processes of `local`, `shards` is where those of a cluster leave what they have done.
+def named_runner(address: str, shards: str | None) -> DaskRunner:
+    """The runner of `dask:ADDRESS`: `local:N`, the scheduler's address or its file; `shards` as in `DaskRunner`.
 
     Raises
     ------
     UsageError
-        There is no such runner, or it does not take one of these.
+        The address is none of these.
     """
-    kind, _, address = (name or "local").partition(":")
-    if kind == "local" and not address:
-        if shards is not None:
-            raise UsageError("--shards goes with a runner of several machines; add --runner dask:ADDRESS")
-        return LocalRunner(workers)
-    if kind != "dask" or not address:
-        raise UsageError(f"expected a runner local, dask:local:N or dask:ADDRESS, found {name!r}")
-    if workers is not None:
-        raise UsageError("--workers goes with the local runner; a Dask cluster has the workers that it has")
     if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
-        raise UsageError(f"expected a number of worker processes as in dask:local:4, found {name!r}")
+        raise UsageError(f"expected a number of worker processes as in dask:local:4, found 'dask:{address}'")
     is_address = address.startswith((_LOCAL, "tcp://", "tls://", "ws://", "wss://", "ucx://"))
     if not is_address and not Path(address).is_file():
-        raise UsageError(f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found {name!r}: no such file")
+        raise UsageError(
+            f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found 'dask:{address}': no such file"
+        )
     return DaskRunner(address, shards)
 
 

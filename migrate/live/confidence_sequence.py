@@ -21,7 +21,7 @@ nonparametric, nonasymptotic confidence sequences, Annals of Statistics 49, theo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -35,9 +35,6 @@ _PSI: Final = -np.log1p(-_BETS) - _BETS
 _SHARES: Final = (np.arange(len(_RATIOS)) * 12 / 19 + 2.0) ** -1.5
 """How much each b counts: most where scores hardly vary, as those of a good store do."""
 _LOG_WEIGHTS: Final = np.log(_SHARES / _SHARES.sum())
-
-_STEPS: Final = 60
-_CLOSE: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +85,11 @@ class ConfidenceSequence:
         """
         costs = _LOG_WEIGHTS - _PSI * self.variation + np.log(error)
         distance = float((-costs / _BETS).min())  # a single term reaches it here
-        for _ in range(_STEPS):
+        for _ in range(60):
             terms = _BETS * distance + costs
             shares = np.exp(terms - terms.max())
             excess = float(terms.max() + np.log(shares.sum()))
             distance -= excess / float(_BETS @ shares / shares.sum())
-            if excess < _CLOSE:
+            if excess < 1e-12:
                 break
         return distance / self.count
-
-    def as_json(self) -> dict[str, Any]:
-        """What `of_json` makes it from again, to the last bit."""
-        return {"count": self.count, "total": self.total, "variation": self.variation}
-
-    @classmethod
-    def of_json(cls, kept: dict[str, Any]) -> ConfidenceSequence:
-        """One that was kept."""
-        return cls(int(kept["count"]), float(kept["total"]), float(kept["variation"]))

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -35,11 +34,6 @@ from migrate.vectors import Document, Vectors
 _LOG: Final = logging.getLogger(__name__)
 
 _CHANGED: Final = "another store came to its place while it was opened; try again"
-_TRIES: Final = 5
-_LOOKS: Final = 100
-_LOOK_S: Final = 0.05
-_NEVER: Final = float("-inf")
-_UNKNOWN: Final = (None, _NEVER)
 
 
 def generation_of(store: Store) -> str:
@@ -77,24 +71,18 @@ def model_of(store: Store) -> ModelIdentity:
 class Texts:
     """The documents of a store by id, and the hashes of their texts, for several threads.
 
-    Parameters
-    ----------
-    store
-        The store. Without texts nothing is found.
-    valid_s
-        For so long a text of a database is taken for unchanged. Those of files are as long as the files are.
+    For `valid_s` seconds a text of a database is taken for unchanged; those of files are as long as the files are.
+    `turn` is held by who asks the store itself: its connection is not for several threads. `rows` has the row of each
+    id, and is empty for a database.
     """
 
     def __init__(self, store: Store, *, valid_s: float) -> None:
-        self._store = store
-        self.turn = threading.Lock()
-        """Held by who asks the store itself: its connection is not for several threads."""
+        self._store, self.turn = store, threading.Lock()
         self._records = store if isinstance(store, DatabaseStore) else None
         self._pause = Pause()
         self._valid_s = valid_s if self._records else float("inf")
         self._hashes: dict[str, tuple[bytes | None, float]] = {}
         self.rows: Mapping[str, int] = {}
-        """The row of each id; empty for a database."""
         if self._records is None:
             self.rows = {doc_id: row for row, doc_id in enumerate(i for batch in store.scan() for i in batch.ids)}
 
@@ -130,29 +118,22 @@ class Texts:
             return None
         return read.vectors if list(read.ids) == list(ids) else None
 
-    def _found(self, ids: Sequence[str]) -> dict[str, Document] | None:
-        try:
-            documents = self.find(ids)
-        except LeadMigrateError as error:
-            self._pause.fail()
-            _LOG.warning("documents are ranked by the vectors of the store: %s", error)
-            return None
-        self._pause.end()
-        return documents
-
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
         """The hash of the text that each document has now; None where it has none, or that cannot be read now."""
-        oldest, known = time.monotonic() - self._valid_s, self._hashes
-        found = [known.get(doc_id, _UNKNOWN) for doc_id in ids]
-        new = [doc_id for doc_id, (_, at) in zip(ids, found, strict=True) if at < oldest or at == _NEVER]
+        now, known = time.monotonic(), self._hashes
+        new = [doc_id for doc_id in ids if doc_id not in known or known[doc_id][1] < now - self._valid_s]
         if new and self._pause.is_over:
-            now, documents = time.monotonic(), self._found(new)
-            for doc_id in new if documents is not None else ():
-                document = documents.get(doc_id) if documents else None
-                has_text = document is not None and document.text.strip()
-                known[doc_id] = (text_hash(document.text) if document and has_text else None, now)
-            found = [known.get(doc_id, _UNKNOWN) for doc_id in ids]
-        return [digest for digest, _ in found]
+            try:
+                documents = self.find(new)
+            except LeadMigrateError as error:
+                self._pause.fail()
+                _LOG.warning("documents are ranked by the vectors of the store: %s", error)
+            else:
+                self._pause.end()
+                for doc_id in new:
+                    text = documents[doc_id].text if doc_id in documents else ""
+                    known[doc_id] = text_hash(text) if text.strip() else None, now
+        return [known[doc_id][0] if doc_id in known else None for doc_id in ids]
 
 
 @dataclass(frozen=True)
@@ -160,7 +141,7 @@ class Generation:
     """A store as it was opened.
 
     `is_translated` says whether there are vectors in it that are not the model's own; `true_in_store` has the hash of
-    the text of each document that was noted as true, `true_rows` marks those that were true when the store was made.
+    the text of each document that was noted as true, `marker` is what `_marker` says of it.
     """
 
     key: str
@@ -171,18 +152,17 @@ class Generation:
     is_translated: bool
     confidence: Vectors | None
     marker: Any
-    stamps: tuple[FileStamp, ...] = ()
     true_in_store: Mapping[str, bytes] = field(default_factory=dict)
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None or self.is_copy
 
     @property
     def is_copy(self) -> bool:
         """Whether it answers from a copy of a database, which is made again where the database has changed."""
         return self.store.is_copy
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it answers alike whatever happens to the files."""
+        return as_files(self.store) is not None or self.is_copy
 
     def is_behind(self) -> bool:
         """Whether it answers from a copy of a database that was written to since."""
@@ -194,11 +174,8 @@ class Generation:
     def is_stale(self) -> bool:
         """Whether something else may be at the location by now."""
         try:
-            if as_files(self.store) is not None:
-                return any(FileStamp.of(stamp.path) != stamp for stamp in self.stamps)
             with self.texts.turn:
-                marker = _marker(self.store)
-                return bool(marker[0] is None or marker != self.marker)
+                return bool(_marker(self.store) != self.marker)
         except (LeadMigrateError, OSError):
             return True
 
@@ -233,40 +210,35 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors],
     Raises
     ------
     StoreError
-        There is none, it does not name its model, or one that is not among those given.
+        There is none, it does not name its model, or one that is not among those given; or a switch is under way.
     VectorError
         The dimension is another one.
     UsageError, OutputError, RemoteError
         As `open_store`.
     """
-    for _ in range(_TRIES):
-        _wait_for_switch(location)
-        generation = _opened(location, vectors, valid_s)
+    for _ in range(5):
+        marker = _marker_at_rest(location)  # from before anything is read that is kept
+        generation = _opened(location, vectors, valid_s, marker)
         # All that was read is of one store: it was there before the first file was opened, and is after the last.
         if not generation.is_stale():
             return generation
     raise StoreError(f"{location}: {_CHANGED}")
 
 
-def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s: float) -> Generation:
-    there = open_store(location)
-    folders, marker = _folder_stamps(there), _marker(there)  # from before anything is read that is kept
+def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s: float, marker: Any) -> Generation:
     store = open_store(location, verify=True)
-    model = model_of(store)
+    model, manifest = model_of(store), store.info.manifest
     if model not in vectors:
-        have = ", ".join(identity.spec for identity in vectors)
+        have = [identity.spec for identity in vectors]
         raise StoreError(
-            f"{location}: expected a store of {have}, found one of {model.spec}"
-            f"{' in another state' if any(model.spec == identity.spec for identity in vectors) else ''}; queries are "
-            "not embedded by it: name that model, or another store"
+            f"{location}: expected a store of {', '.join(have)}, found one of {model.spec}"
+            f"{' in another state' if model.spec in have else ''}; queries are not embedded by it: name that model, or "
+            "another store"
         )
     if model.dim != store.info.dim:
         raise VectorError(f"{location}: expected vectors of dimension {model.dim}, found {store.info.dim}; stamp it")
-    manifest = store.info.manifest
     index = open_search(store)
     index.search(np.ones((1, store.info.dim), np.float32), 1)  # what is read at the first search is read now
-    files = as_files(store)
-    stamps = (*folders, *(() if files is None else files.stamps))
     translated = manifest is not None and manifest.source_model is not None
     n_true = manifest.counts.get("true vectors", 0) if manifest is not None else 0
     return Generation(
@@ -275,47 +247,45 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s
         index,
         vectors[model],
         Texts(store, valid_s=valid_s),
-        translated and (files is None or n_true < store.info.count),
-        _confidence(store),
+        translated and (as_files(store) is None or n_true < store.info.count),
+        confidence_of(store),
         marker,
-        stamps,
     )
 
 
-def _wait_for_switch(location: str) -> None:
-    """While tables have traded names and what lies beside them has not, the one would be taken for the other."""
-    for _ in range(_LOOKS):
-        store = open_store(location)
-        if not isinstance(store, DatabaseStore) or store.answering() is not None:
-            return
-        time.sleep(_LOOK_S)
+def confidence_of(store: Store) -> Vectors | None:
+    """The confidence of each document, (count,); None where there is none, or documents came or went since."""
+    try:
+        return stored_confidence(store)
+    except StoreError:
+        return None
+
+
+def _marker_at_rest(location: str) -> Any:
+    """Wait for the end of a switch, in which tables have traded names and what lies beside them has not."""
+    for _ in range(100):
+        if (marker := _marker(open_store(location))) is not None:
+            return marker
+        time.sleep(0.05)
     raise StoreError(f"{location}: a switch is under way, or was killed; run it again, or rollback")
 
 
-def _folder_stamps(store: Store) -> tuple[FileStamp, ...]:
-    files = as_files(store)
-    if files is None:
-        return ()
-    paths: list[Path] = [files.index_path, *(stamp.path for stamp in files.stamps), files.folder / MANIFEST_NAME]
-    return tuple(FileStamp.of(path) for path in dict.fromkeys(paths) if path.exists())
-
-
 def _marker(store: Store) -> Any:
-    """What is another after a switch of databases: what has the name, and the folder or file that is there."""
-    if as_files(store) is not None:
-        return None
+    """What is another when another store comes to the location; None while a database is switched.
+
+    Of files their stamps; of a database what has the name, and the folder or file that is there.
+    """
+    files = as_files(store)
+    if files is not None:
+        paths = dict.fromkeys((files.index_path, *(s.path for s in files.stamps), files.folder / MANIFEST_NAME))
+        return tuple(FileStamp.of(path) for path in paths if path.exists())
     if isinstance(store, DatabaseStore):
         answering = store.answering()
+        if answering is None:
+            return None
     else:
         exchange = store.exchanged()
         answering = {} if exchange is None else exchange.record() or {}
     place = path_in(store.info.location)
     status = None if place is None else place.stat()
     return answering, status and (status.st_dev, status.st_ino)
-
-
-def _confidence(store: Store) -> Vectors | None:
-    try:
-        return stored_confidence(store)
-    except StoreError:  # documents came or went since
-        return None

@@ -6,6 +6,7 @@ engine = RetrieverQueryEngine.from_args(retriever)
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,8 @@ import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from migrate.live.searcher import LiveAnswer, LiveSearcher, Models
+from migrate.live.searcher import LiveSearcher, Models
 from migrate.vectors import Vectors
-
-_TOP_K = 2
-"""LlamaIndex's own number of nodes."""
 
 
 class LiveRetriever(BaseRetriever):
@@ -48,7 +46,7 @@ class LiveRetriever(BaseRetriever):
         searcher: LiveSearcher | str | Path,
         models: Models = None,
         *,
-        similarity_top_k: int = _TOP_K,
+        similarity_top_k: int = 2,  # LlamaIndex's own number
         where: Any = None,
         **options: Any,
     ) -> None:
@@ -58,12 +56,10 @@ class LiveRetriever(BaseRetriever):
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(self.searcher.search(_asked(query_bundle), self.similarity_top_k, self.where))
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(await self.searcher.asearch(_asked(query_bundle), self.similarity_top_k, self.where))
-
-    def _nodes(self, answer: LiveAnswer) -> list[NodeWithScore]:
+        query: str | Vectors = query_bundle.query_str
+        if query_bundle.embedding is not None:  # another part of the app has embedded it
+            query = np.asarray(query_bundle.embedding, np.float32)
+        answer = self.searcher.search(query, self.similarity_top_k, self.where)
         is_distance = self.searcher.generation.store.info.metric == "l2"
         nearness = 1 - answer.scores / 2 if is_distance else answer.scores
         scores = dict(zip(answer.ids, nearness.tolist(), strict=True))
@@ -75,9 +71,5 @@ class LiveRetriever(BaseRetriever):
             for document in self.searcher.documents(answer.ids)
         ]
 
-
-def _asked(query_bundle: QueryBundle) -> str | Vectors:
-    """The text of a query, or its vector where another part of the app has embedded it."""
-    if query_bundle.embedding is None:
-        return query_bundle.query_str
-    return np.asarray(query_bundle.embedding, np.float32)
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)

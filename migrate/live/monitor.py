@@ -19,7 +19,7 @@ that join the store do not end it. docs/statistics.md has the argument.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -67,9 +67,6 @@ for a query of which documents outside may take more than `_LOSS`."""
 
 _LOSS: Final = 5e-3
 
-_TAIL_SIZE: Final = 1_000
-"""Errors that are kept of each band."""
-
 
 @dataclass(frozen=True)
 class Calibration:
@@ -114,7 +111,7 @@ class LiveVerdict:
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"outcome": str(self.outcome)}
+        return {**asdict(self), "outcome": str(self.outcome)}
 
 
 @dataclass(frozen=True)
@@ -213,60 +210,35 @@ class Monitor:
         return LiveVerdict(
             outcome,
             self.epoch,
-            self.high.count,
-            self.high.mean,
-            self.low.mean,
-            lower,
-            upper,
-            self.margin,
-            limits.safe,
-            limits.harmful,
-            waiting,
-            self.margin_from,
-            self.first_high.count,
+            n_queries=self.high.count,
+            mean=self.high.mean,
+            likely=self.low.mean,
+            lower=lower,
+            upper=upper,
+            margin=self.margin,
+            safe=limits.safe,
+            harmful=limits.harmful,
+            waiting=waiting,
+            margin_from=self.margin_from,
+            n_groups=self.first_high.count,
         )
 
     def as_json(self) -> dict[str, Any]:
         """What `of_json` makes it from again."""
-        calibration = None
-        if self.calibration is not None:
-            calibration = {name: getattr(self.calibration, name) for name in ("temperature", "errors", "most")}
-        return {
-            "margin": self.margin,
-            "epoch": self.epoch,
-            "last": self.last,
-            "n_documents": self.n_documents,
-            "low": self.low.as_json(),
-            "high": self.high.as_json(),
-            "calibration": calibration,
-            "margin_from": self.margin_from,
-            "kinds": self.kinds.as_json(),
-            "first_low": self.first_low.as_json(),
-            "first_high": self.first_high.as_json(),
-        }
+        return {**asdict(self), "kinds": self.kinds.as_json()}
 
     @classmethod
     def of_json(cls, kept: Mapping[str, Any]) -> Self:
-        """One that was kept."""
-        calibration = kept["calibration"]
-        if calibration is not None:
-            errors = tuple(tuple(band) for band in calibration["errors"])
-            calibration = Calibration(calibration["temperature"], errors, calibration["most"])
-        low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("low", "high"))
-        found = cls(
-            kept["margin"],
-            kept["epoch"],
-            kept["last"],
-            kept["n_documents"],
-            low,
-            high,
-            calibration,
-            margin_from=kept.get("margin_from", ""),
-        )
-        if "kinds" not in kept:  # of a version that did not tell them: what comes now is of the first ones
-            return found
-        low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("first_low", "first_high"))
-        return replace(found, kinds=Kinds.of_json(kept["kinds"]), first_low=low, first_high=high)
+        """One that was kept; an earlier version had no kinds, and no names of margins."""
+        facts: dict[str, Any] = {field.name: kept[field.name] for field in fields(cls) if field.name in kept}
+        for name in facts.keys() & {"low", "high", "first_low", "first_high"}:
+            facts[name] = ConfidenceSequence(**facts[name])
+        if facts["calibration"] is not None:
+            errors = tuple(map(tuple, facts["calibration"]["errors"]))
+            facts["calibration"] = Calibration(**facts["calibration"] | {"errors": errors})
+        if "kinds" in facts:
+            facts["kinds"] = Kinds.of_json(facts["kinds"])
+        return cls(**facts)
 
 
 class _Pool:
@@ -319,28 +291,22 @@ class _Pool:
         """What a full re-embed has first, among the pool and all that is true in the store."""
         top = TopK(self.query_set.query_ids, self.vectors, metric=self.metric, depth=CUT)
         top.add([self.ids[row] for row in self.pooled], np.stack([self.true[row] for row in self.pooled.tolist()]))
-        if self.is_true.any():
-            outside = self.is_true.copy()
-            outside[self.pooled] = False
-            start = 0
-            for batch in self.store.scan():
-                places = np.flatnonzero(outside[start : start + len(batch)])
-                top.add([batch.ids[place] for place in places.tolist()], self._compared(batch.vectors[places]))
-                start += len(batch)
+        outside = self.is_true.copy()
+        outside[self.pooled] = False
+        start = 0
+        for batch in self.store.scan() if outside.any() else ():
+            places = np.flatnonzero(outside[start : start + len(batch)])
+            top.add([batch.ids[place] for place in places.tolist()], self._compared(batch.vectors[places]))
+            start += len(batch)
         return top.run()
-
-    @property
-    def _known(self) -> NDArray[np.bool_]:
-        known = self.is_true.copy()
-        known[self.pooled] = True
-        return known
 
     def _surroundings(self) -> Surroundings | None:
         """What is not known, None where all is."""
-        known = self._known
-        if known.all():
+        unknown = ~self.is_true
+        unknown[self.pooled] = False
+        if not unknown.any():
             return None
-        return look_around(self.store, self.vectors, self.ranked, ~known, seed=self.seed, progress=no_progress)
+        return look_around(self.store, self.vectors, self.ranked, unknown, seed=self.seed, progress=no_progress)
 
     def _full(self) -> TopScores:
         return np.stack([tops_of(self.run, query_id, self.metric) for query_id in self.query_set.query_ids])
@@ -364,7 +330,9 @@ class _Pool:
                 score_rows(self.vectors[query : query + 1], vectors[row][None], self.metric)[0, 0]
                 for query, row in zip(part.queries.tolist(), part.rows.tolist(), strict=True)
             ]
-            bands.append(_kept(np.array(true) - part.scores))
+            errors = np.sort(np.asarray(true - part.scores, np.float64))[::-1]
+            # The largest of each group of neighbours, of about 1,000: no chance comes out lower by it.
+            bands.append(tuple(errors[:: max(-(-len(errors) // 1_000), 1)].tolist()))
         for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
             bands[band] = bands[band] or bands[band + 1]
         lately = [self._lately(query) for query in range(len(self.queries))]
@@ -417,9 +385,3 @@ class _Pool:
         outside = OutsideUnjudged(around, tails, self.metric, places, 1.0, calibration.most, calibration.temperature)
         losses: NDArray[np.float64] = np.clip(calibration.most * outside.losses(self.run, self.query_set), 0, 1)
         return losses
-
-
-def _kept(errors: NDArray[np.floating]) -> tuple[float, ...]:
-    """Some of the errors, the largest of each group of neighbours, descending: no chance comes out lower by it."""
-    ordered = np.sort(errors.astype(np.float64))[::-1]
-    return tuple(ordered[:: max(-(-len(ordered) // _TAIL_SIZE), 1)].tolist())

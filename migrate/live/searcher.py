@@ -17,8 +17,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
-from migrate.live.generation import Generation, model_of, open_generation
+from migrate.live.generation import Generation, Texts, model_of, open_generation
 from migrate.live.state import Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import ModelIdentity
@@ -59,9 +58,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 _MONITORED: Final = 10
 """Documents of each answer that the monitor sees, even where fewer were asked for."""
-_MOST_BUFFERED: Final = 1_000
-"""Sampled queries that wait in memory while the state cannot be written to."""
-_CLOCK_DIGITS: Final = 6
 _COPY_REST: Final = 20.0
 """A copy of a database serves for at least so many times as long as it took to make."""
 
@@ -135,19 +131,6 @@ class _Buffer:
     queries: list[ServedQuery] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ranked:
-    """A pool with its `scores`, (n,), and the `places`, (m,), and `vectors`, (m, dim), of those that are true.
-
-    `untrue` have none.
-    """
-
-    scores: NDArray[np.floating]
-    places: NDArray[np.intp]
-    vectors: Vectors
-    untrue: int
-
-
 Models = str | Embedder | Sequence[str | Embedder] | None
 
 
@@ -191,18 +174,15 @@ class LiveSearcher:
         cache: Path | None = None,
     ) -> None:
         self.location = absolute_location(location)
-        cache = cache and cache.absolute()
         self.limits = limits or LiveLimits()
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._marks, self._copied_until = -1, 0.0
         self._buffer = _Buffer()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._callers: ThreadPoolExecutor | None = None
         self._random = random.Random()  # noqa: S311 - which queries are looked at
         store = open_store(self.location)
-        known = model_of(store)
-        embedders = [_as_noted(_behind_cache(embedder, cache), known) for embedder in _embedders(store, known, models)]
+        embedders = _embedders(store, model_of(store), models, cache and cache.absolute())
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
         self._vectors: dict[ModelIdentity, TrueVectors] = {
@@ -227,8 +207,6 @@ class LiveSearcher:
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
-        if self._callers is not None:
-            self._callers.shutdown()
         self._stop()
 
     def _stop(self) -> None:
@@ -270,8 +248,12 @@ class LiveSearcher:
         """
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
-        self._require_open()
-        self._start()
+        if self._closed.is_set():
+            raise UsageError(f"{self.location}: this searcher was closed; make another")
+        with self._lock:
+            if self._thread is None:  # at the first query, in the process that asks
+                self._thread = threading.Thread(target=self._keep_up, name="live-refresh", daemon=True)
+                self._thread.start()
         started = time.perf_counter()
         while True:
             generation = self._generation
@@ -281,16 +263,24 @@ class LiveSearcher:
             # another model.
             is_latest = self._generation.index is generation.index
             if generation.is_in_memory or (is_latest and not generation.is_stale()):
-                return self._answer(generation, (query, vector), hits, k, where, started)
+                break
             self.refresh()
+        answer = self._answer(generation, query, vector, hits, k)
+        with self._lock:
+            counts = self._buffer.counts
+            counts["queries"] += 1
+            counts["degraded_queries"] += bool(answer.untrue)
+            # A filter hides documents from the monitor; queries wait in memory while the state cannot be written to.
+            if where is None and len(self._buffer.queries) < 1_000 and self._random.random() < self.limits.sampled:
+                key = digest_of(Query("query", query)) if isinstance(query, str) else None
+                served = ServedQuery(vector, answer.ids, answer.scores, answer.untrue, key, generation.key)
+                self._buffer.queries.append(served)
+            counts["query_seconds"] += round(time.perf_counter() - started, 6)  # type: ignore[assignment]
+        return LiveAnswer(answer.ids[:k], answer.scores[:k], answer.untrue, generation.key)
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
         """As `search`, in a thread of its own."""
-        self._require_open()
-        with self._lock:
-            if self._callers is None:
-                self._callers = ThreadPoolExecutor(thread_name_prefix="live-search")
-        return await asyncio.get_running_loop().run_in_executor(self._callers, self.search, query, k, where)
+        return await asyncio.to_thread(self.search, query, k, where)
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
         """The documents of some ids, in their order, without those that are gone.
@@ -313,46 +303,77 @@ class LiveSearcher:
         """
         with self._refreshing:
             try:
-                if self._generation.is_stale():
+                generation = self._generation
+                if generation.is_stale():
                     self._open_again()
-                elif self._generation.is_copy:
-                    self._copy_again()
-                elif not self._generation.is_in_memory and (marks := self._new_marks()) is not None:
-                    self._take_marks(*marks)
+                elif generation.is_copy or not generation.is_in_memory:
+                    # Marks are read before the look at the copy: vectors are written first, and marked then.
+                    version = self._state.true_version
+                    true = None if version == self._marks else self._state.true_documents()
+                    if generation.is_behind():
+                        if time.monotonic() >= self._copied_until:
+                            self._open_again()
+                    elif true is not None:
+                        self._generation, self._marks = replace(generation, true_in_store=true), version
             finally:
                 self._write_down()
 
     # Answering.
 
-    def _answer(
-        self,
-        generation: Generation,
-        embedded_query: tuple[str | Vectors, Vectors],
-        hits: Hits,
-        k: int,
-        where: Any,
-        started: float,
-    ) -> LiveAnswer:
-        query, vector = embedded_query
-        metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
-        kept = max(k, _MONITORED)
-        pool = hits.ids[: max(self.limits.depth, k)]
+    def _answer(self, generation: Generation, query: str | Vectors, vector: Vectors, hits: Hits, k: int) -> LiveAnswer:
+        """Rank the first hits of a query by true vectors: those at hand, of the cache, and what may be embedded now.
+
+        The answer has as many documents as the monitor wants to see.
+        """
+        deadline = time.monotonic() + self.limits.max_ms / 1000
+        info, texts = generation.store.info, generation.texts
+        vectors, cosine = generation.vectors, is_cosine(info)
         query_vector = unit_rows(vector[None])[0] if cosine else vector
+        pool = hits.ids[: max(self.limits.depth, k)]
+        scores: NDArray[np.floating] = hits.scores
+        hashes = texts.hashes(pool)
+        lacking = generation.untrue(pool, hashes)
+        ids, digests = [pool[place] for place in lacking.tolist()], [hashes[place] for place in lacking.tolist()]
         chooser = digest_of(Query("query", query)) if isinstance(query, str) else UNKNOWN_QUERY
-        ranked = self._ranked(generation, query_vector, Hits(pool, hits.scores[: len(pool)]), chooser)
+        self._want(ids, lacking, chooser)
+        found, rows = vectors.in_memory(digests)
+
+        def missing(order: Iterable[int]) -> dict[str, bytes]:
+            at_hand = set(found.tolist())
+            pairs = ((ids[place], digests[place]) for place in order if place not in at_hand)
+            return {doc_id: digest for doc_id, digest in pairs if digest is not None}
+
+        if unasked := {i: digest for i, digest in missing(range(len(ids))).items() if vectors.worth_a_look(digest)}:
+            vectors.look_up(self._documents(texts, unasked), seconds=deadline - time.monotonic())
+            found, rows = vectors.in_memory(digests)
+        if len(found) < len(ids):
+            translated = texts.vectors(ids)
+
+            def estimates() -> NDArray[np.floating]:
+                if translated is None:
+                    return hits.scores[lacking]
+                true = unit_rows(rows) if cosine else rows
+                return estimate_scores(query_vector, hits.scores[lacking], translated, found, true, metric=info.metric)
+
+            order = np.argsort(estimates() if info.metric == "l2" else -estimates(), kind="stable").tolist()
+            accepted = [pair for pair in missing(order).items() if vectors.refusal(pair[1]) is None]
+            if chosen := dict(accepted[: self._allowed()]):
+                documents = self._documents(texts, chosen)
+                vectors.embed(documents, chooser=chooser, seconds=deadline - time.monotonic())
+                found, rows = vectors.in_memory(digests)
+            scores = np.array(hits.scores, np.float64)
+            scores[lacking] = estimates()
         best = rerank(
             query_vector,
             hits.ids,
-            np.concatenate([ranked.scores, hits.scores[len(pool) :]]),
-            ranked.places,
-            ranked.vectors,
-            metric=metric,
-            kept=min(kept, len(hits.ids)),
+            scores,
+            lacking[found],
+            unit_rows(rows) if cosine else rows,
+            metric=info.metric,
+            kept=min(max(k, _MONITORED), len(hits.ids)),
         )
-        ids = tuple(doc_id for doc_id, _ in best)
-        scores = np.array([score for _, score in best], np.float32)
-        self._note(generation, query, vector, (ids, scores), ranked.untrue, where, started)
-        return LiveAnswer(ids[:k], scores[:k], ranked.untrue, generation.key)
+        ranked = np.array([score for _, score in best], np.float32)
+        return LiveAnswer(tuple(doc_id for doc_id, _ in best), ranked, len(ids) - len(found), generation.key)
 
     def _vector(self, generation: Generation, query: str | Vectors) -> Vectors:
         if isinstance(query, str):
@@ -366,40 +387,6 @@ class LiveSearcher:
         vector: Vectors = rows[0]
         return vector
 
-    def _ranked(self, generation: Generation, query: Vectors, pool: Hits, chooser: str) -> _Ranked:
-        """Return what is known of a pool, after what the cache has of it, and what may be embedded now.
-
-        `chooser` is the digest of the query: what is embedded is embedded because of it.
-        """
-        deadline = time.monotonic() + self.limits.max_ms / 1000
-        vectors, hashes = generation.vectors, generation.texts.hashes(pool.ids)
-        lacking = generation.untrue(pool.ids, hashes)
-        ids = [pool.ids[place] for place in lacking.tolist()]
-        lacking_hashes = [hashes[place] for place in lacking.tolist()]
-        self._want(ids, lacking, chooser)
-        metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
-        found, rows = vectors.in_memory(lacking_hashes)
-        if len(found) < len(lacking_hashes) and self._look_up(
-            generation, _without(ids, lacking_hashes, found), deadline
-        ):
-            found, rows = vectors.in_memory(lacking_hashes)
-        scores: NDArray[np.floating] = pool.scores
-        if len(found) < len(lacking_hashes):
-            translated = generation.texts.vectors(ids)
-
-            def estimates() -> NDArray[np.floating]:
-                if translated is None:
-                    return pool.scores[lacking]
-                true = unit_rows(rows) if cosine else rows
-                return estimate_scores(query, pool.scores[lacking], translated, found, true, metric=metric)
-
-            order = np.argsort(estimates() if metric == "l2" else -estimates(), kind="stable").tolist()
-            if self._embed(generation, _without(ids, lacking_hashes, found, order), chooser, deadline):
-                found, rows = vectors.in_memory(lacking_hashes)
-            scores = np.array(pool.scores, np.float64)
-            scores[lacking] = estimates()
-        return _Ranked(scores, lacking[found], unit_rows(rows) if cosine else rows, len(lacking_hashes) - len(found))
-
     def _want(self, ids: Sequence[str], places: NDArray[np.intp], chooser: str) -> None:
         """Note documents without a true vector in the store, their places in a pool, and who wants them."""
         with self._lock:
@@ -409,23 +396,6 @@ class LiveSearcher:
             for doc_id, more in zip(ids, (1 / (places + 1)).tolist(), strict=True):
                 demand[doc_id] += more
 
-    def _look_up(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> bool:
-        """Take into memory what the cache has; whether it was asked."""
-        vectors = generation.vectors
-        unasked = [doc_id for doc_id, digest in hashes.items() if vectors.worth_a_look(digest)]
-        if unasked:
-            vectors.look_up(self._documents(generation, unasked, hashes), seconds=deadline - time.monotonic())
-        return bool(unasked)
-
-    def _embed(self, generation: Generation, hashes: Mapping[str, bytes], chooser: str, deadline: float) -> bool:
-        """Embed the first documents, as many as a query may have embedded; whether there was one."""
-        refusal, most = generation.vectors.refusal, self._allowed()
-        chosen = [doc_id for doc_id, digest in hashes.items() if refusal(digest) is None][:most]
-        if chosen:
-            documents = self._documents(generation, chosen, hashes)
-            generation.vectors.embed(documents, chooser=chooser, seconds=deadline - time.monotonic())
-        return bool(chosen)
-
     def _allowed(self) -> int:
         """How many documents a query may have embedded now."""
         most, budget = self.limits.max_documents, self.limits.budget
@@ -434,12 +404,10 @@ class LiveSearcher:
         with self._lock:
             return max(min(most, budget - self._embedded - int(self._buffer.counts["embedded_by_queries"])), 0)
 
-    def _documents(
-        self, generation: Generation, ids: Sequence[str], hashes: Mapping[str, bytes]
-    ) -> dict[bytes, Document]:
+    def _documents(self, texts: Texts, hashes: Mapping[str, bytes]) -> dict[bytes, Document]:
         """Documents by the hash of their text, as long as that is still their text."""
         try:
-            documents = generation.texts.find(ids)
+            documents = texts.find(list(hashes))
         except LeadMigrateError as error:
             _LOG.warning("documents are ranked by the vectors of the store: %s", error)
             return {}
@@ -448,29 +416,6 @@ class LiveSearcher:
             for doc_id, document in documents.items()
             if text_hash(document.text) == hashes[doc_id]
         }
-
-    def _note(
-        self,
-        generation: Generation,
-        query: str | Vectors,
-        vector: Vectors,
-        best: tuple[tuple[str, ...], NDArray[np.float32]],
-        untrue: int,
-        where: Any,
-        started: float,
-    ) -> None:
-        """Count a query, and keep it for the monitor if chance says so; a filter hides documents from the monitor."""
-        with self._lock:
-            counts = self._buffer.counts
-            counts["queries"] += 1
-            counts["degraded_queries"] += bool(untrue)
-            if where is None and len(self._buffer.queries) < _MOST_BUFFERED and self._is_sampled():
-                key = digest_of(Query("query", query)) if isinstance(query, str) else None
-                self._buffer.queries.append(ServedQuery(vector, *best, untrue, key, generation.key))
-            counts["query_seconds"] += round(time.perf_counter() - started, _CLOCK_DIGITS)  # type: ignore[assignment]
-
-    def _is_sampled(self) -> bool:
-        return self._random.random() < self.limits.sampled
 
     # In the background.
 
@@ -497,37 +442,6 @@ class LiveSearcher:
             raise
         self._pause.end()
 
-    def _copy_again(self) -> None:
-        """Let a copy answer that has what the worker wrote, or, where this one has it all, take over its marks."""
-        marks = self._new_marks()
-        if self._generation.is_behind():
-            if time.monotonic() >= self._copied_until:
-                self._open_again()
-        elif marks is not None:  # read before that look: vectors are written first, and marked then
-            self._take_marks(*marks)
-
-    def _new_marks(self) -> tuple[int, dict[str, bytes]] | None:
-        """Which vectors of a database the worker has replaced, if that has changed."""
-        version = self._state.true_version
-        return None if version == self._marks else (version, self._state.true_documents())
-
-    def _take_marks(self, version: int, true: Mapping[str, bytes]) -> None:
-        self._generation, self._marks = replace(self._generation, true_in_store=true), version
-
-    def _require_open(self) -> None:
-        if self._closed.is_set():
-            raise UsageError(
-                f"{self.location}: expected a searcher that is open, found one that was closed; make another"
-            )
-
-    def _start(self) -> None:
-        """Start the thread at the first query, in the process that asks."""
-        if self._thread is None and not self._closed.is_set():
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._keep_up, name="live-refresh", daemon=True)
-                    self._thread.start()
-
     def _keep_up(self) -> None:
         while not self._closed.wait(self.limits.refresh_s):
             try:
@@ -540,45 +454,35 @@ class LiveSearcher:
             self._buffer.counts.update(counts)
 
     def _write_down(self) -> None:
+        """Write all that was counted at once, or keep it for the next time."""
         with self._lock:
             buffer, self._buffer = self._buffer, _Buffer()
             self._embedded += int(buffer.counts["embedded_by_queries"])
         uncertainty = self._generation.uncertainty
         try:
-            if buffer.wanted:
-                wanted = {i: (weight, uncertainty(i)) for i, weight in buffer.wanted.items()}
-                self._state.want(wanted, buffer.choosers)
-                buffer.wanted.clear()
-                buffer.choosers.clear()
-            if buffer.queries:
-                self._state.keep_queries(buffer.queries)
-                buffer.queries.clear()
-            if buffer.counts:
-                self._state.count(buffer.counts)
-                buffer.counts.clear()
+            with self._state.at_once():
+                if buffer.wanted:
+                    wanted = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
+                    self._state.want(wanted, buffer.choosers)
+                if buffer.queries:
+                    self._state.keep_queries(buffer.queries)
+                if buffer.counts:
+                    self._state.count(buffer.counts)
             if self.limits.budget is not None:
                 self._embedded = int(self._state.counters()["embedded_by_queries"])
-        finally:
-            with self._lock:  # what could not be written waits for the next time
+        except BaseException:
+            with self._lock:
                 self._embedded -= int(buffer.counts["embedded_by_queries"])
                 self._buffer.counts.update(buffer.counts)
                 for doc_id, weight in buffer.wanted.items():
                     self._buffer.wanted[doc_id] += weight
                 self._buffer.choosers |= buffer.choosers
                 self._buffer.queries[:0] = buffer.queries
+            raise
 
 
-def _without(
-    ids: Sequence[str], hashes: Sequence[bytes | None], known: NDArray[np.intp], order: Sequence[int] | None = None
-) -> dict[str, bytes]:
-    """The ids with their hashes, in an order of places, without those whose vectors are known, and without texts."""
-    is_known = set(known.tolist())
-    places = range(len(ids)) if order is None else order
-    pairs = ((ids[place], hashes[place]) for place in places if place not in is_known)
-    return {doc_id: digest for doc_id, digest in pairs if digest is not None}
-
-
-def _embedders(store: Store, known: ModelIdentity, models: Models) -> list[Embedder]:
+def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:
+    """The models by which queries may be embedded, each behind a cache; `known` is the store's own."""
     named = known.spec if models is None else models
     listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
     if not listed or not all(isinstance(model, str | Embedder) for model in listed):
@@ -586,13 +490,16 @@ def _embedders(store: Store, known: ModelIdentity, models: Models) -> list[Embed
             f"{store.info.location}: expected an embedder, a spec such as openai:text-embedding-3-small, or a list of "
             f"them, found {models!r}; name the store's own model, or leave it out"
         )
-    return [model if isinstance(model, Embedder) else _named(store, known, model) for model in listed]
-
-
-def _named(store: Store, known: ModelIdentity, spec: str) -> Embedder:
-    """The model of a spec, with the options that the manifest remembers where it is the store's own."""
-    options = recorded_options(known) if spec == known.spec else {}
-    return load_embedder(spec, state=folder_of(store), **options)
+    embedders = []
+    for model in listed:
+        if isinstance(model, str):
+            options = recorded_options(known) if model == known.spec else {}
+            model = load_embedder(model, state=folder_of(store), **options)
+        model = whole_embedder(model)
+        if model.cacheable:
+            model = CachedEmbedder(model, cache or default_cache_path())
+        embedders.append(_as_noted(model, known))
+    return embedders
 
 
 class _AsNoted(WrappedEmbedder):
@@ -619,17 +526,13 @@ class _AsNoted(WrappedEmbedder):
         self.embedder.embed_each(texts, role, keep, progress=progress)
 
 
-def _as_noted(embedder: Embedder, model: ModelIdentity | None) -> Embedder:
+def _as_noted(embedder: Embedder, model: ModelIdentity) -> Embedder:
     """The embedder, taken for the store's own model where it is of an API, which may be out when a server starts."""
     if isinstance(embedder, CachedEmbedder):
         return embedder.around(_as_noted(embedder.embedder, model))
     profile = embedder.profile
-    if model is None or not profile.is_api or isinstance(embedder, WrappedEmbedder):
-        return embedder
     named = (profile.spec, profile.document_prefix, profile.query_prefix)
-    return _AsNoted(embedder, model) if named == (model.spec, model.document_prefix, model.query_prefix) else embedder
-
-
-def _behind_cache(embedder: Embedder, cache: Path | None) -> Embedder:
-    whole = whole_embedder(embedder)
-    return CachedEmbedder(whole, cache or default_cache_path()) if whole.cacheable else whole
+    is_named = named == (model.spec, model.document_prefix, model.query_prefix)
+    if not profile.is_api or not is_named or isinstance(embedder, WrappedEmbedder):
+        return embedder
+    return _AsNoted(embedder, model)

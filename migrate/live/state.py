@@ -480,8 +480,17 @@ class LiveState:
             yield
 
     @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Make one transaction of all that is written in the context."""
+        with self._transaction():
+            yield
+
+    @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
         with self._lock, self._translated():
+            if self._database.in_transaction:  # it is part of another one
+                yield
+                return
             self._database.execute(f"BEGIN {kind}")
             try:
                 yield

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Final
 
 import numpy as np
@@ -24,23 +24,6 @@ from migrate.live.state import Counter
 from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors
 
 _LOG: Final = logging.getLogger(__name__)
-
-_API_THREADS: Final = 4
-_BATCHES_WAITING: Final = 4
-"""Batches to each thread that may wait for their turn; beyond that, documents are left to the worker."""
-_QUERY_ATTEMPTS: Final = 3
-_DOCUMENT_ATTEMPTS: Final = 2
-"""Nobody waits for the third: there is a pause instead, for all queries at once."""
-_READERS: Final = 2
-_QUERIES_KEPT: Final = 1_000
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 60.0
-_ASKED_AGAIN_S: Final = 30.0
-"""After so long the cache is asked again for what it did not have: the worker may have filled it in."""
-
-_FIRST_ROWS: Final = 1_024
-_FORGOTTEN: Final = 16
-"""Where there is no room, the sixteenth that was not used for longest is forgotten."""
 
 CountUp = Callable[[Mapping[Counter, float]], None]
 
@@ -61,7 +44,7 @@ class Pause:
         """Begin a pause; whether there was none."""
         if not self.is_over:
             return False
-        self._until = time.monotonic() + min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        self._until = time.monotonic() + min(0.5 * 2**self._failures, 60.0)
         self._failures += 1
         return True
 
@@ -71,59 +54,30 @@ class Pause:
 
 
 class VectorMemory:
-    """The vectors that were used last, by the hash of their text, in one array: those of a pool are taken at once.
-
-    Parameters
-    ----------
-    dim
-        Of the vectors.
-    most
-        How many may be held.
-    """
+    """The vectors, (dim,), that were used last, by the hash of their text; `most` are held."""
 
     def __init__(self, dim: int, most: int) -> None:
-        self._most = most
-        self._row_of: dict[bytes, int] = {}
-        self._vectors: Vectors = np.empty((min(most, _FIRST_ROWS), dim), np.float32)
-        self._used = np.zeros(len(self._vectors), np.int64)
-        self._free = list(range(len(self._vectors)))
-        self._now = 0
+        self._dim, self._most = dim, most
+        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._row_of
+        return digest in self._vectors
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """The places of those digests that are known, (n,), and their vectors, (n, dim)."""
-        row_of = self._row_of.get
-        rows = np.array([row_of(digest, -1) for digest in digests], np.intp)  # type: ignore[arg-type]
-        places = np.flatnonzero(rows >= 0)
-        rows = rows[places]
-        self._now += 1
-        self._used[rows] = self._now
-        return places, self._vectors[rows]
+        found = [(place, digest) for place, digest in enumerate(digests) if digest in self._vectors]
+        for _, digest in found:
+            self._vectors.move_to_end(digest)  # type: ignore[arg-type]
+        rows = [self._vectors[digest] for _, digest in found]  # type: ignore[index]
+        places = np.array([place for place, _ in found], np.intp)
+        return places, np.stack(rows) if rows else np.empty((0, self._dim), np.float32)
 
     def keep(self, digest: bytes, vector: Vectors) -> None:
-        """Hold a vector, (dim,)."""
-        row = self._row_of.get(digest)
-        if row is None:
-            if not self._free:
-                self._make_room()
-            row = self._row_of[digest] = self._free.pop()
-        self._now += 1
-        self._vectors[row], self._used[row] = vector, self._now
-
-    def _make_room(self) -> None:
-        held = len(self._vectors)
-        if held < self._most:
-            more = min(held, self._most - held)
-            self._vectors = np.concatenate([self._vectors, np.empty((more, self._vectors.shape[1]), np.float32)])
-            self._used = np.concatenate([self._used, np.zeros(more, np.int64)])
-            self._free = list(range(held, held + more))
-            return
-        count = -(-held // _FORGOTTEN)
-        self._free = np.argpartition(self._used, count - 1)[:count].tolist()
-        gone = set(self._free)
-        self._row_of = {digest: row for digest, row in self._row_of.items() if row not in gone}
+        """Hold a copy of a vector: a row would keep all of its batch."""
+        self._vectors[digest] = np.array(vector, np.float32)
+        self._vectors.move_to_end(digest)
+        if len(self._vectors) > self._most:
+            self._vectors.popitem(last=False)
 
 
 class TrueVectors:
@@ -146,12 +100,12 @@ class TrueVectors:
         is_api = embedder.profile.is_api
         # Local models are not safe with several threads, and have no use for them.
         self._turn: AbstractContextManager[object] = nullcontext() if is_api else threading.Lock()
-        self._threads = _API_THREADS if is_api else 1
+        self._threads = 4 if is_api else 1
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="live-embed")
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="live-cache")
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="live-cache")
         # The cache is written to for each text that is new in it, which a query should not wait for.
         model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-        self._model = model.with_model(lambda inner: inner.beside(attempts=_QUERY_ATTEMPTS))
+        self._model = model.with_model(lambda inner: inner.beside(attempts=3))
         self._own = threading.local()
         self._queries: OrderedDict[str, Vectors] = OrderedDict()
         self._count = count
@@ -179,13 +133,9 @@ class TrueVectors:
             vector: Vectors = self._model.embed_queries([Query("query", text)])[0]
         with self._lock:
             self._queries[text] = vector
-            if len(self._queries) > _QUERIES_KEPT:
+            if len(self._queries) > 1_000:
                 self._queries.popitem(last=False)
         return vector
-
-    def __contains__(self, digest: bytes) -> bool:
-        """Whether the vector of a text is in memory."""
-        return digest in self._memory
 
     def in_memory(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """The places of those texts whose vectors are in memory, (n,), and these, (n, dim)."""
@@ -193,9 +143,8 @@ class TrueVectors:
             return self._memory.find(digests)
 
     def worth_a_look(self, digest: bytes) -> bool:
-        """Whether the cache may have the vector of a text: it was not asked for it lately."""
-        asked = self._absent.get(digest)
-        return asked is None or time.monotonic() - asked > _ASKED_AGAIN_S
+        """Whether the cache may have the vector of a text: it was not asked lately, before the worker filled it in."""
+        return time.monotonic() - self._absent.get(digest, -np.inf) > 30.0
 
     def refusal(self, digest: bytes) -> str | None:
         """Why the model takes no vector of a text; None where it does."""
@@ -203,34 +152,47 @@ class TrueVectors:
 
     def look_up(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:
         """Take what the cache has of some texts into memory, waiting for at most so long."""
-        if not documents:
-            return
-        try:
-            wait([self._readers.submit(self._look_up, documents)], timeout=max(seconds, 0))
-        except RuntimeError:  # closed meanwhile
-            return
 
-    def _look_up(self, documents: Mapping[bytes, Document]) -> None:
-        try:
-            found = self.embedder.find(list(documents.values()), "document")
-        except Exception as error:
-            self._failed(error)
-            return
-        now = time.monotonic()
-        with self._lock:
-            for place, digest in enumerate(documents):
-                if place in found:
-                    self._keep(digest, found[place])
-                else:
-                    self._absent[digest] = now
-        self._count({"found_in_cache": len(found)})
+        def take() -> None:
+            try:
+                found = self.embedder.find(list(documents.values()), "document")
+            except Exception as error:
+                self._failed(error)
+                return
+            with self._lock:
+                self._absent |= dict.fromkeys(documents, time.monotonic())
+                for place, digest in enumerate(documents):
+                    if place in found:
+                        self._keep(digest, found[place])
+            self._count({"found_in_cache": len(found)})
+
+        with suppress(RuntimeError):  # closed meanwhile
+            wait([self._readers.submit(take)] if documents else [], timeout=max(seconds, 0))
 
     def embed(self, documents: Mapping[bytes, Document], *, chooser: str, seconds: float) -> None:
         """Embed some texts because of a query, `chooser`, or join those who are at it, and wait for at most so long.
 
         What is late comes into memory, and into the cache, when it comes.
         """
-        flights = self._start(documents, chooser)
+        with self._lock:
+            flights = [self._flights[digest] for digest in documents if digest in self._flights]
+            new = {
+                digest: document
+                for digest, document in documents.items()
+                if digest not in self._flights and digest not in self._memory and digest not in self._refused
+            }
+            # more batches than four to a thread are left to the worker
+            if self._batches >= 4 * self._threads or not self._failing.is_over:
+                new = {}
+            started: dict[bytes, Future[None]] = {digest: Future() for digest in new}
+            self._flights |= started
+            self._batches += bool(new)
+        if new:
+            flights += started.values()
+            try:
+                self._pool.submit(self._fly, new, chooser)
+            except RuntimeError:  # closed meanwhile
+                self._land(new, {})
         if not flights or seconds <= 0 or not self._slow.is_over:
             return
         done, late = wait(flights, timeout=seconds)
@@ -239,27 +201,6 @@ class TrueVectors:
             self._count({"embedder_timeouts": 1})
         elif done:
             self._slow.end()
-
-    def _start(self, documents: Mapping[bytes, Document], chooser: str) -> list[Future[None]]:
-        """The flights of those texts that are being embedded, of all of them if there is room for a batch more."""
-        with self._lock:
-            flights = [self._flights[digest] for digest in documents if digest in self._flights]
-            new = {
-                digest: document
-                for digest, document in documents.items()
-                if digest not in self._flights and digest not in self._memory and digest not in self._refused
-            }
-            is_full = self._batches >= self._threads * _BATCHES_WAITING
-            if not new or is_full or not self._failing.is_over:
-                return flights
-            started: dict[bytes, Future[None]] = {digest: Future() for digest in new}
-            self._flights |= started
-            self._batches += 1
-        try:
-            self._pool.submit(self._fly, new, chooser)
-        except RuntimeError:  # closed meanwhile
-            self._land(new, {})
-        return [*flights, *started.values()]
 
     def _fly(self, documents: Mapping[bytes, Document], chooser: str) -> None:
         vectors: dict[bytes, Vectors] = {}
@@ -309,7 +250,8 @@ class TrueVectors:
     def _embedder(self) -> Embedder:
         """The embedder of this thread: a call that hangs keeps no other waiting."""
         if not hasattr(self._own, "embedder"):
-            self._own.embedder = self.embedder.with_model(lambda model: model.beside(attempts=_DOCUMENT_ATTEMPTS))
+            # Nobody waits for a third attempt: there is a pause instead, for all queries at once.
+            self._own.embedder = self.embedder.with_model(lambda model: model.beside(attempts=2))
         embedder: Embedder = self._own.embedder
         return embedder
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,6 @@ from migrate.errors import (
     InputError,
     LeadMigrateError,
     LockedError,
-    OutputError,
     RemoteError,
     SpendingError,
     StitchError,
@@ -35,16 +35,15 @@ from migrate.errors import (
     UsageError,
     VectorError,
 )
-from migrate.files import FileStamp, canonical_json, output_lock, reach
-from migrate.live.generation import generation_of, model_of
+from migrate.files import canonical_json, output_lock, reach
+from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
-from migrate.live.state import Counter, LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.state import Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.writing import VectorWriter, writer_of
 from migrate.reembed.choice import Budget
 from migrate.stores.base import Store
-from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
 from migrate.stores.serving import is_cosine
@@ -53,20 +52,12 @@ from migrate.vectors import Document, Vectors, unit_rows
 
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
-_LOOK_QUERIES: Final = 50
-_LOOK_S: Final = 60.0
-_MOST_QUERIES: Final = 200
-_HISTORY_S: Final = 60.0
-_LONGEST_PAUSE_S: Final = 60.0
-_TRIES: Final = 5
-_HOOK_S: Final = 60.0
-_CLOSE: Final = 1e-6
-_MONITOR: Final = "monitor"
+_MINUTE_S: Final = 60.0
 _EMBEDDED: Final[tuple[Counter, ...]] = ("embedded_by_queries", "embedded_by_worker")
 _SAID: Final = "verdict that was told"
 _RENEWED: Final = "shares at which the stitch was fitted again"
 
-MONITOR: Final = _MONITOR
+MONITOR: Final = "monitor"
 """Under this name the state keeps the monitor."""
 
 
@@ -104,19 +95,17 @@ class Survey:
     """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what else is `left`, in order.
 
     `embedded` are those whose vectors the cache has and the store has not. `n_embedded` are these and the true ones,
-    `n_counted` what queries and workers had had embedded by then, `by_queries` queries alone, `aside` what the verdict
-    has since. `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model takes no
-    vector of.
+    `counters` what had been counted by then, `aside` what the verdict has had embedded since. `bitwise` says that all
+    that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
     count: int = 0
+    counters: Mapping[Counter, float] = field(default_factory=dict)
     true: dict[str, bytes] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     embedded: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     n_embedded: int = 0
-    n_counted: int = 0
-    by_queries: int = 0
     aside: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
@@ -141,18 +130,9 @@ class WorkerReport:
 
 
 class Worker:
-    """One run of the worker of the store at a location.
+    """One run of the worker of the store at a location: a translated one, with texts.
 
-    Parameters
-    ----------
-    location
-        A translated store, with texts.
-    embedder
-        The model that it was translated for, behind its cache.
-    options
-        See `WorkerOptions`.
-    sleep
-        Waits for some seconds.
+    `embedder` is the model that it was translated for, behind its cache.
 
     Raises
     ------
@@ -166,15 +146,8 @@ class Worker:
         As `LiveState`.
     """
 
-    def __init__(
-        self,
-        location: str,
-        embedder: Embedder,
-        options: WorkerOptions | None = None,
-        *,
-        sleep: Callable[[float], Any] = time.sleep,
-    ) -> None:
-        self.location, self.options, self._sleep = location, options or WorkerOptions(), sleep
+    def __init__(self, location: str, embedder: Embedder, options: WorkerOptions | None = None) -> None:
+        self.location, self.options = location, options or WorkerOptions()
         store, embedder = open_store(location), whole_embedder(embedder)
         _check_fits(store, embedder)
         if self.options.renewal is not None:
@@ -185,7 +158,7 @@ class Worker:
             self.account = Account(
                 self.state, tally, self.options.budget, self.options.pace, room=self._room, sleep=self._wait
             )
-            self.embedder = embedder.with_model(self._paid)
+            self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
             self.writer: VectorWriter = writer_of(
                 store, self.state, share=self.options.publish, seconds=self.options.publish_s
             )
@@ -193,6 +166,7 @@ class Worker:
             self.state.close()
             raise
         self.store, self.survey = store, Survey()
+        self._monitor, self._translation = Monitor(), ""
         self._verdict: LiveVerdict | None = None
         self._generation: str | None = None
         self._surveyed_at = self._looked_at = self._noted_at = -np.inf
@@ -214,7 +188,14 @@ class Worker:
         VectorError, StitchError
             The model gives other vectors than it did; source or stitch are of other documents.
         """
-        with self.state, self._alone():
+        with self.state, ExitStack() as stack:
+            try:
+                stack.enter_context(output_lock(_lock_path(self.state)))
+            except LockedError as error:
+                pid = self.state.worker().pid
+                raise LockedError(
+                    f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
+                ) from error
             self.state.ask_to_stop(stop=False)
             phase: WorkerPhase = "failed"
             message = "broke off"
@@ -223,10 +204,8 @@ class Worker:
             except LeadMigrateError as error:
                 message = str(error)
                 raise
-            except BaseException as error:
-                phase, message = (
-                    ("stopped", "interrupted") if isinstance(error, KeyboardInterrupt) else (phase, message)
-                )
+            except KeyboardInterrupt:
+                phase, message = "stopped", "interrupted"
                 raise
             finally:
                 self._say(phase, message + self._remark)
@@ -248,7 +227,10 @@ class Worker:
                 self._pause(str(error))
                 continue
             except StoreError as error:  # of a database that documents were deleted from while it was read
-                if as_files(self.store) is not None or self._failures >= _TRIES or self._is_gone():
+                manifest = self.store.info.manifest
+                model = None if manifest is None else manifest.model
+                is_ours = model is not None and whole_model(model) == self.embedder.identity  # not after a rollback
+                if as_files(self.store) is not None or self._failures >= 5 or not is_ours:
                     raise
                 self._pause(str(error))
                 self._surveyed_at = -np.inf
@@ -287,11 +269,15 @@ class Worker:
             self._publish()
         if stops is not None:
             return "paused", stops
-        if not self._is_settled():
-            return None
         return self._end()
 
-    def _end(self) -> tuple[WorkerPhase, str]:
+    def _end(self) -> tuple[WorkerPhase, str] | None:
+        """The phase and why, where nothing is left to do; None where another look at the store has found something."""
+        if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
+            before = len(self.survey.true)
+            self._survey()
+            if len(self.survey.true) != before and not self.survey.is_complete:
+                return None
         survey = self.survey
         if survey.is_complete:
             refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
@@ -301,32 +287,21 @@ class Worker:
             return "paused", f"the budget of {self.options.budget} is used up"
         return "running", "nothing more was asked for"
 
-    def _is_settled(self) -> bool:
-        """Whether the survey still says what the store holds; makes one where that may be otherwise."""
-        if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
-            before = len(self.survey.true)
-            self._survey()
-            return len(self.survey.true) == before or self.survey.is_complete
-        return True
-
     # What there is to do.
 
     def _is_other(self) -> bool:
         """Whether the store may hold other documents than the survey has seen, or the cache many more."""
-        by_queries = self._counted("embedded_by_queries") - self.survey.by_queries
-        if by_queries + self.survey.aside >= max(self.options.publish * self.survey.count, 1):
+        if self._since("embedded_by_queries") + self.survey.aside >= max(self.options.publish * self.survey.count, 1):
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
             return time.monotonic() - self._surveyed_at >= self.options.survey_s
-        try:
-            return any(FileStamp.of(stamp.path) != stamp for stamp in files.stamps)
-        except OutputError:  # gone, to make place for another
-            return True
+        return not files.is_as_opened()
 
-    def _paid(self, model: Embedder) -> Embedder:
-        self._model = PayingEmbedder(model, self.account)
-        return self._model
+    def _since(self, *names: Counter) -> int:
+        """What was counted since the survey."""
+        counters = self.state.counters()
+        return int(sum(counters[name] - self.survey.counters.get(name, 0) for name in names))
 
     def _prove_model(self) -> None:
         """Make sure that the model behind an API still gives the vectors that the cache has of some texts.
@@ -346,21 +321,15 @@ class Worker:
         except (SpendingError, InputError):  # nothing will be embedded
             return
 
-    def _is_gone(self) -> bool:
-        """Whether a store of another model has come to the location, as by a rollback."""
-        manifest = self.store.info.manifest
-        return manifest is None or manifest.model is None or whole_model(manifest.model) != self.embedder.identity
-
     def _survey(self) -> None:
         """Find out which documents are true in the store: their vector is the one that the cache has of their text."""
         store = self.store = open_store(self.location)
         _check_fits(store, self.embedder)
         self._adopt(store)
-        refused, marked, survey = self.state.refused(), self.state.true_documents(), Survey(store.info.count)
-        survey.by_queries = self._counted("embedded_by_queries")
-        survey.n_counted = self._counted(*_EMBEDDED)
+        refused, marked = self.state.refused(), self.state.true_documents()
+        survey = Survey(store.info.count, self.state.counters())
         ranked: list[tuple[float, int, str]] = []
-        confidence, cosine = _confidence(store), is_cosine(store.info)
+        confidence, cosine = confidence_of(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
             cached = self.embedder.find(documents, "document")
             for place, document in enumerate(documents):
@@ -398,18 +367,20 @@ class Worker:
         self._generation = generation_of(store)
         forget = self.state.generation not in (None, self._generation)
         self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
-        translation = translation_of(store, self.state)
-        kept = self.state.noted(_MONITOR)
-        asked: dict[str, Any] = {"margin": self.options.margin, "margin_from": self.options.margin_from}
-        if kept is not None and kept["translation"] != translation:
-            last = max((query.number for query in self.state.kept_queries(kept["last"], limit=10**6)), default=0)
-            fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), **asked)
-            self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
+        self._translation = translation_of(store, self.state)
+        kept = self.state.noted(MONITOR)
+        monitor = Monitor() if kept is None else Monitor.of_json(kept)
+        if kept is not None and kept["translation"] != self._translation:
+            queries = self.state.kept_queries(monitor.last, limit=10**6)
+            last = max((query.number for query in queries), default=monitor.last)
+            monitor = replace(monitor.new_epoch(), last=max(last, monitor.last))
             self.state.note(_RENEWED, [])
-        else:  # another margin is another question to the same scores
-            monitor = Monitor() if kept is None else Monitor.of_json(kept)
-            adopted = replace(monitor, **asked)
-            self.state.note(_MONITOR, {**adopted.as_json(), "translation": translation})
+        # another margin is another question to the same scores
+        self._keep(replace(monitor, margin=self.options.margin, margin_from=self.options.margin_from))
+
+    def _keep(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self.state.note(MONITOR, {**monitor.as_json(), "translation": self._translation})
 
     def _next(self) -> list[Document]:
         """What to write next: what is embedded already, then the most wanted, then, where others are to be, too."""
@@ -435,12 +406,7 @@ class Worker:
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
         most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
-        since = self._counted(*_EMBEDDED) - survey.n_counted
-        return max(most - survey.n_embedded - since, 0)
-
-    def _counted(self, *names: Counter) -> int:
-        counters = self.state.counters()
-        return int(sum(counters[name] for name in names))
+        return max(most - survey.n_embedded - self._since(*_EMBEDDED), 0)
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -533,53 +499,47 @@ class Worker:
 
     def _look(self, *, now: bool = False) -> None:
         """Let the monitor look at queries that were sampled since, and tell what it says."""
+        since = time.monotonic() - self._looked_at
         if self._verdict is None:
-            kept = self.state.noted(_MONITOR)
-            self._verdict = Monitor.of_json(kept).verdict()
-        if not now and time.monotonic() - self._looked_at < _POLL_S:
+            self._verdict = self._monitor.verdict()
+        if not now and since < _POLL_S:
             return
-        kept = self.state.noted(_MONITOR)
-        monitor = Monitor.of_json(kept)
-        queries = self.state.kept_queries(monitor.last, limit=_MOST_QUERIES)
-        is_time = now or len(queries) >= _LOOK_QUERIES or time.monotonic() - self._looked_at >= _LOOK_S
-        self._looked_at = time.monotonic() if is_time else self._looked_at
-        if is_time and len(queries) >= monitor.wants and (self._room() or not self.survey.left):
-            true = self.survey.true
-            is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
-            before = self._counted("embedded_by_worker")
-            self._note_choosers()
-            try:
-                monitor = monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed)
-            except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict
-                return
-            finally:
-                self.survey.aside += self._counted("embedded_by_worker") - before
-            self.state.note(_MONITOR, {**kept, **monitor.as_json()})
-            queries = []
-        self._verdict = monitor.verdict(len(queries))
+        queries = self.state.kept_queries(self._monitor.last, limit=200)
+        if now or len(queries) >= 50 or since >= _MINUTE_S:
+            self._looked_at = time.monotonic()
+            if len(queries) >= self._monitor.wants and (self._room() or not self.survey.left):
+                try:
+                    self._judge(queries)
+                except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict
+                    return
+                queries = []
+        self._verdict = self._monitor.verdict(len(queries))
         self._tell(self._verdict)
 
+    def _judge(self, queries: Sequence[ServedQuery]) -> None:
+        true, before = self.survey.true, self._since("embedded_by_worker")
+        is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
+        self._note_choosers()
+        try:
+            self._keep(self._monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed))
+        finally:
+            self.survey.aside += self._since("embedded_by_worker") - before
+
     def _tell(self, verdict: LiveVerdict) -> None:
-        """Run the command where the verdict has become NOT SAFE; once, whoever asks again."""
-        told_before = self.state.noted(_SAID)
-        if told_before == str(verdict.outcome):
+        """Run the shell command where the verdict has become NOT SAFE: once, and whatever comes of it."""
+        if self.state.noted(_SAID) == str(verdict.outcome):
             return
         if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
-            self._run_command(self.options.on_unsafe, verdict)
+            with suppress(subprocess.TimeoutExpired, OSError):
+                subprocess.run(  # noqa: S602 - the user's own command line
+                    self.options.on_unsafe,
+                    shell=True,
+                    input=canonical_json(verdict.as_json()).encode(),
+                    timeout=_MINUTE_S,
+                    check=False,
+                    env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
+                )
         self.state.note(_SAID, str(verdict.outcome))
-
-    def _run_command(self, command: str, verdict: LiveVerdict) -> None:
-        """Run a shell command that is given a verdict; what it makes of it does not end the worker."""
-        facts = {"LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)}
-        with suppress(subprocess.TimeoutExpired, OSError):
-            subprocess.run(  # noqa: S602 - the user's own command line
-                command,
-                shell=True,
-                input=canonical_json(verdict.as_json()).encode(),
-                timeout=_HOOK_S,
-                check=False,
-                env={**os.environ, **facts},
-            )
 
     # Telling.
 
@@ -591,25 +551,20 @@ class Worker:
             self.state.set_worker(facts)
 
     def _note_history(self, *, now: bool = False) -> None:
-        if not now and time.monotonic() - self._noted_at < _HISTORY_S:
+        if not now and time.monotonic() - self._noted_at < _MINUTE_S:
             return
         self._noted_at = time.monotonic()
-        verdict = self._verdict
-        facts: dict[str, Any] = {
-            "count": self.survey.count,
-            "true": len(self.survey.true),
-            "tokens": self.account.tokens,
-            "usd": self.account.usd,
-        }
-        if verdict is not None and verdict.n_queries:
-            facts |= {name: getattr(verdict, name) for name in ("mean", "likely", "lower", "upper")}
-        self.state.note_history(facts)
+        counted: dict[str, Any] = {"count": self.survey.count, "true": len(self.survey.true)}
+        counted |= {"tokens": self.account.tokens, "usd": self.account.usd}
+        if self._verdict is not None and self._verdict.n_queries:
+            counted |= {name: getattr(self._verdict, name) for name in ("mean", "likely", "lower", "upper")}
+        self.state.note_history(counted)
 
     def _pause(self, why: str) -> None:
         """Wait for a model or a server that does not answer, longer each time."""
         self._say("paused", why)
         self.state.count({"embedder_failures": 1})
-        self._wait(min(2.0**self._failures, _LONGEST_PAUSE_S))
+        self._wait(min(2.0**self._failures, _MINUTE_S))
         self._failures += 1
 
     def _wait(self, seconds: float) -> bool:
@@ -618,24 +573,8 @@ class Worker:
         while (left := end - time.monotonic()) > 0:
             if self.state.stop_asked:
                 return False
-            self._sleep(min(left, _POLL_S))
+            time.sleep(min(left, _POLL_S))
         return True
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the lock of the store's workers."""
-        try:
-            lock = output_lock(self.state.path.with_name("worker"))
-            lock.__enter__()
-        except LockedError as error:
-            pid = self.state.worker().pid
-            raise LockedError(
-                f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
-            ) from error
-        try:
-            yield
-        finally:
-            lock.__exit__(None, None, None)
 
 
 def translation_of(store: Store, state: LiveState) -> str:
@@ -645,23 +584,27 @@ def translation_of(store: Store, state: LiveState) -> str:
     return canonical_json([inputs, int(state.counters()["refits"])])
 
 
+def _lock_path(state: LiveState) -> Path:
+    return state.path.with_name("worker")
+
+
 def is_running(state: LiveState) -> bool:
     """Whether a worker holds the lock of a store."""
     try:
-        with output_lock(state.path.with_name("worker")):
+        with output_lock(_lock_path(state)):
             return False
     except LockedError:
         return True
 
 
-def stop_worker(state: LiveState, *, seconds: float, sleep: Callable[[float], Any] = time.sleep) -> bool:
+def stop_worker(state: LiveState, *, seconds: float) -> bool:
     """Ask the worker to come to an end, and wait for it; whether it did within so many seconds."""
     state.ask_to_stop()
     end = time.monotonic() + seconds
     while is_running(state):
         if time.monotonic() > end:
             return False
-        sleep(0.1)
+        time.sleep(0.1)
     return True
 
 
@@ -675,13 +618,6 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
             f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or "
             "of a model that costs nothing to ask again, embed the whole store at once"
         )
-
-
-def _confidence(store: Store) -> Vectors | None:
-    try:
-        return stored_confidence(store)
-    except StoreError:  # of a database whose documents came or went since
-        return None
 
 
 def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:
@@ -700,5 +636,5 @@ def _same(stored: Vectors, true: Vectors | None, *, cosine: bool) -> tuple[bool,
         return False, False
     if np.array_equal(stored, true):
         return True, True
-    near = cosine and np.allclose(unit_rows(stored[None]), unit_rows(true[None]), rtol=0, atol=_CLOSE)
+    near = cosine and np.allclose(unit_rows(stored[None]), unit_rows(true[None]), rtol=0, atol=1e-6)
     return bool(near), False

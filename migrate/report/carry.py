@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from migrate.carry.carry import INTERCEPT, Carried
-from migrate.carry.judge import Judgement
+from migrate.lab.carry.carry import INTERCEPT, Carried
+from migrate.lab.carry.judge import Judgement
 from migrate.report.terminal import filled_columns, table, wrap
 from migrate.similarity.roc import Bounded
 

@@ -12,12 +12,14 @@ from dataclasses import asdict
 from math import isfinite, sqrt
 from typing import Any
 
-from migrate.report.page import as_plain
-from migrate.report.terminal import filled_columns, table, wrap
-from migrate.similarity.comparison import LocalDocument, StoresComparison
-from migrate.similarity.downstream import Accuracy, Downstream
-from migrate.similarity.groups import FEWEST_DRAWN, Contrast, Groups, Interval
-from migrate.similarity.measures import MEASURES, Between, Figures, Matrix, figures_of
+from migrate.display import notebook_html
+from migrate.lab.compare.comparison import LocalDocument, StoresComparison
+from migrate.lab.compare.figures import Between, Figures, Matrix, figures_of, matrix_of
+from migrate.lab.compare.groups import FEWEST_DRAWN, Contrast, Groups, Interval
+from migrate.lab.compare.labels import Accuracy, Downstream
+from migrate.report.page import as_plain, render
+from migrate.report.terminal import filled_columns, number, table, wrap
+from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
 
@@ -250,7 +252,6 @@ _MEAN_ONLY = 0.05
 """R² up to which a stitch does little more than to give the target's mean."""
 
 _WHOLE = 0.98
-_SMALL, _MIDDLING, _GREAT = 0.01, 10, 10_000
 _SPACES = {
     "cka": "CKA", "cka_biased": "biased", "cka_distance": "arccos", "jaccard": "Jaccard@10",
     "rank_similarity": "rank@10", "relative_orientation": "orientation", "local_geometry": "local geom.",
@@ -266,20 +267,6 @@ _JUDGES = ("r2", "penalty")
 """Measures whose best and worst pairs and means by source and target are shown."""
 
 _BY_KEY = {measure.key: measure for measure in MEASURES}
-
-
-def number(value: float | None) -> str:
-    """A figure in few characters; a dash where there is none.
-
-    >>> [number(value) for value in (0.71788, -0.00064, 123.45, -12345.6, None)]
-    ['0.718', '-0.00064', '123.5', '-1.2e+04', '-']
-    """
-    if value is None or not isfinite(value):
-        return "-"
-    size = abs(value)
-    if 0 < size < _SMALL or size >= _GREAT:
-        return f"{value:.2g}"
-    return f"{value:.3f}" if size < _MIDDLING else f"{value:.1f}"
 
 
 def shorten(name: str, longest: int) -> str:
@@ -508,7 +495,7 @@ def _rows(
     keys: Sequence[str],
     spec: str | None = None,
 ) -> Iterator[list[str]]:
-    matrices = [_BY_KEY[key].matrix(comparison, spec) for key in keys]
+    matrices = [matrix_of(_BY_KEY[key], comparison, spec) for key in keys]
     for a, b in places:
         yield [f"{letters[a]}{sign}{letters[b]}", *(number(matrix[a][b]) for matrix in matrices)]
 
@@ -544,3 +531,12 @@ def labels_rows(comparison: StoresComparison, scored: Downstream) -> Iterator[li
 
 def _cells(accuracy: Accuracy | None) -> list[str]:
     return ["-", "-"] if accuracy is None else [number(accuracy.accuracy), number(accuracy.macro_f1)]
+
+
+@notebook_html.register
+def _(found: StoresComparison) -> str:
+    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+    names = [store.name for store in found.stores]
+    words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
+    further = [*words, *(f"note: {note}" for note in found.notes)]
+    return render("notebook.html", answer=answer, rows=space_rows(found, names), further=further)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import log10, pi
 
 from migrate import __version__
+from migrate.lab.compare.comparison import StoresComparison
+from migrate.lab.compare.figures import Figures, Matrix, figures_of
 from migrate.report.compare import (
     bounds_sentence,
     chance_sentence,
@@ -20,46 +22,17 @@ from migrate.report.compare import (
     labels_sentence,
     letter,
     marginal_rows,
-    number,
     tenths,
 )
 from migrate.report.page import render_page
-from migrate.report.svg.charts import Line, line_chart
-from migrate.report.svg.frame import Chart, power_of_ten
-from migrate.similarity.comparison import StoresComparison
-from migrate.similarity.measures import Figures, Matrix, Measure, figures_of
+from migrate.report.svg.charts import Line, line_chart, spectra, thinned
+from migrate.report.svg.frame import Chart
+from migrate.report.terminal import number
+from migrate.similarity.measures import Measure
 from migrate.similarity.stitching import Stitching
 
-_DECADES = 4
-_POINTS = 160
 _MOST_LINES = 6
 """Lines of a chart that can be told apart by their colours."""
-
-
-def spectra(series: Mapping[str, Sequence[float]], name: str = "singular values of the stitches") -> Chart | None:
-    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
-
-    None where nothing is above.
-    """
-    lines = [Line(name, points) for name, values in series.items() if (points := _decades(values))]
-    if not lines:
-        return None
-    return line_chart(
-        name, lines, x_label="singular value, by rank", y_label="share of the greatest", y_form=power_of_ten
-    )
-
-
-def _decades(values: Sequence[float]) -> list[tuple[float, float]]:
-    kept = [
-        (float(rank), log10(value / values[0]))
-        for rank, value in enumerate(values, 1)
-        if value > values[0] * 10**-_DECADES > 0
-    ]
-    return _thinned(kept)
-
-
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [*points[: -1 : max(len(points) // _POINTS, 1)], *points[-1:]]
 
 
 def loss_curves(series: Mapping[str, Sequence[Sequence[float]]]) -> Chart | None:
@@ -69,7 +42,7 @@ def loss_curves(series: Mapping[str, Sequence[Sequence[float]]]) -> Chart | None
         columns = {"held out": 2, "training": 1} if curve and len(curve[0]) > 2 else {"training": 1}
         for what, column in columns.items():
             points = [(row[0], row[column]) for row in curve]
-            lines += [Line(f"{name}, {what}", _thinned(points))] if points else []
+            lines += [Line(f"{name}, {what}", thinned(points))] if points else []
     if not lines:
         return None
     return line_chart("losses", lines[:_MOST_LINES], x_label="epoch", y_label="loss")

@@ -16,9 +16,9 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import frontier_document
-from migrate.report.compare import number
 from migrate.report.downstream import downstream_facts
 from migrate.report.page import as_plain
+from migrate.report.terminal import number
 from migrate.similarity import Similarity
 from migrate.similarity.measures import ABOVE_SELF, MEASURES
 
@@ -26,7 +26,7 @@ from migrate.similarity.measures import ABOVE_SELF, MEASURES
 def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
     """A head, and one row a measure: its name, what it says, and its figure for each space."""
     rows = [
-        [measure.title, measure.meaning, *(number(measure.forth(similarity)) for similarity in similarities.values())]
+        [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
         for measure in MEASURES
         if measure is not ABOVE_SELF
     ]
@@ -38,7 +38,7 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
     return {
         name: {
             "documents": similarity.documents,
-            **{measure.key: measure.forth(similarity) for measure in MEASURES if measure is not ABOVE_SELF},
+            **{measure.key: measure.figure(similarity) for measure in MEASURES if measure is not ABOVE_SELF},
             "singular_values": similarity.forth.singular_values,
         }
         for name, similarity in similarities.items()

@@ -24,7 +24,6 @@ from migrate.report.audit import (
     quality_rows,
     sentences,
 )
-from migrate.report.compare_page import spectra
 from migrate.report.decision import decision_chart, decision_rows
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_rows, downstream_sentences
@@ -38,6 +37,7 @@ from migrate.report.svg.charts import (
     interval_chart,
     line_chart,
     map_chart,
+    spectra,
 )
 from migrate.report.svg.frame import Chart, percent
 

@@ -11,11 +11,9 @@ from migrate.cost import Assessment
 from migrate.display import answer_text, notebook_html
 from migrate.report.assess import cost_cells, cost_head
 from migrate.report.audit import quality_rows
-from migrate.report.compare import comparison_sentences, space_rows
 from migrate.report.page import render
 from migrate.report.summary import audit_answer
 from migrate.report.terminal import candidates_rows
-from migrate.similarity.comparison import StoresComparison
 from migrate.stitch.fitted import FittedStitch
 from migrate.translate import Translation
 
@@ -40,14 +38,6 @@ def _(found: Compatibility) -> str:
 def _(found: Assessment) -> str:
     head, *rest = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
     return _answer(head, [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)], rest)
-
-
-@notebook_html.register
-def _(found: StoresComparison) -> str:
-    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
-    names = [store.name for store in found.stores]
-    words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
-    return _answer(answer, space_rows(found, names), [*words, *(f"note: {note}" for note in found.notes)])
 
 
 @notebook_html.register

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from migrate.private.exchange import Exchanged
+from migrate.lab.private.exchange import Exchanged
 
 _WHAT = {"encrypt": "encrypted", "translate": "translated, still encrypted", "decrypt": "decrypted"}
 _WHERE_TO = {

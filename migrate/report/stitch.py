@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from migrate.report.compare import number
 from migrate.report.page import as_plain
+from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.mlp import Mlp
 from migrate.stitch.select import Selection

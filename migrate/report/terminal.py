@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
+from math import isfinite
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,20 @@ WIDTH = 100
 """Columns of a terminal that everything fits into."""
 
 _UNLIMITED = 10_000
+
+
+def number(value: float | None) -> str:
+    """A figure in few characters; a dash where there is none.
+
+    >>> [number(value) for value in (0.71788, -0.00064, 123.45, -12345.6, None)]
+    ['0.718', '-0.00064', '123.5', '-1.2e+04', '-']
+    """
+    if value is None or not isfinite(value):
+        return "-"
+    size = abs(value)
+    if 0 < size < 0.01 or size >= 10_000:
+        return f"{value:.2g}"
+    return f"{value:.3f}" if size < 10 else f"{value:.1f}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.similarity.matching import some_rows
-from migrate.similarity.neighbours import Nearest, find_nearest
+from migrate.similarity.neighbours import Nearest, find_nearest, some_rows
 from migrate.vectors import Vectors
 
 NEIGHBOURS = 20

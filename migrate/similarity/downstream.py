@@ -1,9 +1,8 @@
-"""How well a classifier that was trained on true vectors does on translated ones: a linear probe, and kNN."""
+"""Classifiers of vectors: a linear probe, kNN, and a detector of vectors that lie outside."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,58 +15,6 @@ NEIGHBOURS = 10
 _STEPS = 1_000
 _STRENGTH = 10.0
 _LET_PASS = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """How well held-out documents are classified: share that is right, and F1 averaged over the labels."""
-
-    accuracy: float
-    macro_f1: float
-
-
-@dataclass(frozen=True, slots=True)
-class Downstream:
-    """Scores by vectors: of the true ones first, then of each other space; None where the dimension is another.
-
-    Attributes
-    ----------
-    labels : how many there are among the documents
-    trained_on, judged_on : documents, of which no one is in both
-    majority : accuracy of always guessing the most frequent label
-    probe : multinomial logistic regression
-    knn : majority of the 10 nearest by cosine
-    """
-
-    labels: int
-    trained_on: int
-    judged_on: int
-    majority: float
-    probe: tuple[Accuracy | None, ...]
-    knn: tuple[Accuracy | None, ...]
-
-
-def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int = 0) -> Downstream:
-    """Train on the first space, (n, d), with one half of the documents; classify the other half's vectors of every one.
-
-    `labels[i]` is that of row i. The halves are drawn by `seed`, and each label is divided evenly between them.
-
-    Raises
-    ------
-    DatasetError
-        There are fewer than two labels with two documents each.
-    """
-    kinds, numbers = number_labels(labels)
-    train, test = divide(numbers, seed)
-    true = spaces[0]
-    usable = [space[test] if space.shape[1] == true.shape[1] else None for space in spaces]
-    truth = numbers[test]
-    judges = [fit(true[train], numbers[train]) for fit in (LinearProbe, NearestNeighbours)]
-    probe, knn = (
-        [None if vectors is None else _score(truth, judge.predict(vectors)) for vectors in usable] for judge in judges
-    )
-    majority = np.bincount(numbers[train]).argmax()
-    return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 
 
 def number_labels(labels: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
@@ -147,12 +94,6 @@ class OutsideDetector:
     def distances(self, vectors: Vectors) -> NDArray[np.float64]:
         """How far each row lies from those that belong, (m,)."""
         return np.asarray(self._model.kneighbors(unit_rows(vectors))[0][:, -1], dtype=np.float64)
-
-
-def _score(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Accuracy:
-    from sklearn.metrics import f1_score
-
-    return Accuracy(float((truth == guess).mean()), float(f1_score(truth, guess, average="macro")))
 
 
 def divide(numbers: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

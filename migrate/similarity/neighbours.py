@@ -7,14 +7,31 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.similarity.matching import check_same_documents, some_rows
+from migrate.errors import VectorError
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 NEIGHBOURS = 10
 """Neighbours that two spaces are compared by."""
 
+QUERIES = 1_000
+"""Documents to compute a measure on where its cost grows with the square of their number."""
+
 _BLOCK = 256
 _SPARE = 8  # float32 orders near ties by chance: a few more are looked at in float64
+
+
+def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
+    """Make sure that both sides have a row for each of the same documents, `fewest` at least, or raise VectorError."""
+    if len(a) != len(b) or len(a) < fewest:
+        raise VectorError(
+            f"a comparison needs the vectors of the same {fewest} or more documents on both sides, found "
+            f"{len(a)} and {len(b)}; compare more documents"
+        )
+
+
+def some_rows(count: int, *, seed: int, most: int = QUERIES) -> NDArray[np.int64]:
+    """Up to `most` of `count` rows, drawn at random, in ascending order."""
+    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 from migrate.errors import VectorError
 from migrate.similarity import dimension
 from migrate.similarity.dimension import local_dimensions, mean_dimension, two_nn_dimension
-from migrate.similarity.matching import check_same_documents, pearson, some_rows
-from migrate.similarity.neighbours import NEIGHBOURS, Nearest, find_nearest, jaccard_of, rank_similarity_of
+from migrate.similarity.neighbours import (
+    NEIGHBOURS,
+    Nearest,
+    check_same_documents,
+    find_nearest,
+    jaccard_of,
+    rank_similarity_of,
+    some_rows,
+)
 from migrate.similarity.stitching import RIDGE, Stitching, gaussian_like, judge_stitching
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
@@ -30,6 +37,13 @@ BATCH_SIZE = 256
 
 FEWEST = 4
 """Documents that the unbiased estimator needs at least."""
+
+
+def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Correlation of two series, (n,); 0 where one of them is constant."""
+    x, y = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale > 0 else 0.0
 
 
 def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import UsageError
-from migrate.similarity.matching import check_same_documents, some_rows
-from migrate.similarity.neighbours import NEIGHBOURS, nearest_by_cosine
+from migrate.similarity.neighbours import NEIGHBOURS, check_same_documents, nearest_by_cosine, some_rows
 from migrate.stitch.base import Stitch
 from migrate.stitch.linear import Adjoint, Identity, Mean
 from migrate.stitch.mlp import Mlp

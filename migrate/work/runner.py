@@ -11,7 +11,8 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any, Protocol
 
-from migrate.errors import OutputError
+from migrate.errors import OutputError, UsageError
+from migrate.plugins import installed
 from migrate.threads import available_cores
 from migrate.work.jobs import Pool, Task, Work
 from migrate.work.shards import Block, Shard, unpack
@@ -86,6 +87,33 @@ class LocalRunner:
 
 
 LOCAL = LocalRunner()
+
+
+def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
+    """The runner of a name: `local`, or KIND:ADDRESS with a kind of the entry points `lead_migrate.runners`, as dask.
+
+    `workers` are the processes of `local`, `shards` is where those of a cluster leave what they have done.
+
+    Raises
+    ------
+    UsageError
+        There is no such runner, or it does not take one of these.
+    """
+    kind, _, address = (name or "local").partition(":")
+    if kind == "local" and not address:
+        if shards is not None:
+            raise UsageError("--shards goes with a runner of several machines; add --runner dask:ADDRESS")
+        return LocalRunner(workers)
+    runners = installed("lead_migrate.runners")
+    if kind not in runners:
+        advice = ": it is not installed, run pip install 'lead-migrate[dask]'" if kind == "dask" else ""
+        raise UsageError(f"there is no runner {name!r}; name local, dask:local:N or dask:ADDRESS{advice}")
+    if not address:
+        raise UsageError(f"--runner {name}: an address is missing, such as dask:local:4 or dask:tcp://HOST:8786")
+    if workers is not None:
+        raise UsageError("--workers goes with the local runner; a cluster has the workers that it has")
+    runner: Runner = runners[kind].load()(address, shards)
+    return runner
 
 
 @dataclass(slots=True)

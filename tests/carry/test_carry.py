@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as RidgeRegression
 
-from migrate.carry.carry import carry, read_rows, write_rows
 from migrate.cli.main import run
 from migrate.errors import InputError
 from migrate.fit import fit_pairs
+from migrate.lab.carry.carry import carry, read_rows, write_rows
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.stitch.linear import Ridge

@@ -7,10 +7,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import victims
 
-from migrate.cluster import runner_of
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
+from migrate.work.runner import runner_of
 
 if __name__ == "__main__":
     folder, output, runner, *shards = sys.argv[1:]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from migrate.cluster import DaskRunner, runner_of
+from migrate.cluster import DaskRunner
 from migrate.errors import UsageError
-from migrate.work.runner import LocalRunner
+from migrate.work.runner import LocalRunner, runner_of
 
 
 def test_runners_by_name(tmp_path):

@@ -1,6 +1,7 @@
 """Bounds of a running mean, held against the process that they come from, multiplied out score by score."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_bounds_hold_at_all_looks_together_also_of_a_mean_that_changes():
 
 def test_a_sequence_that_was_kept_goes_on_to_the_last_bit():
     scores = np.random.default_rng(0).random(50)
-    kept = ConfidenceSequence.of_json(json.loads(json.dumps(sequence_of(scores[:20]).as_json())))
+    kept = ConfidenceSequence(**json.loads(json.dumps(asdict(sequence_of(scores[:20])))))
     for score in scores[20:]:
         kept = kept.after(float(score))
     assert kept == sequence_of(scores)

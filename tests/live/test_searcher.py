@@ -422,9 +422,9 @@ def test_a_closed_searcher_says_so(live):
     searcher = live()
     asyncio.run(searcher.asearch(QUESTIONS[0]))
     searcher.close()
-    with pytest.raises(UsageError, match=r"found one that was closed; make another"):
+    with pytest.raises(UsageError, match=r"this searcher was closed; make another"):
         searcher.search(QUESTIONS[0])
-    with pytest.raises(UsageError, match=r"found one that was closed; make another"):
+    with pytest.raises(UsageError, match=r"this searcher was closed; make another"):
         asyncio.run(searcher.asearch(QUESTIONS[0]))
     searcher.close()
 

@@ -196,7 +196,7 @@ def test_a_pace_that_is_none_is_refused(text):
 @every_kind
 def test_a_model_that_fails_for_a_while_is_asked_again(location, embedder):
     embedder.embedder.fails = 2
-    worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
+    worker = Worker(location, embedder, ONCE)
     worker._wait = lambda seconds: None
     assert worker.run().phase == "complete"
     with state_of(location) as state:
@@ -228,7 +228,7 @@ def test_documents_that_come_change_and_go_get_true_vectors_of_their_texts(locat
 @pytest.mark.parametrize("location", [kind for kind in DATABASES if kind != "qdrant"], indirect=True)
 def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, embedder):
     gone = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
-    worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
+    worker = Worker(location, embedder, ONCE)
     worker._wait = lambda seconds: None
     embed, deleted = embedder.embedder.embed, []
 
@@ -633,7 +633,8 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
 @every_database
 def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_given(location, embedder):
     ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
-    worker = Worker(location, embedder, options(budget=Budget.parse("80%")), sleep=lambda seconds: None)
+    worker = Worker(location, embedder, options(budget=Budget.parse("80%")))
+    worker._wait = lambda seconds: None
     embed, vectors = embedder.embedder.embed, {}
 
     def embed_and_change(texts, role, **more):

@@ -9,6 +9,8 @@ from browser import ask_browser, browse, with_browser
 from html_page import Page
 from stores_tools import make_store
 
+from migrate.lab.compare.comparison import compare_stores
+from migrate.lab.compare.figures import figures_of, matrix_of
 from migrate.report.compare import (
     compare_document,
     compare_text,
@@ -19,8 +21,7 @@ from migrate.report.compare import (
     matrix_csv,
 )
 from migrate.report.compare_page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
-from migrate.similarity.comparison import compare_stores
-from migrate.similarity.measures import MEASURES, figures_of
+from migrate.similarity.measures import MEASURES
 from migrate.similarity.stitching import judge_stitching
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
@@ -143,7 +144,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(found):
 def test_the_diagonal_is_a_stitch_of_a_store_to_itself(found):
     """30 documents are enough for 5 dimensions, and 2,000 dimensions are too many for them."""
     assert [len(found.own_stitches), found.own_stitches[0].judged_on] == [3, 30]
-    r2 = BY_KEY["r2"].matrix(found)
+    r2 = matrix_of(BY_KEY["r2"], found)
     assert [r2[place][place] for place in range(3)] == [own.stitch.r2 for own in found.own_stitches]
     assert 0.99 < r2[0][0] < 1
     wide = np.random.default_rng(0).normal(size=(60, 2_000)).astype(np.float32)
@@ -200,7 +201,7 @@ def test_names_are_shown_and_not_obeyed(found):
 @pytest.mark.parametrize("key", ["cka", "cka_distance", "r2_identity", "penalty", "bias_norm"])
 def test_the_most_alike_is_shaded_deepest(found, key):
     measure = BY_KEY[key]
-    matrix = measure.matrix(found)
+    matrix = matrix_of(measure, found)
     shading = shading_of(measure, matrix)
     values = sorted(v for row, line in enumerate(matrix) for col, v in enumerate(line) if row != col and v is not None)
     shades = [shading.share(value) for value in values]

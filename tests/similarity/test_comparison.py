@@ -5,9 +5,10 @@ import pytest
 from stores_tools import make_store
 
 from migrate.errors import DatasetError, UsageError
-from migrate.similarity.comparison import compare_stores, distinct_names
+from migrate.lab.compare.comparison import compare_stores, distinct_names
+from migrate.lab.compare.figures import matrix_of
+from migrate.lab.compare.matching import match_documents
 from migrate.similarity.dimension import local_dimensions
-from migrate.similarity.matching import match_documents
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.neighbours import find_nearest
 from migrate.similarity.spaces import compare_spaces
@@ -38,9 +39,9 @@ def test_every_pair_is_compared_on_the_shared_documents(stores, found):
 
 
 def test_matrices_stand_the_right_way_round(found):
-    r2 = BY_KEY["r2"].matrix(found)
+    r2 = matrix_of(BY_KEY["r2"], found)
     assert r2[0][2] == found.pairs[0, 2].forth.stitch.r2 and r2[2][0] == found.pairs[0, 2].back.stitch.r2
-    cka = BY_KEY["cka"].matrix(found)
+    cka = matrix_of(BY_KEY["cka"], found)
     assert cka[0][1] == cka[1][0] == found.pairs[0, 1].cka
     assert [cka[place][place] for place in range(3)] == [1, 1, 1]
 
@@ -48,7 +49,7 @@ def test_matrices_stand_the_right_way_round(found):
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
     found = compare_stores(stores, seed=1, stitches=["ridge", "ols", "ridge"])
     assert found.specs == ("ridge", "ols")
-    penalty, above = (BY_KEY[key].matrix(found, "ols") for key in ("penalty", "penalty_above_self"))
+    penalty, above = (matrix_of(BY_KEY[key], found, "ols") for key in ("penalty", "penalty_above_self"))
     for a in range(3):
         for b in range(3):
             assert above[a][b] == pytest.approx(penalty[a][b] - penalty[b][b])
@@ -80,14 +81,14 @@ def test_groups_have_the_figures_of_the_matrices(stores):
     found = compare_stores(stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
     whole = compare_stores(stores, seed=1)
     cka = next(contrast for contrast in found.contrasts if contrast.key == "cka")
-    matrix = BY_KEY["cka"].matrix(whole)
+    matrix = matrix_of(BY_KEY["cka"], whole)
     assert cka.within.mean == pytest.approx(matrix[0][1])
     assert cka.between.mean == pytest.approx((matrix[0][2] + matrix[1][2]) / 2)
     assert found.layer_distances == ((0.0, None), (None, 0.0)) and whole.groups is None
 
 
 def test_there_is_no_figure_where_dimensions_differ(found):
-    identity = BY_KEY["r2_identity"].matrix(found)
+    identity = matrix_of(BY_KEY["r2_identity"], found)
     assert identity[0][2] is None and identity[1][0] is not None
 
 

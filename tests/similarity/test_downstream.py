@@ -5,7 +5,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from migrate.errors import DatasetError
-from migrate.similarity.downstream import divide, judge_labels
+from migrate.lab.compare.labels import judge_labels
+from migrate.similarity.downstream import divide
 from migrate.vectors import unit_rows
 
 

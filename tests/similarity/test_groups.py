@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from migrate.errors import UsageError
-from migrate.similarity.groups import check_groups, contrast, layer_distances
+from migrate.lab.compare.groups import check_groups, contrast, layer_distances
 
 
 def by_loops(matrix, groups, draws, seed):

@@ -8,8 +8,7 @@ from scipy.stats import spearmanr
 from migrate import similarity
 from migrate.errors import VectorError
 from migrate.similarity.dimension import intrinsic_dimension, local_dimensions
-from migrate.similarity.matching import some_rows
-from migrate.similarity.neighbours import find_nearest
+from migrate.similarity.neighbours import find_nearest, some_rows
 from migrate.similarity.spaces import compare_spaces
 from migrate.vectors import unit_rows
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log10
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -18,6 +19,7 @@ from migrate.report.svg.frame import (
     element,
     mark,
     percent,
+    power_of_ten,
     series,
     short,
     text,
@@ -249,6 +251,31 @@ def line_chart(
     )
     names = _legend([line.name for line in lines]) if len(lines) > 1 else []
     return Chart(drawing, x_label, y_label, names if level is None else [*names, (level_label, "level")])
+
+
+def spectra(values: Mapping[str, Sequence[float]], name: str = "singular values of the stitches") -> Chart | None:
+    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
+
+    None where nothing is above.
+    """
+    lines = []
+    for label, ranked in values.items():
+        points = [
+            (float(rank), log10(value / ranked[0]))
+            for rank, value in enumerate(ranked, 1)
+            if value > ranked[0] * 1e-4 > 0
+        ]
+        lines += [Line(label, thinned(points))] if points else []
+    if not lines:
+        return None
+    return line_chart(
+        name, lines, x_label="singular value, by rank", y_label="share of the greatest", y_form=power_of_ten
+    )
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Some of the points, the last one always: more than 160 make the same line."""
+    return [*points[: -1 : max(len(points) // 160, 1)], *points[-1:]]
 
 
 def _legend(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,7 +1,4 @@
-"""Finds the documents that several stores share and reads their vectors in each, or a sample where they are many.
-
-Also the checks and the sampling that every measure needs.
-"""
+"""Finds the documents that several stores share and reads their vectors in each, or a sample where they are many."""
 
 from __future__ import annotations
 
@@ -13,14 +10,10 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError, VectorError
+from migrate.errors import StoreError
 from migrate.stores.base import Store
 from migrate.stores.file_store import check_stamps
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
-
-QUERIES = 1_000
-"""Documents to compute a measure on where its cost grows with the square of their number."""
-
 
 SAMPLE = 10_000
 """The largest number of documents to compare."""
@@ -29,27 +22,6 @@ FEWEST = 10
 """The smallest number of shared documents that a comparison needs."""
 
 Keys = NDArray[np.uint64]
-
-
-def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
-    """Make sure that both sides have a row for each of the same documents, `fewest` at least, or raise VectorError."""
-    if len(a) != len(b) or len(a) < fewest:
-        raise VectorError(
-            f"a comparison needs the vectors of the same {fewest} or more documents on both sides, found "
-            f"{len(a)} and {len(b)}; compare more documents"
-        )
-
-
-def some_rows(count: int, *, seed: int, most: int = QUERIES) -> NDArray[np.int64]:
-    """Up to `most` of `count` rows, drawn at random, in ascending order."""
-    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
-
-
-def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Correlation of two series, (n,); 0 where one of them is constant."""
-    x, y = a - a.mean(), b - b.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

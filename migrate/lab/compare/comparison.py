@@ -12,10 +12,11 @@ import numpy as np
 
 from migrate.display import data_frame, notebook_html
 from migrate.errors import UsageError
-from migrate.similarity.downstream import Downstream, judge_labels
-from migrate.similarity.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
-from migrate.similarity.matching import SAMPLE, Matched, match_documents
-from migrate.similarity.measures import CONTRASTED, MEASURES, figures_of
+from migrate.lab.compare.figures import figures_of, matrix_of
+from migrate.lab.compare.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
+from migrate.lab.compare.labels import Downstream, judge_labels
+from migrate.lab.compare.matching import SAMPLE, Matched, match_documents
+from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import ChanceCka, Similarity, Space, chance_cka, compare_described, describe_space
 from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.stores.base import Store
@@ -40,16 +41,10 @@ def distinct_names(locations: Sequence[str]) -> list[str]:
     depth = next(
         d for d in range(1, 1 + max(map(len, parts))) if len({path_parts[-d:] for path_parts in parts}) == different
     )
-    names = [_printable(str(Path(*path_parts[-depth:]))) for path_parts in parts]
-    return [name if names.index(name) == place else _numbered(names, place) for place, name in enumerate(names)]
-
-
-def _numbered(names: Sequence[str], place: int) -> str:
-    return f"{names[place]} ({names[: place + 1].count(names[place])})"
-
-
-def _printable(name: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in name)
+    names = [str(Path(*path_parts[-depth:])) for path_parts in parts]
+    names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
+    times = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [name if time == 1 else f"{name} ({time})" for name, time in zip(names, times, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +58,6 @@ class Compared:
     exact: bool
     dimension: float
     two_nn: float
-
-
-LISTED = 20
-"""Documents to list of each store, from the lowest local dimension on, and as many from the highest on down."""
-
-_NEIGHBOURS_LISTED = 5
-_TEXT_LISTED = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +194,18 @@ def compare_stores(
     pairs = _compare_pairs(spaces, specs[0], seed, progress)
     local = tuple(_local_documents(space, matched.ids) for space in spaces)
     comparison = StoresComparison(
-        stores=tuple(_facts(*facts) for facts in zip(names, stores, spaces, strict=True)),
+        stores=tuple(
+            Compared(
+                name,
+                store.info.location,
+                store.info.count,
+                store.info.dim,
+                store.info.exact,
+                space.dimension,
+                space.two_nn,
+            )
+            for name, store, space in zip(names, stores, spaces, strict=True)
+        ),
         shared=matched.shared,
         documents=len(matched.ids),
         seed=seed,
@@ -223,31 +222,31 @@ def compare_stores(
 
 
 def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
-    matrices = {
-        measure: np.array(measure.matrix(comparison), dtype=float) for measure in MEASURES if measure.key in CONTRASTED
-    }
     members = list(places.values())
-    contrasts = tuple(
-        Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed))
-        for measure, matrix in matrices.items()
-    )
-    angles = next(matrix for measure, matrix in matrices.items() if measure.key == "cka_distance")
-    return Groups(places, contrasts, layer_distances(angles, members))
+    contrasts, angles = [], np.empty(0)
+    for measure in MEASURES:
+        if measure.key in ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty"):
+            matrix = np.array(matrix_of(measure, comparison), dtype=float)
+            contrasts.append(Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed)))
+            angles = matrix if measure.key == "cka_distance" else angles
+    return Groups(places, tuple(contrasts), layer_distances(angles, members))
 
 
 def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
     known = np.flatnonzero(np.isfinite(space.local))
     order = known[np.argsort(space.local[known], kind="stable")]
-    documents = [
-        LocalDocument(
-            ids[space.near.query_rows[place]],
-            float(space.local[place]),
-            tuple(ids[row] for row in space.near.rows[place][:_NEIGHBOURS_LISTED]),
+    lowest, highest = (
+        tuple(
+            LocalDocument(
+                ids[space.near.query_rows[place]],
+                float(space.local[place]),
+                tuple(ids[row] for row in space.near.rows[place][:5]),
+            )
+            for place in places[:20]
         )
-        for place in (*order[:LISTED], *order[::-1][:LISTED])
-    ]
-    middle = min(LISTED, len(order))
-    return LocalDocuments(tuple(documents[:middle]), tuple(documents[middle:]))
+        for places in (order, order[::-1])
+    )
+    return LocalDocuments(lowest, highest)
 
 
 def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
@@ -262,13 +261,10 @@ def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[Loca
         for doc_id in (document.id, *document.neighbours)
     }
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
-    texts = stores[place].documents(matched.rows[place][rows])
-    return {document.id: _beginning(document.text) for document in texts}
-
-
-def _beginning(text: str) -> str:
-    whole = " ".join(text.split())
-    return whole if len(whole) <= _TEXT_LISTED else whole[: _TEXT_LISTED - 1] + "…"
+    texts = {
+        document.id: " ".join(document.text.split()) for document in stores[place].documents(matched.rows[place][rows])
+    }
+    return {doc_id: text if len(text) <= 80 else f"{text[:79]}…" for doc_id, text in texts.items()}
 
 
 def _compare_pairs(
@@ -306,11 +302,6 @@ def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Dow
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
     labelled: list[Vectors] = [vectors[rows] for vectors in matched.vectors]
     return judge_labels(labelled, [labels[matched.ids[row]] for row in rows], seed=seed)
-
-
-def _facts(name: str, store: Store, space: Space) -> Compared:
-    info = store.info
-    return Compared(name, info.location, info.count, info.dim, info.exact, space.dimension, space.two_nn)
 
 
 def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:

@@ -19,8 +19,8 @@ import numpy as np
 
 from migrate.errors import InputError, ManifestError, StitchError, StoreError, VectorError
 from migrate.files import atomic_folder, canonical_json, copy_file, sha256_file
+from migrate.lab.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
 from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts, read_manifest
-from migrate.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.linear import Affine, Identity, LowRank, affine_map
 from migrate.stitch.prior import AffineMap
