@@ -34,6 +34,7 @@ from migrate.audit.verdict import (
     Weighting,
     difference_bounds,
     retention_bounds,
+    sentences,
 )
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
@@ -174,7 +175,8 @@ def audit_downstream(
     keys = _keys(translated), _keys(reference)
     doubts: tuple[str, ...] = ()
     if embedder is not None:
-        doubts = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress).doubts
+        proof = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress)
+        doubts = sentences(proof.doubts, "doubt")
     rng = np.random.default_rng(seed)
     strange = set(outside)
     labelled = _read(translated, reference, keys, [i for i in labels if i not in strange], rng)

@@ -23,7 +23,7 @@ from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, document_keys, independent
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import CONFIDENCE, Outcome, Verdict
+from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Cost, tally_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
@@ -146,8 +146,8 @@ class FrontierInputs:
         Queries that may choose documents.
     stay
         The nDCG@10 of staying for the distinct texts of the query set, (c,).
-    doubts
-        Those of the audit by the same reference: with any of them no budget is SAFE.
+    findings
+        Those of the audit by the same reference: with a doubt among them no budget is SAFE.
     """
 
     store: Store
@@ -157,7 +157,7 @@ class FrontierInputs:
     embedder: Embedder
     log: Sequence[Query] = ()
     stay: Scores | None = None
-    doubts: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +170,7 @@ class BudgetTrials:
     retriever: Retriever
     evaluation: Evaluation
     stay: Scores | None
+    findings: tuple[Finding, ...]
 
     def sample(self) -> Point:
         """The store as the stitch translates it now."""
@@ -199,7 +200,8 @@ class BudgetTrials:
             ArmCost(cost.tokens, cost.usd),
         )
         result = measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
-        verdict = self.evaluation.verdict(result, self._full, self.stay)
+        own, full = (one.scores[self.evaluation.measure] for one in (result, self._full))
+        verdict = self.evaluation.verdict(own, full, self.stay).doubted(self.findings)
         comparison = self.evaluation.compare(result, self._full)
         share_of_tokens = cost.tokens / max(self._whole.tokens, 1)
         return Point(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
@@ -312,17 +314,9 @@ def find_frontier(
     log_vectors = inputs.embedder.embed_queries(choosing, progress=progress) if choosing else None
     # The cheapest budget is picked out of several policies, each of which may look safe by chance.
     confidence = 1 - (1 - CONFIDENCE) / len(usable)
-    evaluation = Evaluation(
-        prepared.query_set,
-        options.margin,
-        options.seed,
-        options.resamples,
-        prepared.n_documents,
-        confidence,
-        inputs.doubts,
-    )
+    evaluation = retriever.evaluation(confidence=confidence)
     survey = survey_store(store, fitted, log_vectors, progress=progress)
-    trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay)
+    trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay, inputs.findings)
     further = [share for share in sorted(shares) if round(share * store.info.count) > survey.paid.sum()]
     budgets = [(policy, share) for policy in usable for share in further]
     points = [trials.sample()]

@@ -5,7 +5,7 @@ Also here: the bridge's own check, and how the documents that queries are about 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from migrate.audit.reference import (
 )
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, prefix_name
 from migrate.audit.two_stage import DEPTHS
-from migrate.audit.verdict import MARGIN, RESAMPLES
+from migrate.audit.verdict import MARGIN, RESAMPLES, Finding, doubt
 from migrate.check.again import prove_model
 from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
@@ -46,22 +46,12 @@ from migrate.vectors import Document, Progress, Vectors, no_progress, query_key
 if TYPE_CHECKING:
     from migrate.audit.pool import PoolStep
 
-_ECHOES = 0.1
-_SENTENCE = 5
-_READ = 2_000
-
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
 
 
-def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
-    """Make sure that every store holds the documents of the store called `standard`.
-
-    Raises
-    ------
-    StoreError
-        One does not.
-    """
+def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
+    """Make sure that every store holds the documents of the store called `standard`."""
     expected = set(keys[standard].values())
     for name, store in stores.items():
         strange = expected.symmetric_difference(keys[name].values())
@@ -77,13 +67,30 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
             )
 
 
-def remarks(query_set: QuerySet, translated: Store) -> tuple[str, ...]:
-    """Notes on the queries and on the translated store, before it is searched."""
-    return (*query_set.notes, *_repeated(query_set), *_true_vectors(translated), *_outside(translated))
+def _notes(query_set: QuerySet, translated: Store) -> Iterator[str]:
+    """Yield what there is to know of the queries and of the translated store, before it is searched."""
+    yield from query_set.notes
+    distinct, count = len(query_set.distinct), len(query_set.queries)
+    if distinct < count:
+        yield (
+            f"{count - distinct:,} of {count:,} queries repeat the text of another, but for case and white space; each "
+            f"of the {distinct:,} texts counts once, by the mean of its scores"
+        )
+    manifest = translated.info.manifest
+    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
+    if n_true:
+        is_known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
+        origin = "" if is_known else ": the sample the stitch was fitted on"
+        yield f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}"
+    why = distrust(translated)
+    if why is not None:
+        yield f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers"
+    elif (outside := find_outside(translated)) is not None:
+        yield outside.sentence
 
 
-def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
-    """A doubt where more than a tenth of the queries are, word for word, a document that they look for.
+def _echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[Finding, ...]:
+    """Return a doubt where more than a tenth of the queries are, word for word, a document that they look for.
 
     Every model retrieves a text by itself, however many vectors are wrong.
     """
@@ -92,18 +99,19 @@ def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tu
         grades = (query_set.qrels or {}).get(query.id, {})
         wanted.setdefault(query_key(query.text), set()).update(d for d, grade in grades.items() if grade > 0)
     same = {key for document in documents if keys[document.id] in wanted.get(key := query_key(document.text), ())}
-    if len(same) <= _ECHOES * len(query_set.distinct):
+    if len(same) <= 0.1 * len(query_set.distinct):
         return ()
-    return (
+    text = (
         f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
-        "which every model finds: use queries that users ask",
+        "which every model finds: use queries that users ask"
     )
+    return (doubt(text),)
 
 
-def quotes(inputs: PreparedAudit, full: Run) -> tuple[str, ...]:
-    """A doubt where more than a tenth of the unjudged queries stand, word for word, in the first document they find.
+def quotes(inputs: PreparedAudit, full: Run) -> tuple[Finding, ...]:
+    """Return a doubt where more than a tenth of unjudged queries stand word for word in the first document they find.
 
-    Queries of less than `_SENTENCE` words may do so by chance.
+    Queries of less than five words may do so by chance.
     """
     query_set, store = inputs.query_set, inputs.stores[TRANSLATED]
     if query_set.qrels is not None or query_set.exclude_self:
@@ -111,36 +119,21 @@ def quotes(inputs: PreparedAudit, full: Run) -> tuple[str, ...]:
     firsts = representative_docs(inputs, full)
     texts = texts_of(store, rows_of(inputs.keys[TRANSLATED], list(firsts.values())))
     count = sum(
-        len(query.text.split()) >= _SENTENCE and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
+        len(query.text.split()) >= 5 and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
         for query in query_set.distinct
         if query.id in firsts
     )
-    if count <= _ECHOES * len(query_set.distinct):
+    if count <= 0.1 * len(query_set.distinct):
         return ()
-    return (
+    text = (
         f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
-        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out",
+        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out"
     )
+    return (doubt(text),)
 
 
-def _repeated(query_set: QuerySet) -> tuple[str, ...]:
-    repeated = len(query_set.queries) - len(query_set.distinct)
-    if not repeated:
-        return ()
-    return (
-        f"{repeated:,} of {len(query_set.queries):,} queries repeat the text of another, but for case and white space; "
-        f"each of the {len(query_set.distinct):,} texts counts once, by the mean of its scores",
-    )
-
-
-def coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
-    """What the judgements say of documents that the stores do not hold.
-
-    Raises
-    ------
-    InputError
-        No document is relevant, or none of the relevant ones is in the stores.
-    """
+def _coverage(query_set: QuerySet, keys: Keys) -> tuple[Finding, ...]:
+    """Return a caveat where judged documents are not in the stores; refuse judgements of none that is."""
     relevant = {d for grades in (query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     if query_set.qrels is not None and not relevant:
         raise InputError(
@@ -156,36 +149,16 @@ def coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
         )
     if not missing:
         return ()
-    wanted = [_relevant_to(query.id, query_set.qrels) for query in query_set.distinct]
+    grades = [(query_set.qrels or {}).get(query.id, {}) for query in query_set.distinct]
+    wanted = [{doc_id for doc_id, grade in own.items() if grade > 0} for own in grades]
     judged = [documents for documents in wanted if documents]
     lost = sum(documents <= missing for documents in judged)
     queries = f", and {lost:,} of {len(judged):,} queries say nothing for want of them" if lost else ""
-    return (
+    text = (
         f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find "
-        f"them{queries}",
+        f"them{queries}"
     )
-
-
-def _relevant_to(query_id: str, qrels: Qrels | None) -> set[str]:
-    return {doc_id for doc_id, grade in (qrels or {}).get(query_id, {}).items() if grade > 0}
-
-
-def _outside(translated: Store) -> tuple[str, ...]:
-    why = distrust(translated)
-    if why is not None:
-        return (f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers",)
-    outside = find_outside(translated)
-    return () if outside is None else (outside.sentence,)
-
-
-def _true_vectors(translated: Store) -> tuple[str, ...]:
-    manifest = translated.info.manifest
-    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
-    if not n_true:
-        return ()
-    known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
-    origin = "" if known else ": the sample the stitch was fitted on"
-    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
+    return (Finding("caveat", text),)
 
 
 def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdentity) -> Store:
@@ -336,9 +309,8 @@ class PreparedAudit:
     """Inputs that have been checked, with the queries embedded.
 
     `stores`, `keys` (the document that each id is judged as) and `vectors` (of the queries, (q, dim)) are by the name
-    of the arm that searches the store. `documents` are those of the translated store, None without BM25. `notes` are
-    for the reader of the report, `caveats` for that of the verdict; `proof` is how the reference was shown to be one,
-    `doubts` why nothing can be SAFE.
+    of the arm that searches the store. `documents` are those of the translated store, None without BM25. `proof` is how
+    the reference was shown to be one, whose doubts are among the `findings`.
 
     `prefixes` are the numbers of tokens of the arms that embed the first tokens of documents, as `counter` counts them.
 
@@ -354,11 +326,9 @@ class PreparedAudit:
     keys: Mapping[str, Keys]
     vectors: Mapping[str, Vectors]
     documents: Sequence[Document] | None = None
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     proof: ReferenceProof | None = None
-    doubts: tuple[str, ...] = ()
     bridge: FittedStitch | None = None
-    caveats: tuple[str, ...] = ()
     in_pool: bool = False
     pool_depth: int | None = None
     most_depth: int | None = None
@@ -416,18 +386,12 @@ class PreparedAudit:
             return None
         if self.documents is not None or tally.target.is_api:
             return float(tally.cost(store.documents() if self.documents is None else self.documents).tokens)
-        rows = np.unique(np.linspace(0, store.info.count - 1, min(_READ, store.info.count)).astype(np.int64))
+        rows = np.unique(np.linspace(0, store.info.count - 1, min(2_000, store.info.count)).astype(np.int64))
         return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
 
 
 def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progress = no_progress) -> PreparedAudit:
-    """Check all inputs against each other, then embed the queries, which may cost money.
-
-    Raises
-    ------
-    UsageError, StitchError, InputError, StoreError, VectorError, RemoteError
-        As `migrate.audit.audit.audit_store`.
-    """
+    """Check all inputs against each other, then embed the queries, which may cost money; raises as `audit_store`."""
     inputs = replace(inputs, embedder=whole_embedder(inputs.embedder))
     query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
     if not query_set.queries:
@@ -459,9 +423,9 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         else document_keys(store, options.parent_field)
         for name, store in stores.items()
     }
-    check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
-    caveats = coverage(query_set, keys[TRANSLATED])
-    notes = remarks(query_set, translated)
+    _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
+    findings = list(_coverage(query_set, keys[TRANSLATED]))
+    findings += [Finding("note", text) for text in _notes(query_set, translated)]
     _check_dimensions(stores, embedders)
     proof = None
     if reference is None:
@@ -478,15 +442,15 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
             seed=options.seed,
             progress=progress,
         )
-        notes = (*notes, proof.sentence)
+        findings += proof.findings
     if inputs.source is not None and inputs.source_embedder is not None:
         check_source(inputs.source, inputs.source_embedder, seed=options.seed, progress=progress)
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
-    doubts = (*(proof.doubts if proof else ()), *echoes(query_set, keys[TRANSLATED], texts or ()))
+    findings += _echoes(query_set, keys[TRANSLATED], texts or ())
     vectors = _query_vectors(embedders, query_set, progress)
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
-    notes = (*notes, *group_notes(query_set))
+    findings += group_notes(query_set)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)
@@ -498,11 +462,9 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         keys,
         vectors,
         documents,
-        notes,
+        tuple(findings),
         proof,
-        doubts,
         bridge,
-        caveats,
         prefixes=tuple(inputs.prefixes),
         counter=embedder.loaded_profile().counter if inputs.prefixes else None,
         most_depth=inputs.reference.depth if isinstance(inputs.reference, PoolReference) else None,

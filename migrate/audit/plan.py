@@ -196,7 +196,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 request.embedder,
                 log=trial.log,
                 stay=report.stay,
-                doubts=report.doubts,
+                findings=report.findings,
             )
             budgets = find_frontier(
                 frontier, shares=trial.shares, policies=trial.policies, options=request.options, progress=progress

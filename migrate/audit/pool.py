@@ -42,7 +42,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Floor, Outcome, Verdict, decide
+from migrate.audit.verdict import Floor, Outcome, Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
 from migrate.embedders.again import prove_answers, some_places
@@ -351,22 +351,10 @@ class _State:
     @property
     def _may_change(self) -> bool:
         """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
-        inputs = self.retriever.inputs
-        options = inputs.options
         if self.floor is None or self.verdict.lacks_documents:
             return False
-        outcomes = {
-            decide(
-                arm,
-                full,
-                margin=options.margin,
-                seed=options.seed,
-                resamples=options.resamples,
-                provisional=inputs.query_set.qrels is None,
-                weighting=inputs.query_set.weighting(),
-            ).outcome
-            for arm, full in ((self.arm, self.full), self.floor.extreme(self.arm, self.full))
-        }
+        scores = (self.arm, self.full), self.floor.extreme(self.arm, self.full)
+        outcomes = {self.retriever.evaluation().verdict(arm, full).outcome for arm, full in scores}
         return outcomes != {Outcome.INCONCLUSIVE}
 
     def grown(self, pool: _Pool, stopped: str | None) -> GrownPool:
@@ -533,33 +521,20 @@ class _Pool:
             stores={**inputs.stores, FULL: store},
             keys=keys,
             proof=proof,
-            notes=(*inputs.notes, proof.sentence),
-            doubts=(*inputs.doubts, *proof.doubts),
+            findings=(*inputs.findings, *proof.findings),
             pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
             in_pool=in_pool,
         )
 
     def _judged(self, surroundings: Surroundings | None) -> _State:
         """What the pool says now."""
-        inputs = self.retriever.inputs
-        options, query_set = inputs.options, inputs.query_set
+        query_set = self.retriever.inputs.query_set
         retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
         run = retriever.search(FULL).run
         arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
         outside = None if surroundings is None else self._outside(surroundings, retriever)
         floor = None if outside is None else outside.floor(run, query_set)
-        verdict = decide(
-            arm,
-            full,
-            self.stay,
-            margin=options.margin,
-            seed=options.seed,
-            resamples=options.resamples,
-            provisional=not self.is_judged,
-            n_documents=inputs.n_documents,
-            weighting=query_set.weighting(),
-            floor=floor,
-        )
+        verdict = retriever.evaluation(floor).verdict(arm, full, self.stay)
         losses = np.zeros(len(self.queries)) if outside is None else outside.losses(run, query_set)
         return _State(retriever, arm, full, floor, outside, verdict, losses > _LOSS)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from migrate.audit.options import Option, is_whole, options_of
 from migrate.audit.report import AuditReport, plan_word
 from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
-from migrate.audit.verdict import Bounds, Doubt, Outcome
+from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders.kinds import may_cost_money, prefix_spec
@@ -73,14 +73,15 @@ def recommend(report: AuditReport) -> Recommendation:
     Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
     one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
-    doubts, stay = report.doubts or report.verdict.doubts, report.comparisons.get(STAY)
-    if doubts and (stay is None or stay.retention.lower < 1):
-        command, remark = _clear_up(doubts[0], report)
-        headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
+    odd = next((finding for finding in report.findings if finding.level == "doubt"), None)
+    stay = report.comparisons.get(STAY)
+    if odd is not None and (stay is None or stay.retention.lower < 1):
+        command, remark = _clear_up(odd, report)
+        headline = f"nothing is shown to be SAFE; clear up first: {odd.text}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
     option = _best(report)
     command, remark = _command(option, report)
-    remark = f"not to be believed of the new store: {doubts[0]}" if doubts else remark
+    remark = remark if odd is None else f"not to be believed of the new store: {odd.text}"
     paid = option if report.places.can_serve or not option.name.startswith(TWO_STAGE) else _full_of(report)
     seconds = _seconds(paid, report)
     left = _amount(paid.usd_left, seconds, paid.tokens_left)
@@ -329,9 +330,9 @@ def serving_lines(location: str, depth: int, spec: str | None = None, *, server:
     )
 
 
-def _clear_up(doubt: str, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
-    """The command that takes a doubt away: the same audit with another input, or what makes that input."""
-    places, about = report.places, doubt.about if isinstance(doubt, Doubt) else "queries"
+def _clear_up(odd: Finding, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """Return the command that takes a doubt away: the same audit with another input, or what makes that input."""
+    places, about = report.places, odd.about
     again, old = places.again, places.translated if places.source is None else places.source
     if about == "reference" and not places.has_texts:
         return ("inspect", old) if old else None, f"{_BUILT}, for which the store needs texts: `inspect` says how"

@@ -16,7 +16,7 @@ from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison
-from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
@@ -67,12 +67,12 @@ class AuditReport:
     share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
     them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
-    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE. `pool` is
+    shown to be one. `findings` are whatever else is to be known: with a doubt among them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
-    `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`. `downstream` is
-    what trained models keep, where documents have labels; the verdict is on retrieval alone, `outcome` on both.
+    `query_texts` are in the order of `query_ids`. `downstream` is what trained models keep, where documents have
+    labels; the verdict is on retrieval alone, `outcome` on both.
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `places` is how commands name what
     was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
@@ -85,7 +85,7 @@ class AuditReport:
     query_ids: tuple[str, ...]
     n_documents: int
     dataset: str
-    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
     manifest: Manifest
     family: Mapping[str, Bounds] = field(default_factory=dict)
     skipped_arms: Mapping[str, str] = field(default_factory=dict)
@@ -93,13 +93,11 @@ class AuditReport:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
-    doubts: tuple[str, ...] = ()
     pool: PoolSummary | None = None
     made_from: str = ""
     unjudged: tuple[Unjudged, ...] = ()
     reference_at: str | None = None
     is_kept: bool = False
-    caveats: tuple[str, ...] = ()
     query_texts: tuple[str, ...] = ()
     downstream: DownstreamAudit | None = None
     stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -131,6 +129,21 @@ class AuditReport:
         if rows == "queries":
             return data_frame([row for arm in self.arms for row in _query_rows(arm, self.query_ids)])
         raise UsageError(f'to_pandas: expected "arms" or "queries", found {rows!r}')
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for a reader of the whole report."""
+        return sentences(self.findings, "note")
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside the verdict."""
+        return sentences(self.findings, "caveat")
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Sentences on why nothing is SAFE, whatever the figures."""
+        return sentences(self.findings, "doubt")
 
     @property
     def basis(self) -> str:

@@ -80,9 +80,9 @@ class Comparison:
 class Evaluation:
     """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
 
-    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `floor` is there where
-    the full re-embed is known in a pool only. `limited` says that the queries were drawn by what their judgements could
-    change between the translated store and the full re-embed.
+    `n_documents` is how many documents can be retrieved. `floor` is there where the full re-embed is known in a pool
+    only. `limited` says that the queries were drawn by what their judgements could change between the translated store
+    and the full re-embed.
     """
 
     query_set: QuerySet
@@ -91,7 +91,6 @@ class Evaluation:
     resamples: int
     n_documents: int
     confidence: float = CONFIDENCE
-    doubts: tuple[str, ...] = ()
     floor: Floor | None = None
     limited: bool = False
 
@@ -115,11 +114,11 @@ class Evaluation:
         )
         return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
 
-    def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
-        """The verdict on an arm; `stay` are the nDCG@10 of staying, (c,), None where they are not known."""
+    def verdict(self, arm: Scores, full: Scores, stay: Scores | None = None) -> Verdict:
+        """Return the verdict on the translated store, in whatever state; scores are by the deciding measure, (c,)."""
         return decide(
-            arm.scores[self.measure],
-            full.scores[self.measure],
+            arm,
+            full,
             None if self.provisional else stay,
             margin=self.margin,
             seed=self.seed,
@@ -127,9 +126,9 @@ class Evaluation:
             provisional=self.provisional,
             confidence=self.confidence,
             n_documents=self.n_documents,
-            weighting=self.query_set.weighting(limited=self.limited and arm.name == TRANSLATED),
+            weighting=self.query_set.weighting(limited=self.limited),
             floor=self.floor,
-        ).doubted(self.doubts)
+        )
 
 
 def prefix_name(tokens: int) -> str:

@@ -13,9 +13,10 @@ import numpy as np
 from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys
-from migrate.audit.results import FULL, TRANSLATED
+from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.two_stage import Reranker
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
+from migrate.audit.verdict import CONFIDENCE, Floor
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Run, TopK, search, without_self
@@ -193,6 +194,22 @@ class Retriever:
             top.add([keys[place] for place in near], batch.vectors[near])
             run = top.run()
             yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))
+
+    def evaluation(
+        self, floor: Floor | None = None, *, limited: bool = False, confidence: float = CONFIDENCE
+    ) -> Evaluation:
+        """Return the rules by which these rankings are judged."""
+        inputs, options = self.inputs, self.inputs.options
+        return Evaluation(
+            inputs.query_set,
+            options.margin,
+            options.seed,
+            options.resamples,
+            inputs.n_documents,
+            confidence,
+            floor,
+            limited,
+        )
 
     def rank_by_id(self) -> TimedRun:
         """The same documents for every query: the first by doc_id."""

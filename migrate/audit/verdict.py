@@ -20,13 +20,13 @@ How many queries an audit needs before it can say SAFE or NOT SAFE.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import ceil, inf, isfinite, nan
 from statistics import NormalDist
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -428,8 +428,31 @@ FEWEST_DOCUMENTS = 100
 """SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
 
+Level = Literal["note", "caveat", "doubt"]
 Input = Literal["queries", "reference", "target", "model", "store"]
 """An input of an audit: `target` is the model as it was named, `model` the choice of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence of an audit: a note for its reader, a caveat beside the verdict, or a doubt, which takes a SAFE away.
+
+    `about` is the input that a doubt is about, to be changed.
+    """
+
+    level: Level
+    text: str
+    about: Input = "queries"
+
+
+def doubt(text: str, about: Input = "queries") -> Finding:
+    """Return a doubt."""
+    return Finding("doubt", text, about)
+
+
+def sentences(findings: Iterable[Finding], level: Level) -> tuple[str, ...]:
+    """Return the sentences of one level."""
+    return tuple(finding.text for finding in findings if finding.level == level)
 
 
 class Outcome(StrEnum):
@@ -438,18 +461,6 @@ class Outcome(StrEnum):
     SAFE = "SAFE"
     NOT_SAFE = "NOT SAFE"
     INCONCLUSIVE = "INCONCLUSIVE"
-
-
-class Doubt(str):
-    """A sentence on why figures cannot be trusted; `about` is the input to change: it is of the queries by default."""
-
-    about: Input
-
-    def __new__(cls, sentence: str, about: Input = "queries") -> Self:
-        """Make a sentence that says which input it is about."""
-        made = super().__new__(cls, sentence)
-        made.about = about
-        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,11 +513,12 @@ class Verdict:
             return f"{self.n_queries:,} queries"
         return f"{self.n_queries:,} queries in {self.n_groups:,} independent groups"
 
-    def doubted(self, doubts: tuple[str, ...]) -> Verdict:
-        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE.
+    def doubted(self, findings: Iterable[Finding]) -> Verdict:
+        """Return the verdict after some findings: with a doubt among them INCONCLUSIVE instead of SAFE.
 
         Nor would more queries settle what is INCONCLUSIVE already.
         """
+        doubts = sentences(findings, "doubt")
         is_sure = self.outcome is Outcome.NOT_SAFE or not self.has_enough or self.lacks_documents
         if is_sure or not doubts:
             return self

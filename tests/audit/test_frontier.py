@@ -56,7 +56,7 @@ def questions(corpus):
 
 
 def tried(store, fitted, reference, questions, target, **options):
-    more = {name: options.pop(name) for name in ("log", "stay", "doubts") if name in options}
+    more = {name: options.pop(name) for name in ("log", "stay", "findings") if name in options}
     tries = {name: options.pop(name) for name in ("shares", "policies") if name in options}
     inputs = FrontierInputs(store, fitted, reference, questions, target, **more)
     return find_frontier(inputs, options=AuditOptions(**{"resamples": 300, **options}), **tries)

@@ -842,7 +842,7 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     reembed_store(source, target, tmp_path / "reference")
     full = audit_store(AuditInputs(new, open_store(tmp_path / "reference"), query_set, target), options)
     assert pooled.pool.steps[0].documents < 400
-    assert "true vectors of the translated store agree with it" in pooled.reference.sentence
+    assert "true vectors of the translated store agree with it" in pooled.reference.findings[0].text
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)
     assert pooled.held_out.verdict.retention.lower <= full.held_out.verdict.retention.lower
