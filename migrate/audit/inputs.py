@@ -46,6 +46,9 @@ from migrate.vectors import Document, Progress, Vectors, no_progress, query_key
 if TYPE_CHECKING:
     from migrate.audit.pool import PoolStep
 
+_READ = 2_000
+"""Texts to count the tokens of, for a free model."""
+
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
 
@@ -386,7 +389,7 @@ class PreparedAudit:
             return None
         if self.documents is not None or tally.target.is_api:
             return float(tally.cost(store.documents() if self.documents is None else self.documents).tokens)
-        rows = np.unique(np.linspace(0, store.info.count - 1, min(2_000, store.info.count)).astype(np.int64))
+        rows = np.unique(np.linspace(0, store.info.count - 1, min(_READ, store.info.count)).astype(np.int64))
         return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
 
 

@@ -7,7 +7,7 @@ arms too that rerank no deeper than the pool goes. For NOT SAFE, `migrate.audit.
 pool may take from the full re-embed.
 
 Without judgements it is the other way round: among the pool agreement@10 is no lower than it is among all, so that what
-is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside_unjudged` says what documents outside may take.
+is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside` says what documents outside may take.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from migrate.audit.outside import (
     rank_rows,
     score_rows,
 )
-from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
 from migrate.audit.results import FULL, STAY, TRANSLATED
@@ -550,12 +549,9 @@ class _Pool:
         places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
         tails = [ErrorTail.of(part) for part in errors]
         lately = [self._lately(query) for query in range(len(self.queries))]
-        drawing = {"seed": inputs.options.seed, "resamples": inputs.options.resamples}
-        if self.is_judged:
-            return Outside(left, tails, metric, places, *calibrate(run, lately, query_set, metric, **drawing))
-        temperature = retriever.temperature
-        ratios = calibrate_unjudged(run, lately, query_set, metric, temperature, **drawing)
-        return OutsideUnjudged(left, tails, metric, places, *ratios, temperature)
+        temperature, options = None if self.is_judged else retriever.temperature, inputs.options
+        ratios = calibrate(run, lately, query_set, metric, temperature, seed=options.seed, resamples=options.resamples)
+        return Outside(left, tails, metric, places, *ratios, temperature)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
         """The true scores of pairs of a query and a row, (n,), in the order of the queries."""

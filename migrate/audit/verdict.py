@@ -158,42 +158,28 @@ class Floor:
 
     Its scores in the pool are what it scores at most. `least` holds on average, with a confidence of its own of
     1 - `FLOOR_SHARE` * (1 - `CONFIDENCE`) (`migrate.audit.outside`).
+
+    Without judgements it `is_share`: what documents outside leave of each query's agreement in the pool, of every arm.
+    That agreement is the most that it can be: upper bounds are guaranteed, and the floor is of the lower ones.
     """
 
     expected: Scores
     least: Scores
+    is_share: bool = False
 
     def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """The scores of an arm and of the full re-embed as they are expected, from those in the pool."""
-        return arm, self.expected
+        """Return the scores of an arm and of the full re-embed as they are expected, from those in the pool."""
+        return (arm * self.expected, full) if self.is_share else (arm, self.expected)
 
     def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """These scores where documents outside take as much as they may."""
-        return arm, self.least
+        """Return these scores where documents outside take as much as they may."""
+        return (arm * self.least, full) if self.is_share else (arm, self.least)
 
     def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
-        """Bounds in the pool, widened to those of the `extreme` on the side that the pool does not guarantee."""
-        return Bounds(bounds.estimate, bounds.lower, extreme.upper)
-
-
-@dataclass(frozen=True, eq=False)
-class Remainder(Floor):
-    """Without judgements: the share of each query's agreement in the pool that documents outside leave, of every arm.
-
-    Agreement in the pool is the most that it can be: upper bounds are guaranteed, and the floor is of the lower ones.
-    """
-
-    def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """As they are expected."""
-        return arm * self.expected, full
-
-    def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """Where documents outside take as much as they may."""
-        return arm * self.least, full
-
-    def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
-        """To the lower bound of the extreme."""
-        return Bounds(bounds.estimate, extreme.lower, bounds.upper)
+        """Return bounds in the pool, those of the `extreme` on the side that the pool does not guarantee."""
+        if self.is_share:
+            return replace(bounds, lower=extreme.lower)
+        return replace(bounds, upper=extreme.upper)
 
 
 def retention_bounds(

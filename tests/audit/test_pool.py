@@ -12,18 +12,18 @@ from migrate.audit.measures import ndcg
 from migrate.audit.outside import (
     CUT,
     ErrorTail,
+    Room,
     discount_after,
     look_around,
     rank_rows,
     score_rows,
 )
-from migrate.audit.outside_unjudged import Room
 from migrate.audit.pool import DEPTHS, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
-from migrate.audit.verdict import Floor, Outcome, Remainder, family_bounds, retention_bounds
+from migrate.audit.verdict import Floor, Outcome, family_bounds, retention_bounds
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
@@ -281,9 +281,9 @@ def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, 
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
 
 
-def test_a_remainder_widens_the_lower_bound_only():
+def test_a_floor_of_shares_widens_the_lower_bound_only():
     arm, full = np.random.default_rng(0).uniform(0.8, 1, 200), np.ones(200)
-    floor = Remainder(np.full(200, 0.98), np.full(200, 0.95))
+    floor = Floor(np.full(200, 0.98), np.full(200, 0.95), is_share=True)
     plain, wide = retention_bounds(arm, full), retention_bounds(arm, full, floor=floor)
     assert wide.upper == plain.upper
     assert wide.estimate == pytest.approx(0.98 * plain.estimate)
