@@ -253,37 +253,20 @@ class ErrorTail:
         return float(self.errors[0] + excesses * self._fit[2]) if len(self.errors) else np.inf
 
 
-def _lower_hull(rank: int) -> NDArray[np.float64]:
-    """The discount of a document at `rank` after 0, 1, ... others came before it: the convex function below it.
-
-    Convex, so that the mean discount is at least that of the mean number of others (Jensen); the cut at rank 10 is not.
-    """
-    values = [*_DISCOUNTS[rank - 1 :].tolist(), 0.0]
-    hull: list[int] = []
-    for place in range(len(values)):
-        while len(hull) > 1 and _is_above(values, hull[-2], hull[-1], place):
-            hull.pop()
-        hull.append(place)
-    return np.interp(np.arange(len(values)), hull, [values[place] for place in hull])
-
-
-def _is_above(values: Sequence[float], first: int, middle: int, last: int) -> bool:
-    chord = values[first] + (values[last] - values[first]) * (middle - first) / (last - first)
-    return values[middle] >= chord
-
-
-_HULLS: Final = {rank: _lower_hull(rank) for rank in range(1, CUT + 1)}
-
-
 def discount_after(rank: int, others: float) -> float:
-    """At least the mean discount of a document at `rank`, from 1, once `others` came before it on average.
+    """Return at least the mean discount of a document at `rank`, from 1, once `others` came before it on average.
+
+    It lies on a line that falls as fast as the discount does where that is steepest, down to 0: a convex function below
+    the discount, so that the mean discount is at least that of the mean number of others (Jensen).
 
     >>> discount_after(1, 0), round(discount_after(1, 1), 3), discount_after(10, 1)
     (1.0, 0.631, 0.0)
     """
     if rank > CUT:
         return 0.0
-    return float(np.interp(others, np.arange(len(_HULLS[rank])), _HULLS[rank]))
+    now, later = _DISCOUNTS[rank - 1], np.append(_DISCOUNTS[rank:], 0)
+    steepest = ((now - later) / np.arange(1, len(later) + 1)).max()
+    return float(max(now - others * steepest, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
