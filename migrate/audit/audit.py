@@ -181,7 +181,7 @@ class _Measured:
         if not evaluation.provisional:
             words = None
             if inputs.stores[TRANSLATED].info.has_texts:
-                words = self.retriever.deciding_scores(self.retriever.bm25().run)
+                words = self.retriever.deciding_scores(self.retriever.bm25.run)
             yield from odd_scores(
                 scores[TRANSLATED],
                 self._full,

@@ -397,7 +397,7 @@ class _Pool:
         inputs, retriever = self.retriever.inputs, self.retriever
         runs = [retriever.search(name).run for name in inputs.stores if name not in (FULL, TRANSLATED)]
         if inputs.documents is not None:
-            words = retriever.bm25()
+            words = retriever.bm25
             runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
         return runs
 

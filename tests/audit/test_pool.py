@@ -346,7 +346,7 @@ def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     inputs = AuditInputs(far, PoolReference(), UNJUDGED, TARGET, source, SOURCE)
     pool = grow_pool(Retriever(prepare_audit(inputs, AuditOptions(resamples=500))), PoolReference(depth=20), TARGET)
     retriever = pool.retriever
-    words = retriever.bm25()
+    words = retriever.bm25
     for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
         assert np.isfinite(retriever.true_scores(run.run)).all()
 
