@@ -293,13 +293,13 @@ class Prefix(Arm):
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
         """How many tokens; stores of them are made before."""
-        return None if inputs.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
+        return None if inputs.request.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
 
     @classmethod
     def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
         """An arm for each number."""
-        unit = "words" if inputs.counter is None else unit_of(inputs.counter)
-        return [cls(tokens, unit) for tokens in inputs.prefixes]
+        unit = unit_of(inputs.counter)
+        return [cls(tokens, unit) for tokens in inputs.request.prefixes]
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """These tokens of all documents."""
@@ -405,7 +405,7 @@ def _beyond(depth: int, inputs: PreparedAudit) -> str:
     """What a two-stage arm of that depth needs of a pool, and what gives it."""
     if inputs.options.two_stage is None:
         remedy = f"`--two-stage {depth}`"
-    elif inputs.most_depth is not None and depth > inputs.most_depth:
+    elif inputs.request.pool is not None and depth > inputs.request.pool.depth:
         remedy = f"`--pool-depth {depth}`"
     else:
         remedy = "raise `--max-cost`"

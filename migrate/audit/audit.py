@@ -22,7 +22,7 @@ from migrate.audit.held_out import (
     unexplained_documents,
     unexplained_doubts,
 )
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit, quotes
+from migrate.audit.inputs import AuditOptions, AuditRequest, prepare_audit, quotes
 from migrate.audit.judging import (
     MOST,
     NEARLY_ALL,
@@ -50,10 +50,10 @@ from migrate.stores.content import content_of
 from migrate.vectors import Progress, no_progress
 
 
-def audit_store(
-    inputs: AuditInputs, options: AuditOptions | None = None, *, progress: Progress = no_progress
-) -> AuditReport:
-    """Answer the queries with every arm that the inputs allow, and judge the translated store.
+def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> AuditReport:
+    """Answer the queries with every arm that the request allows, and judge the translated store.
+
+    The reference, and stores of first tokens where there are some, have to be there: `plan_audit` makes them.
 
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. The verdict is on the
     translated store alone, and never SAFE where the reference is not shown to be a full re-embed
@@ -81,15 +81,13 @@ def audit_store(
     InconclusiveError
         Too few queries are left for a verdict, without those that chose documents.
     """
-    options, bridge = options or AuditOptions(), inputs.bridge
-    choosers = inputs.choosers or choosers_in(inputs.translated, inputs.embedder)
+    options, bridge = request.options, request.bridge
+    choosers = request.choosers or choosers_in(request.translated, request.embedder)
     others = choosers.queries | choosers_of(bridge.manifest if bridge else None)
-    inputs = replace(inputs, query_set=independent(inputs.query_set, others))
-    retriever = Retriever(prepare_audit(inputs, options, progress=progress), progress)
-    pool = None
-    if isinstance(inputs.reference, PoolReference):
-        pool = grow_pool(retriever, inputs.reference, inputs.embedder)
-        retriever = pool.retriever
+    request = replace(request, query_set=independent(request.query_set, others))
+    retriever = Retriever(prepare_audit(request, progress=progress), progress)
+    pool = None if request.pool is None else grow_pool(retriever)
+    retriever = pool.retriever if pool else retriever
     prepared, query_set = retriever.inputs, retriever.inputs.query_set
     floor = pool.floor if pool else None
 
@@ -111,7 +109,7 @@ def audit_store(
     unexplained = unexplained_documents(prepared, choosers)
     held_out = audit_held_out(retriever, evaluation, findings, pool.outside if pool else None, unexplained)
     findings += unexplained_doubts(unexplained, held_out)
-    findings += origin_doubts(inputs.translated)
+    findings += origin_doubts(request.translated)
     findings += measured.sampled(held_out, least=NEARLY_ALL if choosers.queries else MOST)
     diagnostics = diagnose(prepared, runs, scores, floor)
     findings += _drawn_notes(query_set, limited=limited)
@@ -131,7 +129,7 @@ def audit_store(
             name: replace(one, retention=UNKNOWN) if one.standard == FULL else one for name, one in comparisons.items()
         }
         family, held_out, diagnostics = dict.fromkeys(family, UNKNOWN), None, replace(diagnostics, slices=())
-    stores = {"translated": inputs.translated, "source": inputs.source}
+    stores = {"translated": request.translated, "source": request.source}
     return AuditReport(
         verdict=replace(
             verdict,
@@ -146,7 +144,7 @@ def audit_store(
         n_documents=prepared.n_documents,
         dataset=query_set.name,
         findings=tuple(findings),
-        manifest=_manifest(inputs, options, len(query_set.distinct), prepared.n_documents),
+        manifest=_manifest(request, len(query_set.distinct), prepared.n_documents),
         family=family,
         skipped_arms=skipped,
         held_out=held_out,
@@ -155,10 +153,10 @@ def audit_store(
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
-        reference_at=None if isinstance(inputs.reference, PoolReference) else inputs.reference.info.location,
-        is_kept=inputs.embedder.keeps,
+        reference_at=None if request.store is None else request.store.info.location,
+        is_kept=request.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
-        places=places_of(inputs.translated, inputs.source, inputs.embedder),
+        places=places_of(request.translated, request.source, request.embedder),
     ).judging(options.plan)
 
 
@@ -203,8 +201,9 @@ class _Measured:
         if not evaluation.provisional and found.outcome is Outcome.SAFE:
             agreement = retention_bounds(
                 *(self.retriever.agreement(runs[name]) for name in (TRANSLATED, FULL)),
+                seed=evaluation.seed,
+                resamples=evaluation.resamples,
                 weighting=query_set.weighting(limited=evaluation.limited),
-                **bootstrap,
             )
             yield from contradicted(found.retention, agreement)
 
@@ -269,13 +268,13 @@ def _drawn_notes(query_set: QuerySet, *, limited: bool) -> list[Finding]:
     return [Finding("note", note)]
 
 
-def _manifest(inputs: AuditInputs, options: AuditOptions, n_queries: int, n_documents: int) -> Manifest:
-    manifest = inputs.translated.info.manifest
+def _manifest(request: AuditRequest, n_queries: int, n_documents: int) -> Manifest:
+    manifest, options = request.translated.info.manifest, request.options
     return Manifest(
         kind="report",
         model=manifest.model if manifest else None,
         source_model=manifest.source_model if manifest else None,
         seed=options.seed,
         counts={"queries": n_queries, "documents": n_documents},
-        details=ReportFacts(dataset=inputs.query_set.name, resamples=options.resamples).as_details(),
+        details=ReportFacts(dataset=request.query_set.name, resamples=options.resamples).as_details(),
     )

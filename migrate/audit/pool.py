@@ -263,11 +263,11 @@ def expected_documents(translated: Store, query_set: QuerySet, arms: int, option
     return known_documents(translated, rows)
 
 
-def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder) -> GrownPool:
+def grow_pool(retriever: Retriever) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
-    `retriever` has every store but the full re-embed. What is embedded goes through `embedder`, and so through its
-    cache: the same call after one that broke off embeds the rest.
+    `retriever` has every store but the full re-embed. What is embedded goes through the cache of the target model: the
+    same call after one that broke off embeds the rest.
 
     Raises
     ------
@@ -282,8 +282,10 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     RemoteError
         A document could not be embedded.
     """
-    _check(retriever.inputs, embedder, reference)
-    pool, inputs = _Pool(retriever, embedder, reference), retriever.inputs
+    inputs, embedder = retriever.inputs, retriever.inputs.request.embedder
+    reference = inputs.request.pool or PoolReference()
+    _check(inputs, embedder, reference)
+    pool = _Pool(retriever, embedder, reference)
     first = min(first_depth(inputs.query_set, inputs.options), reference.depth)
     asked, stopped = _asked_depth(inputs, reference), None
     state = pool.step(first)

@@ -7,7 +7,7 @@ import pytest
 import topics
 from topics import QUERIES, Topics, make_store, noisy
 
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit
+from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
 from migrate.audit.measures import ndcg
 from migrate.audit.outside import (
     CUT,
@@ -259,8 +259,8 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
 
 def unjudged_pool(store, depth=20, query_set=UNJUDGED, seed=0, embedder=TARGET):
     options = AuditOptions(bm25=False, seed=seed, resamples=500)
-    retriever = Retriever(prepare_audit(AuditInputs(store, PoolReference(), query_set, embedder), options))
-    return grow_pool(retriever, PoolReference(depth=depth), embedder)
+    request = AuditRequest(store, query_set, embedder, reference=PoolReference(depth=depth), options=options)
+    return grow_pool(Retriever(prepare_audit(request)))
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -343,8 +343,16 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    inputs = AuditInputs(far, PoolReference(), UNJUDGED, TARGET, source, SOURCE)
-    pool = grow_pool(Retriever(prepare_audit(inputs, AuditOptions(resamples=500))), PoolReference(depth=20), TARGET)
+    request = AuditRequest(
+        far,
+        UNJUDGED,
+        TARGET,
+        reference=PoolReference(depth=20),
+        source=source,
+        source_embedder=SOURCE,
+        options=AuditOptions(resamples=500),
+    )
+    pool = grow_pool(Retriever(prepare_audit(request)))
     retriever = pool.retriever
     words = retriever.bm25
     for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
@@ -838,9 +846,10 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     new = open_store(tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
     options = AuditOptions(resamples=1_000, margin=0.9, bm25=False)
-    pooled = audit_store(AuditInputs(new, PoolReference(), query_set, target), options)
+    pooled = audit_store(AuditRequest(new, query_set, target, reference=PoolReference(), options=options))
     reembed_store(source, target, tmp_path / "reference")
-    full = audit_store(AuditInputs(new, open_store(tmp_path / "reference"), query_set, target), options)
+    built = open_store(tmp_path / "reference")
+    full = audit_store(AuditRequest(new, query_set, target, reference=built, options=options))
     assert pooled.pool.steps[0].documents < 400
     assert "true vectors of the translated store agree with it" in pooled.reference.findings[0].text
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
