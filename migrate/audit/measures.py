@@ -51,33 +51,20 @@ def _dcg(gains: Sequence[float]) -> float:
 
 def recall(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
-
-    def score(query_id: str) -> float:
-        relevant = _relevant(qrels, query_id)
-        return len(relevant.intersection(run.top(query_id, k))) / len(relevant) if relevant else 0.0
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(_relevant(qrels, query_id), run.top(query_id, k)) for query_id in query_ids]
+    return np.array([len(relevant.intersection(top)) / len(relevant) if relevant else 0.0 for relevant, top in pairs])
 
 
 def reciprocal_rank(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """1 / rank of the first relevant document among the first k, else 0; its mean is MRR@k."""
-
-    def score(query_id: str) -> float:
-        relevant = _relevant(qrels, query_id)
-        ranks = (rank for rank, doc_id in enumerate(run.top(query_id, k), start=1) if doc_id in relevant)
-        return 1 / next(ranks, np.inf)
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(_relevant(qrels, query_id), enumerate(run.top(query_id, k), start=1)) for query_id in query_ids]
+    return np.array([next((1 / rank for rank, doc in ranks if doc in relevant), 0.0) for relevant, ranks in pairs])
 
 
 def overlap(run: Run, reference: Run, query_ids: Sequence[str], k: int) -> Scores:
     """Share of the reference's first k that the run's first k also has; 0 where the reference answers nothing."""
-
-    def score(query_id: str) -> float:
-        wanted = set(reference.top(query_id, k))
-        return len(wanted.intersection(run.top(query_id, k))) / len(wanted) if wanted else 0.0
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(set(reference.top(query_id, k)), run.top(query_id, k)) for query_id in query_ids]
+    return np.array([len(wanted.intersection(top)) / len(wanted) if wanted else 0.0 for wanted, top in pairs])
 
 
 def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
@@ -86,12 +73,8 @@ def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     A document that nobody judged counts as not relevant in every other measure, which may wrong a run that finds what
     earlier ones did not: where this is low, or unlike between two runs, their other measures say little.
     """
-
-    def score(query_id: str) -> float:
-        top = run.top(query_id, k)
-        return len(qrels.get(query_id, {}).keys() & set(top)) / len(top) if top else 0.0
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(qrels.get(query_id, {}), run.top(query_id, k)) for query_id in query_ids]
+    return np.array([len(grades.keys() & set(top)) / len(top) if top else 0.0 for grades, top in pairs])
 
 
 def rank_biased_overlap(

@@ -57,23 +57,11 @@ from migrate.vectors import Batch, Document, Vectors
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 """How many documents of the translated store the pool has for a query, step by step."""
 
-_FEWEST: Final = 2
 _FEWEST_UNJUDGED: Final = 2 * CUT
 """The first ten of the arm have to be there, and as many others, which say what more may bring."""
 
 _STAGES: Final = 50
 """To this depth a pool goes for every query where nothing is SAFE yet: what it embeds is kept for whatever follows."""
-
-_TRUE_ROWS: Final = 32
-"""Documents whose true vectors the translated store has: they show that it was translated for this model."""
-
-_LOSS: Final = 1e-3
-"""A query of which documents outside are expected to take less than this is not looked at any deeper."""
-
-_DRAWN: Final = 3 * SAMPLED
-"""About how many documents are drawn at random for a first step."""
-
-_MILLION: Final = 1e6
 
 
 class PoolStore(Store):
@@ -112,7 +100,7 @@ class PoolStore(Store):
         return self._translated.documents(self._rows if rows is None else self._rows[rows])
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
-        """Nothing is written like a pool."""
+        """Refuse to write a store like it."""
         raise StoreError(f"{location}: expected a store to write one like it, found the pool of an audit; name a store")
 
 
@@ -183,47 +171,69 @@ class PoolSummary:
         stopped = (f"the pool did not grow further: {self.stopped}",) if self.stopped else ()
         if self.is_exact:
             return (embedded, *stopped)
-        return (embedded, *(_worth_unjudged if self.provisional else _worth)(self.sampled), *stopped)
-
-
-def _worth(sampled: int) -> tuple[str, str]:
-    return (
-        "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the full "
-        "re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses against it",
-        f"estimated: retention, its upper bounds and the slices, by {sampled:,} documents drawn at random outside the "
-        "pool",
-    )
-
-
-def _worth_unjudged(sampled: int) -> tuple[str, str]:
-    return (
-        "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10, so that NOT "
-        "SAFE is what a full re-embed would say; what each arm scores is the most that it can",
-        f"estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by {sampled:,} documents drawn "
-        "at random outside the pool",
-    )
+        guaranteed = (
+            "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the "
+            "full re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses "
+            "against it"
+        )
+        estimated = "retention, its upper bounds and the slices"
+        if self.provisional:
+            guaranteed = (
+                "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10, so "
+                "that NOT SAFE is what a full re-embed would say; what each arm scores is the most that it can"
+            )
+            estimated = "agreement@10 of the verdict, its lower bounds and with them SAFE"
+        by = f"by {self.sampled:,} documents drawn at random outside the pool"
+        return (embedded, guaranteed, f"estimated: {estimated}, {by}", *stopped)
 
 
 def _price(tokens: int | None, usd: float | None) -> str:
     if tokens is None:
         return ""
-    return f", {tokens / _MILLION:.2f} Mtok" + ("" if usd is None else f" ({dollars(usd)})")
+    return f", {tokens / 1e6:.2f} Mtok" + ("" if usd is None else f" ({dollars(usd)})")
 
 
 @dataclass(frozen=True, eq=False)
 class GrownPool:
-    """A pool that has grown as far as the verdict needs.
+    """A pool after a step: what the full re-embed scores in it, and what follows.
 
-    `retriever` has the pool in the place of the full re-embed. `outside` is what lies around the pool and `floor` what
-    it leaves of the full re-embed's scores; both are None where nothing lies outside. `remedy` is what would settle an
-    inconclusive verdict, where that is not queries.
+    `retriever` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
+    (c,). `outside` is what lies around the pool and `floor` what it leaves of the scores; both are None where nothing
+    lies outside. `matters` says which queries may gain by a deeper pool, (q,).
     """
 
     retriever: Retriever
     summary: PoolSummary
-    outside: Outside | None
+    arm: Scores
+    full: Scores
     floor: Floor | None
-    remedy: str | None
+    outside: Outside | None
+    verdict: Verdict
+    matters: NDArray[np.bool_]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
+        return self.verdict.outcome is not Outcome.INCONCLUSIVE or not self._may_change
+
+    @property
+    def _may_change(self) -> bool:
+        """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
+        if self.floor is None or self.verdict.lacks_documents:
+            return False
+        scores = (self.arm, self.full), self.floor.extreme(self.arm, self.full)
+        outcomes = {self.retriever.evaluation().verdict(arm, full).outcome for arm, full in scores}
+        return outcomes != {Outcome.INCONCLUSIVE}
+
+    @property
+    def remedy(self) -> str | None:
+        """A way to settle an inconclusive verdict, where that is not queries."""
+        if self.is_settled:
+            return None
+        return (
+            "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the queries "
+            "allow (`--reference build`)"
+        )
 
 
 def first_depth(query_set: QuerySet, options: AuditOptions) -> int:
@@ -235,12 +245,6 @@ def first_depth(query_set: QuerySet, options: AuditOptions) -> int:
 def _others_depth(query_set: QuerySet) -> int:
     """How many of any other arm's first documents it has at least: without judgements, all that its score is of."""
     return CUT // 2 if query_set.qrels is not None else CUT
-
-
-def _asked_depth(inputs: PreparedAudit, reference: PoolReference) -> int:
-    """How deep it goes for every query, because two-stage arms were asked for; 0 where none was."""
-    depths = [] if inputs.options.two_stage is None else inputs.asked_depths
-    return max((depth for depth in depths if depth <= reference.depth), default=0)
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
@@ -257,7 +261,7 @@ def expected_documents(translated: Store, query_set: QuerySet, arms: int, option
     depth = max(first_depth(query_set, options), *(options.two_stage or ()), 0)
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
     all_of_them = translated.info.count
-    drawn = len(judged_documents(query_set)) + near + _DRAWN
+    drawn = len(judged_documents(query_set)) + near + 3 * SAMPLED  # about how many a first step draws at random
     count = min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
     rows = np.sort(np.random.default_rng(options.seed).permutation(all_of_them)[:count]).astype(np.int64)
     return known_documents(translated, rows)
@@ -287,8 +291,9 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     _check(inputs, embedder, reference)
     pool = _Pool(retriever, embedder, reference)
     first = min(first_depth(inputs.query_set, inputs.options), reference.depth)
-    asked, stopped = _asked_depth(inputs, reference), None
-    state = pool.step(first)
+    depths = [] if inputs.options.two_stage is None else inputs.asked_depths  # for every query
+    asked = max((depth for depth in depths if depth <= reference.depth), default=0)
+    state, stopped = pool.step(first), None
     try:
         if asked > first:
             state = pool.step(asked)
@@ -300,10 +305,10 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     except SpendingError as error:
         stopped = str(error)
     pool.prove_answers()
-    return state.grown(pool, stopped)
+    return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
-def _may_serve(state: _State, reference: PoolReference) -> bool:
+def _may_serve(state: GrownPool, reference: PoolReference) -> bool:
     """Whether nothing is SAFE yet, and two stages of a deeper pool may be, which cost less than the whole store."""
     inputs, retriever = state.retriever.inputs, state.retriever
     is_open = inputs.options.two_stage is None and inputs.query_set.qrels is not None and state.floor is not None
@@ -319,7 +324,7 @@ def _may_serve(state: _State, reference: PoolReference) -> bool:
 def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
     translated = inputs.stores[TRANSLATED]
     judged = inputs.query_set.qrels is not None
-    least = _FEWEST if judged else _FEWEST_UNJUDGED
+    least = 2 if judged else _FEWEST_UNJUDGED
     if reference.depth < least:
         raise UsageError(
             f"expected a pool of at least {least} documents a query{'' if judged else ', as nothing is judged'}, found "
@@ -330,43 +335,6 @@ def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) 
             f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; "
             f"{translated.info.way_to_texts}, or name a file of vectors with --target file:PATH"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """A pool after a step: what the full re-embed scores in it, and what follows."""
-
-    retriever: Retriever
-    arm: Scores
-    full: Scores
-    floor: Floor | None
-    outside: Outside | None
-    verdict: Verdict
-    matters: NDArray[np.bool_]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
-        return self.verdict.outcome is not Outcome.INCONCLUSIVE or self.floor is None or not self._may_change
-
-    @property
-    def _may_change(self) -> bool:
-        """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
-        if self.floor is None or self.verdict.lacks_documents:
-            return False
-        scores = (self.arm, self.full), self.floor.extreme(self.arm, self.full)
-        outcomes = {self.retriever.evaluation().verdict(arm, full).outcome for arm, full in scores}
-        return outcomes != {Outcome.INCONCLUSIVE}
-
-    def grown(self, pool: _Pool, stopped: str | None) -> GrownPool:
-        """The result, after the last step."""
-        remedy = None
-        if self.verdict.outcome is Outcome.INCONCLUSIVE and self._may_change:
-            remedy = (
-                "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the "
-                "queries allow (`--reference build`)"
-            )
-        return GrownPool(self.retriever, pool.summary(stopped), self.outside, self.floor, remedy)
 
 
 class _Pool:
@@ -403,13 +371,10 @@ class _Pool:
             runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
         return runs
 
-    def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> _State:
+    def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> GrownPool:
         """Deepen the pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
-        Raises
-        ------
-        SpendingError
-            It costs more than is left of what may be spent; the pool is as it was.
+        Where that costs more than is left of what may be spent, the pool stays as it was.
         """
         others = _others_depth(self.retriever.inputs.query_set) if matters is None else depth // 2
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
@@ -473,9 +438,9 @@ class _Pool:
         return np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
 
     def _true_rows(self) -> Rows:
-        """Some of these."""
+        """Some of these: they show that the store was translated for this model."""
         seed = self.retriever.inputs.options.seed
-        return np.random.default_rng(seed).permutation(self._all_true_rows())[:_TRUE_ROWS]
+        return np.random.default_rng(seed).permutation(self._all_true_rows())[:32]
 
     def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
         if not self.translated.info.has_texts:
@@ -527,8 +492,8 @@ class _Pool:
             in_pool=in_pool,
         )
 
-    def _judged(self, surroundings: Surroundings | None) -> _State:
-        """What the pool says now."""
+    def _judged(self, surroundings: Surroundings | None) -> GrownPool:
+        """Return the pool as it is now."""
         query_set = self.retriever.inputs.query_set
         retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
         run = retriever.search(FULL).run
@@ -537,7 +502,7 @@ class _Pool:
         floor = None if outside is None else outside.floor(run, query_set)
         verdict = retriever.evaluation(floor).verdict(arm, full, self.stay)
         losses = np.zeros(len(self.queries)) if outside is None else outside.losses(run, query_set)
-        return _State(retriever, arm, full, floor, outside, verdict, losses > _LOSS)
+        return GrownPool(retriever, self._summary(), arm, full, floor, outside, verdict, losses > 1e-3)
 
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
         """What lies outside, now that the sample of it is embedded; `retriever` has the pool."""
@@ -585,8 +550,7 @@ class _Pool:
         names = frozenset(self.document_of[row] for row in rows) - before
         return Lately(self.ranked.scores[query, half][other], true, names)
 
-    def summary(self, stopped: str | None) -> PoolSummary:
-        """The facts of the pool."""
+    def _summary(self) -> PoolSummary:
         inputs = self.retriever.inputs
         tokens = [step.tokens for step in self.steps if step.tokens is not None]
         full = inputs.cost_of_share(1)
@@ -600,7 +564,6 @@ class _Pool:
             None if full.tokens is None else round(full.tokens),
             full.usd,
             tuple(self.steps),
-            stopped,
             provisional=not self.is_judged,
             true_outside=int((self.place[self._all_true_rows()] < 0).sum()),
         )

@@ -118,6 +118,13 @@ class QuerySet:
         return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
 
 
+def _only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
+    """Return the query set with some of its queries, and a note."""
+    ids = {query.id for query in queries}
+    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
+    return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
+
+
 def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
     """Queries and judgements of a BEIR folder, of a set by name, which is fetched if need be, or of a graded file.
 
@@ -304,10 +311,8 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     gone = len(query_set.queries) - len(left)
     if not choosers or not gone:
         return query_set
-    ids = {query.id for query in left}
-    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
     excluded = f"{gone:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
-    kept = replace(query_set, queries=left, qrels=qrels, notes=(*query_set.notes, f"{excluded}; they do not judge"))
+    kept = _only(query_set, left, f"{excluded}; they do not judge")
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
@@ -367,10 +372,8 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
             f"{len(units) - len(held):,} would judge now and {len(held):,} later, at least {FEWEST_QUERIES} are needed "
             "for each; give more queries, or leave out --hold-out"
         )
-    ids = {query.id for query in queries}
-    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
     note = (
         f"{len(held):,} of {len(units):,} different queries are held out: they choose nothing, and can judge a store "
         "that is filled in by this audit"
     )
-    return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
+    return _only(query_set, queries, note)
