@@ -62,7 +62,7 @@ class Arm:
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:  # noqa: ARG003
-        """What the arm needs that is not there, as the end of the sentence "ARM needs ..."; None where all is there."""
+        """Return what the arm lacks, as the end of the sentence "ARM needs ..."; None where all is there."""
         return None
 
     @classmethod
@@ -84,7 +84,7 @@ class Arm:
         return retriever.search(self.name)
 
     def cost(self, retriever: Retriever) -> ArmCost:
-        """What the target model must embed of documents; nothing, unless a class says otherwise."""
+        """Return what the target model must embed of documents; nothing, unless a class says otherwise."""
         return retriever.inputs.cost_of_share(0)
 
 
@@ -107,7 +107,7 @@ class FullReembed(Arm):
 
 
 class Translated(Arm):
-    """What the verdict is on."""
+    """The store that the verdict is on."""
 
     name, meaning = TRANSLATED, "the translated store, queries embedded by the target model"
 
@@ -170,7 +170,7 @@ class Hybrid(Translated):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """As BM25."""
+        """Texts, as BM25."""
         return _words_needed(inputs, "left out with BM25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
@@ -185,7 +185,7 @@ class HybridFull(FullReembed):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """As BM25, and all documents: fused ranks may rise or fall where others are left out."""
+        """Texts, and all documents: fused ranks may rise or fall where others are left out."""
         if inputs.in_pool:
             return "needs the full re-embed, of which a pool has a part: `--reference build`"
         return _words_needed(inputs, "left out with BM25")
@@ -196,7 +196,7 @@ class HybridFull(FullReembed):
 
 
 class Control(Arm):
-    """What every arm has to be better than."""
+    """A ranking that every arm has to be better than."""
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
@@ -292,7 +292,7 @@ class Prefix(Arm):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """How many tokens; stores of them are made before."""
+        """Return how many tokens; stores of them are made before."""
         return None if inputs.request.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
 
     @classmethod
@@ -402,7 +402,7 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
 
 
 def _beyond(depth: int, inputs: PreparedAudit) -> str:
-    """What a two-stage arm of that depth needs of a pool, and what gives it."""
+    """Return what a two-stage arm of that depth needs of a pool, and what gives it."""
     if inputs.options.two_stage is None:
         remedy = f"`--two-stage {depth}`"
     elif inputs.request.pool is not None and depth > inputs.request.pool.depth:

@@ -162,7 +162,7 @@ def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> A
 
 @dataclass(frozen=True)
 class _Measured:
-    """What all arms have ranked, and their `scores` by the deciding measure, one for each distinct text, (c,)."""
+    """The rankings of all arms, and their `scores` by the deciding measure, one for each distinct text, (c,)."""
 
     retriever: Retriever
     evaluation: Evaluation

@@ -1,4 +1,4 @@
-"""Whether what was trained on true vectors keeps working on translated ones: a linear probe, kNN, an outside detector.
+"""Models that were trained on true vectors, tried on translated ones: a linear probe, kNN, an outside detector.
 
 All are trained on the vectors of the reference, as a model of the new space would be, with one half of the documents
 that have a label. The other half is judged twice, by its true and by its translated vectors, and what counts is the
@@ -63,7 +63,7 @@ Correct = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a task is kept.
+    """The part of a task that is kept.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class DownstreamAudit:
-    """What trained models keep.
+    """The part of their right answers that trained models keep.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class _Judge:
         guess: Correct | None = None,
         doubt: str | None = None,
     ) -> Kept:
-        """What is kept of a task; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
+        """Return what is kept; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
         true, translated = (is_right(rows).astype(np.float64) for rows in (self._rows.true, self._rows.translated))
         bounds = retention_bounds(translated, true, seed=self._seed, weighting=self._weighting)
         if guess is not None:
@@ -313,7 +313,7 @@ def _outcome(bounds: Bounds, margin: float) -> Outcome:
 def _detect(
     train: Vectors, inside: _Rows, others: _Rows, margin: float, seed: int
 ) -> tuple[list[Kept], Bounded, Bounded]:
-    """What a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
+    """Return what a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
     outside = others.take(others.without_true())
     _check_enough(len(outside.ids), "outside", len(others.ids))
     detector = OutsideDetector(train)

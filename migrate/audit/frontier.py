@@ -73,7 +73,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """What every policy keeps at every budget of a store of `count` documents.
+    """The quality that every policy keeps at every budget of a store of `count` documents.
 
     `measure` is what retention is of; `notes` say which queries did not judge, where the audit has not said so, and
     what was left out.
@@ -172,7 +172,7 @@ class BudgetTrials:
         return Point(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
 
     def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
-        """What the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
+        """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
         tally, first_tokens = self.retriever.inputs.tally, fitted.first_tokens
         paid = self.store.documents(rows)
         if first_tokens is None:
@@ -181,7 +181,7 @@ class BudgetTrials:
 
     @cached_property
     def _whole(self) -> Cost:
-        """What a full re-embed costs."""
+        """The cost of a full re-embed."""
         return self.retriever.inputs.tally.cost(self.store.documents())
 
     @cached_property
@@ -202,13 +202,7 @@ class BudgetTrials:
 
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
-        """The row of each document in the reference.
-
-        Raises
-        ------
-        StoreError
-            The reference does not hold the store's documents.
-        """
+        """The row of each document in the reference."""
         ids = (doc_id for batch in self._reference.scan() for doc_id in batch.ids)
         row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]

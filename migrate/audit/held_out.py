@@ -103,13 +103,7 @@ def origin_doubts(translated: Store) -> tuple[Finding, ...]:
 
 
 def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
-    """The documents with a true vector among those of their chunks, as `confidence.npy` has them; none without it.
-
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, or of another store.
-    """
+    """The documents with a true vector among those of their chunks, as `confidence.npy` has them; none without it."""
     values = stored_confidence(translated)
     if values is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""What an audit starts from: stores of the same documents, queries, models and options, and the checks of these.
+"""The inputs of an audit: stores of the same documents, queries, models and options, and the checks of these.
 
 Also here: the bridge's own check, and how the documents that queries are about are looked up.
 """
@@ -166,15 +166,7 @@ def _coverage(query_set: QuerySet, keys: Keys) -> tuple[Finding, ...]:
 
 
 def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdentity) -> Store:
-    """The store that `bridge` leads to, after making sure that it leads there from `model`.
-
-    Raises
-    ------
-    UsageError
-        There is no source store.
-    StitchError
-        The stitch is one for documents, was fitted on another store, or takes the queries of another model.
-    """
+    """The store that `bridge` leads to, after making sure that it leads there from `model`."""
     if source is None:
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
     path, fitted_for = source.info.location, bridge.manifest.model
@@ -194,7 +186,7 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
 
 
 def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
-    """Whether two models may be the same; vectors from files do not say which model made them."""
+    """Return whether two models may be the same; vectors from files do not say which model made them."""
     if first.dim != second.dim:
         return False
     if any(split_spec(model.spec)[0] == "file" for model in (first, second)):
@@ -230,7 +222,7 @@ class PoolReference:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """How an audit is done.
+    """The choices of an audit.
 
     Attributes
     ----------
@@ -385,7 +377,7 @@ class PreparedAudit:
 
     @property
     def options(self) -> AuditOptions:
-        """How the audit is done."""
+        """The choices of the request."""
         return self.request.options
 
     @cached_property
@@ -401,7 +393,7 @@ class PreparedAudit:
 
     @property
     def rerank_depths(self) -> list[int]:
-        """Those of `asked_depths` that do not go beyond the pool."""
+        """The `asked_depths` that do not go beyond the pool."""
         return [depth for depth in self.asked_depths if self.pool_depth is None or depth <= self.pool_depth]
 
     @property

@@ -63,13 +63,7 @@ def draw_unjudged(inputs: PreparedAudit, runs: Mapping[str, Run], n: int) -> tup
 
 
 def write_unjudged(path: Path, drawn: Iterable[Unjudged]) -> None:
-    """Write the file to grade.
-
-    Raises
-    ------
-    OSError
-        The operating system refused.
-    """
+    """Write the file to grade."""
     lines = (json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in _records(drawn))
     write_bytes(path, b"".join(lines))
 
@@ -190,7 +184,7 @@ def sampled(
 
 
 def tail(successes: int, trials: int, chance: float) -> float:
-    """How likely so many successes or more are, of independent trials with this chance each."""
+    """Return how likely so many successes or more are, of independent trials with this chance each."""
     from scipy.special import betainc
 
     return float(betainc(successes, trials - successes + 1, chance)) if successes else 1.0

@@ -80,7 +80,7 @@ def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
 def rank_biased_overlap(
     run: Run, reference: Run, query_ids: Sequence[str], *, p: float = PERSISTENCE, depth: int = DEPTH
 ) -> Scores:
-    """How alike two rankings are, the first places counting most: 1 for equal ones, 0 for nothing in common.
+    """Return how alike two rankings are, the first places counting most: 1 for equal ones, 0 for nothing in common.
 
     The overlap of the first d documents, a share of d, is averaged over d with weights falling as p**d, and taken to go
     on as it is where the rankings end (extrapolated; Webber, Moffat & Zobel 2010, eq. 32, for rankings of unlike
@@ -101,7 +101,7 @@ def _rbo(first: Sequence[str], second: Sequence[str], p: float) -> float:
 
 
 def _common(short: Sequence[str], long: Sequence[str]) -> list[int]:
-    """How many documents both have among their first d, for each d up to the length of the longer one."""
+    """Return how many documents both have among their first d, for each d up to the length of the longer one."""
     places = {doc_id: place for place, doc_id in enumerate(short)}
     joining = [0] * len(long)
     for place, doc_id in enumerate(long):

@@ -1,4 +1,4 @@
-"""What lies outside a pool: how much of the full re-embed's score documents without true vectors may still take away.
+"""The documents outside a pool: how much of the full re-embed's score they may still take away.
 
 A document outside the pool takes something away where its true score for a query exceeds that of a relevant document,
 or, where nothing is judged, that of one of the full re-embed's first ten. Its translated score is known, its true one
@@ -84,18 +84,12 @@ class Ranked:
 
     @cached_property
     def edges(self) -> list[int]:
-        """Where bands end, as ranks: each but the last band is four times as wide as the one before."""
+        """The ends of bands, as ranks: each but the last band is four times as wide as the one before."""
         return [edge for edge in _EDGES if edge < self.rows.shape[1]]
 
 
 def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress) -> Ranked:
-    """The first `depth` rows for each query, and no fewer than the bands need; reads the store once.
-
-    Raises
-    ------
-    VectorError
-        A vector is zero or not finite.
-    """
+    """The first `depth` rows for each query, and no fewer than the bands need; reads the store once."""
     wide = [edge for edge in _EDGES if edge <= store.info.count // _LEAST_LAST]
     depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
     scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
@@ -222,7 +216,7 @@ def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ErrorTail:
-    """How likely an error of a score is at least so large; `errors` descend, (n,)."""
+    """The chance that an error of a score is at least so large; `errors` descend, (n,)."""
 
     errors: NDArray[np.float64]
 
@@ -233,7 +227,7 @@ class ErrorTail:
 
     @cached_property
     def _fit(self) -> tuple[int, float, float]:
-        """How many errors are in the tail, where it begins, and their mean excess over that."""
+        """The number of errors in the tail, where it begins, and their mean excess over that."""
         count = len(self.errors)
         size = min(max(int(_TAIL * count), 1), count - 1)
         start = float(self.errors[size])
@@ -303,7 +297,7 @@ class Relevant:
 
     @classmethod
     def of(cls, run: Run, query_id: str, qrels: Qrels, metric: Metric) -> Self:
-        """Those that a run has retrieved."""
+        """Return the ones that a run has retrieved."""
         grades = {doc_id: max(grade, 0) for doc_id, grade in qrels.get(query_id, {}).items()}
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
         sign = 1.0 if metric == "ip" else -1.0

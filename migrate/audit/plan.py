@@ -72,7 +72,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         return tuple(models)
 
     def _all_documents(self) -> Iterator[Document]:
-        """Those for the reference, and what arms are given of all documents."""
+        """Yield the documents of the reference, and those that arms are given of all documents."""
         yield from self._documents()
         counter = self.request.embedder.profile.counter
         for tokens in self.request.prefixes:
@@ -118,7 +118,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
 
     @contextmanager
     def _open_reference(self, progress: Progress) -> Iterator[Store | PoolReference]:
-        """What to compare with: a store that is there, a pool, or a store that is embedded now."""
+        """Return what to compare with: a store that is there, a pool, or a store that is embedded now."""
         request = self.request
         if request.reference is not None:
             yield request.reference

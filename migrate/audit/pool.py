@@ -129,7 +129,7 @@ class PoolStep:
 
 @dataclass(frozen=True, slots=True)
 class PoolSummary:
-    """What a pool came to: true vectors of `documents` of the store's `count`, `sampled` of them at random.
+    """The facts of a pool: true vectors of `documents` of the store's `count`, `sampled` of them at random.
 
     `depth` is how far the pool goes for a query where it goes furthest. `tokens` and `usd` are their price without a
     cache, `full_tokens` and `full_usd` that of a full re-embed; None where it is not known. `stopped` is why the pool
@@ -152,7 +152,7 @@ class PoolSummary:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every document has a true vector."""
+        """True where every document has a true vector."""
         return self.documents == self.count
 
     @property
@@ -162,7 +162,7 @@ class PoolSummary:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was embedded, and what the figures are worth, for a person."""
+        """The documents that were embedded, and the worth of the figures, for a person."""
         full = "" if self.full_tokens is None else f"; a full re-embed{_price(self.full_tokens, self.full_usd)}"
         embedded = (
             f"pool: true vectors of {self.documents:,} of {self.count:,} documents ({self.share:.1%})"
@@ -213,12 +213,12 @@ class GrownPool:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
+        """True where no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
         return self.verdict.outcome is not Outcome.INCONCLUSIVE or not self._may_change
 
     @property
     def _may_change(self) -> bool:
-        """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
+        """True where either verdict would come about if documents outside took nothing, or as much as they may."""
         if self.floor is None or self.verdict.lacks_documents:
             return False
         scores = (self.arm, self.full), self.floor.extreme(self.arm, self.full)
@@ -237,13 +237,13 @@ class GrownPool:
 
 
 def first_depth(query_set: QuerySet, options: AuditOptions) -> int:
-    """How many of the translated store's first documents a pool has at least for each query: more for two stages."""
+    """Return how many of the translated store's first documents a pool has at least; more for two stages."""
     judged = query_set.qrels is not None
     return DEPTHS[0] if judged and options.two_stage is not None and not options.two_stage else _FEWEST_UNJUDGED
 
 
 def _others_depth(query_set: QuerySet) -> int:
-    """How many of any other arm's first documents it has at least: without judgements, all that its score is of."""
+    """Return how many of any other arm's first documents it has: without judgements, all that its score is of."""
     return CUT // 2 if query_set.qrels is not None else CUT
 
 
@@ -309,7 +309,7 @@ def grow_pool(retriever: Retriever) -> GrownPool:
 
 
 def _may_serve(state: GrownPool, reference: PoolReference) -> bool:
-    """Whether nothing is SAFE yet, and two stages of a deeper pool may be, which cost less than the whole store."""
+    """Return whether nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
     inputs, retriever = state.retriever.inputs, state.retriever
     is_open = inputs.options.two_stage is None and inputs.query_set.qrels is not None and state.floor is not None
     if not is_open or state.verdict.outcome is Outcome.SAFE or (inputs.pool_depth or _STAGES) >= _STAGES:
@@ -438,7 +438,7 @@ class _Pool:
         return np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
 
     def _true_rows(self) -> Rows:
-        """Some of these: they show that the store was translated for this model."""
+        """The rows of some of these: they show that the store was translated for this model."""
         seed = self.retriever.inputs.options.seed
         return np.random.default_rng(seed).permutation(self._all_true_rows())[:32]
 
@@ -505,7 +505,7 @@ class _Pool:
         return GrownPool(retriever, self._summary(), arm, full, floor, outside, verdict, losses > 1e-3)
 
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
-        """What lies outside, now that the sample of it is embedded; `retriever` has the pool."""
+        """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
         inputs, metric = self.retriever.inputs, self.translated.info.metric
         query_set, run = inputs.query_set, retriever.search(FULL).run
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)

@@ -1,4 +1,4 @@
-"""Which queries are one observation: groups by a field of the queries, or by how alike their vectors are.
+"""Groups of queries that are one observation: by a field of the queries, or by how alike their vectors are.
 
 A translation that loses a topic loses all queries of it at once. Bounds that take these for independent say SAFE far
 too often; so everything that draws bounds draws groups (`migrate.audit.verdict.Weighting`).
@@ -162,7 +162,7 @@ class Kinds:
         return replace(kinds, firsts=kinds.firsts + new), is_first
 
     def as_json(self) -> dict[str, Any]:
-        """What `of_json` makes it from again."""
+        """Return what `of_json` makes it from again."""
         parts = {name: base64.b64encode(getattr(self, name)).decode() for name in ("firsts", "sample")}
         return {"dim": self.dim, **parts}
 

@@ -1,4 +1,4 @@
-"""What an audit recommends: the cheapest way on that is SAFE, what it keeps and still costs, and the command for it.
+"""The recommendation of an audit: the cheapest way on that is SAFE, its quality and cost, and the command for it.
 
 The verdict is on the translated store alone; this is on every way that the audit has looked at.
 """
@@ -63,7 +63,7 @@ class Recommendation:
 
     @property
     def left(self) -> str:
-        """What it still costs, in words; empty where that is not known."""
+        """The cost that is left, in words; empty where that is not known."""
         return _amount(self.left_usd, self.left_seconds, self.left_tokens)
 
 
@@ -122,7 +122,7 @@ def _depth(option: Option) -> int:
 
 
 def _is_nearly_done(full: Option, report: AuditReport) -> bool:
-    """Whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
+    """Return whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
     is_weighed = full.usd_left is not None or _seconds(full, report) is not None
     return not is_weighed and full.left <= _NEARLY_NOTHING * full.cost
 
@@ -132,7 +132,7 @@ def _full_of(report: AuditReport) -> Option:
 
 
 def _is_work(option: Option, report: AuditReport) -> bool:
-    """Whether it is a full re-embed that costs something: two stages that cost as much serve before it is paid."""
+    """Return whether it is a full re-embed that costs something: two stages of that cost serve before it is paid."""
     seconds = _seconds(option, report)
     is_free = not option.left or is_small(option.usd_left, None if seconds is None else seconds / 60)
     return option.name == FULL and not is_free
@@ -148,7 +148,7 @@ def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> s
 
 
 def _seconds(option: Option, report: AuditReport) -> float | None:
-    """How long the model takes for what is left, as fast as it was; documents are taken to be alike."""
+    """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
     full = report.arm(FULL).tokens
     if report.documents_per_s is None or option.tokens_left is None or not full:
         return None
@@ -200,7 +200,7 @@ def _full(full: Option, report: AuditReport, more: str) -> str:
 
 
 def _others(option: Option, report: AuditReport) -> list[str]:
-    """What staying and the translated store keep, where they are not the plan itself."""
+    """Return what staying and the translated store keep, where they are not the plan itself."""
     said, verdict = [], report.verdict
     stay = report.comparisons.get(STAY)
     if stay is not None and option.name != STAY:
@@ -286,7 +286,7 @@ def _switch(new: str, report: AuditReport, *, needs_proof: bool) -> tuple[tuple[
 
 
 def worker_limit(spec: str) -> tuple[str, ...]:
-    """How far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
+    """Return how far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
     return ("--budget=100%",) if may_cost_money(spec) else ()
 
 

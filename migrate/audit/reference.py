@@ -1,4 +1,4 @@
-"""Whether a reference is what it claims to be: a full re-embed of the same documents by the target model.
+"""The proof that a reference is what it claims to be: a full re-embed of the same documents by the target model.
 
 A verdict is worth what it is measured against, so a reference proves itself before anything is scored:
 
@@ -52,14 +52,14 @@ _OTHER_TARGET: Final = "name the model that the store was translated for: --targ
 
 @dataclass(frozen=True, slots=True)
 class ReferenceProof:
-    """How a reference was shown to be a full re-embed; `doubts` are why it was not."""
+    """The proof that a reference is a full re-embed; `doubts` are why it was not."""
 
     evidence: tuple[str, ...]
     doubts: tuple[Finding, ...] = ()
 
     @property
     def proven(self) -> bool:
-        """Whether a verdict may rest on the reference."""
+        """True where a verdict may rest on the reference."""
         return not self.doubts
 
     @property
@@ -156,11 +156,6 @@ def prove_pool(
     """Check that a pool, which `embedder` has just embedded, is of the model that the store was translated for.
 
     `keys` are those of the translated store and of the pool, in the order of their rows.
-
-    Raises
-    ------
-    StoreError
-        The translated store's true vectors are others, or its manifest names another model.
     """
     check_target(translated, embedder)
     model = target_of(translated)
@@ -193,13 +188,6 @@ def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: 
     """Make sure that the source store is of the model that is to answer it: the arm `stay` is worth nothing else.
 
     A manifest that names this very model is believed; otherwise 32 documents are embedded again, where they can be.
-
-    Raises
-    ------
-    StoreError
-        It is of another.
-    RemoteError
-        A document could not be embedded.
     """
     manifest = source.info.manifest
     if manifest is None or manifest.model != embedder.identity:
@@ -208,13 +196,7 @@ def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: 
 
 
 def check_target(translated: Store, embedder: Embedder) -> None:
-    """Make sure that a store was translated for the model that is to answer it, as far as its manifest says.
-
-    Raises
-    ------
-    StoreError
-        It was translated for another.
-    """
+    """Make sure that a store was translated for the model that is to answer it, as far as its manifest says."""
     manifest, model = translated.info.manifest, target_of(translated)
     if manifest is None or model is None or _is_file(model) or _is_file(embedder.identity):
         return
@@ -291,13 +273,7 @@ def scores_more(less: Scores, more: Scores, *, seed: int, resamples: int, weight
 
 
 def refuse_same_source(source: Store | None, translated: Store) -> None:
-    """Make sure that the store before the migration is not the one after it.
-
-    Raises
-    ------
-    StoreError
-        It is.
-    """
+    """Make sure that the store before the migration is not the one after it."""
     if source is not None and _is_same_place(source, translated):
         raise StoreError(
             f"{source.info.location}: expected the store before the migration as source, found the store that is "
@@ -330,7 +306,7 @@ def made_by(store: Store) -> str | None:
 
 
 def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tuple[bool, str]:
-    """Whether the manifest shows that an embedding command made the reference with this model, and what it shows."""
+    """Return whether the manifest shows that the reference was embedded with this model, and the evidence in words."""
     manifest = reference.info.manifest
     if manifest is None:
         return False, "it has no manifest that says how it was made"
@@ -354,7 +330,7 @@ def _is_file(model: ModelIdentity) -> bool:
 
 
 def _vouches(translated: Store, embedder: Embedder) -> bool:
-    """Whether what the embedder gives is evidence: a model's is, and that of the file that the store was moved to.
+    """Return whether vectors of the embedder are evidence: a model's, and those of the file that was moved to.
 
     Another file gives what is in it, whatever that is, and cannot embed a text again.
     """
@@ -365,7 +341,7 @@ def _vouches(translated: Store, embedder: Embedder) -> bool:
 
 
 def _is_of_target(translated: Store, reference: Store) -> bool:
-    """Whether manifests say that a command embedded the reference with the model that the store was translated for."""
+    """Return whether manifests say that a command embedded the reference with the translated store's model."""
     manifest, model = reference.info.manifest, target_of(translated)
     is_made = made_by(reference) in _MADE_RIGHT and index_is_verified(reference)
     return manifest is not None and model is not None and is_made and manifest.model == model
@@ -479,7 +455,7 @@ def _check_true_rows(
 def _spot_check(
     store: Store, embedder: Embedder, order: NDArray[np.int64], progress: Progress, *, remedy: str = _MADE_ELSE
 ) -> str | None:
-    """That the first distinct texts of `order`, embedded again, have the store's vectors; None where they cannot be."""
+    """Return that the first texts of `order`, embedded again, have the store's vectors; None where they cannot be."""
     if not store.info.has_texts and embedder.needs_texts:
         return None
     drawn = list(distinct_texts(store, order, SPOT_CHECKS))

@@ -1,4 +1,4 @@
-"""What an audit finds: arms with their measures, how each compares, the diagnostics, the verdict."""
+"""The report of an audit: arms with their measures, how each compares, the diagnostics, the verdict."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan_word(name: str) -> str:
 
 
 def two_stage_depths(plan: str) -> tuple[int, ...]:
-    """How many documents a plan ranks again, if it is one of two stages.
+    """Return how many documents a plan ranks again, if it is one of two stages.
 
     >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
     ((20,), ())
@@ -45,13 +45,7 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
 
 
 def check_plan(plan: str, count: int) -> None:
-    """Make sure, before anything is embedded, that a plan of two stages leaves out some of a store's `count` documents.
-
-    Raises
-    ------
-    UsageError
-        It ranks all of them again.
-    """
+    """Make sure, before anything is embedded, that a plan of two stages leaves out some of `count` documents."""
     if any(depth >= count for depth in two_stage_depths(plan)):
         raise UsageError(
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
@@ -147,7 +141,7 @@ class AuditReport:
 
     @property
     def basis(self) -> str:
-        """What a provisional verdict rests on; empty where queries are judged."""
+        """The basis of a provisional verdict; empty where queries are judged."""
         if not self.verdict.provisional:
             return ""
         queries = f", by synthetic queries ({self.made_from})" if self.made_from else ""
@@ -155,11 +149,11 @@ class AuditReport:
 
     @property
     def outcome(self) -> Outcome:
-        """That of the plan that is judged, the translated store unless another was asked for."""
+        """The outcome of the plan, which is the translated store unless another was asked for."""
         return self.outcome_of(self.plan)
 
     def outcome_of(self, name: str = TRANSLATED) -> Outcome:
-        """That of the translated store's verdict, or of an arm of `family`; of `downstream` if it is worse.
+        """Return the outcome of the translated store, or of an arm of `family`; of `downstream` if it is worse.
 
         What is trained on vectors is trained on those of the translated store, however it is searched.
         """
@@ -214,7 +208,7 @@ class AuditReport:
 
     @property
     def stay(self) -> Scores | None:
-        """What staying scores by nDCG@10, in the order of `query_ids`; None without that arm, or without judgements."""
+        """The scores of staying by nDCG@10, in the order of `query_ids`; None without that arm or judgements."""
         return next((arm.scores.get(NDCG) for arm in self.arms if arm.name == STAY), None)
 
     @property
@@ -224,13 +218,7 @@ class AuditReport:
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> ArmResult:
-        """The arm of that name.
-
-        Raises
-        ------
-        KeyError
-            There is none.
-        """
+        """The arm of that name."""
         for arm in self.arms:
             if arm.name == name:
                 return arm

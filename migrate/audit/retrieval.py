@@ -54,13 +54,7 @@ class Retriever:
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
     def search(self, name: str) -> TimedRun:
-        """Exact search of the store of that name in `inputs.stores`, by the query vectors of its model.
-
-        Raises
-        ------
-        VectorError
-            A vector of the store is zero or not finite.
-        """
+        """Exact search of the store of that name in `inputs.stores`, by the query vectors of its model."""
         if name not in self._runs:
             store, keys = self.inputs.stores[name], self.inputs.keys[name]
             self._runs[name] = self.search_batches(name, self._checked(store, keys))
@@ -124,13 +118,7 @@ class Retriever:
         return [np.array([row_of[doc_id] for doc_id in own[:depth]], dtype=np.int64) for own in self.candidates]
 
     def rerank(self, depth: int) -> TimedRun:
-        """Rank the translated store's first `depth` documents of each query by their true vectors.
-
-        Raises
-        ------
-        VectorError
-            A vector of either store is zero or not finite.
-        """
+        """Rank the translated store's first `depth` documents of each query by their true vectors."""
         return self._timed(lambda: self._reranked(depth))
 
     def _reranked(self, depth: int) -> Run:
@@ -196,7 +184,7 @@ class Retriever:
 
     @property
     def temperature(self) -> float:
-        """That of agreement (`migrate.audit.unjudged`), by what the full re-embed scores."""
+        """The temperature of agreement (`migrate.audit.unjudged`), by what the full re-embed scores."""
         full = self._full_scores
         return temperature_of(full[np.isfinite(full[:, 0])])
 
@@ -205,7 +193,7 @@ class Retriever:
         return self.true_scores(self.search(FULL).run)
 
     def true_scores(self, run: Run) -> TopScores:
-        """What the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
+        """Return what the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
 
         Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a
         document that the reference lacks scores -inf.

@@ -18,7 +18,7 @@ WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the tra
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """What a two-stage arm embeds, in tokens of the target model.
+    """The documents that a two-stage arm embeds, in tokens of the target model.
 
     `depth` documents for a first query, then `documents_per_query` on average over the queries of the audit, as the
     cache has the others; it ends with `cached_share` of the store. A further query embeds `tokens_further`: what each
