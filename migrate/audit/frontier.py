@@ -44,7 +44,7 @@ from migrate.selection.query_log import MOST_QUERIES
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.vectors import Progress, no_progress
 
 SAMPLE = "sample"
 """Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""
@@ -137,32 +137,26 @@ class BudgetTrials:
     stay: Scores | None
     findings: tuple[Finding, ...]
 
-    def sample(self) -> Point:
-        """The store as the stitch translates it now."""
-        return self._point(SAMPLE, self.survey.paid, self.fitted)
-
-    def point(self, policy: str, share: float) -> Point:
-        """The store with `share` of true vectors, chosen by `policy`."""
+    def refitted(self, policy: str, share: float) -> Point:
+        """Return the point of `share` of true vectors, chosen by `policy`."""
         seed, tally = self.evaluation.seed, self.retriever.inputs.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         documents = choice.sample.documents
-        vectors = self._true_vectors([document.id for document in documents])
-        pairs = extended(self.store, self.fitted.sample, documents, vectors)
+        rows = np.array([self._row_of[document.id] for document in documents], dtype=np.int64)
+        true = self.retriever.inputs.stores[FULL].get(rows).vectors
+        pairs = extended(self.store, self.fitted.sample, documents, true)
         paid = self.survey.paid.copy()
         paid[choice.sample.rows] = True
-        return self._point(
-            policy, paid, refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
-        )
+        fitted = refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
+        return self.point(policy, paid, fitted)
 
-    def _point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Point:
+    def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Point:
+        """Return the point of a stitch, where the `paid` rows, (n,), have true vectors."""
         rows = np.flatnonzero(paid)
         cost = self._cost(rows, fitted)
-        share = len(rows) / self.store.info.count
+        share, height = len(rows) / self.store.info.count, batch_rows(max(self.store.info.dim, self.fitted.dim))
         arm = PartlyReembedded(
-            share,
-            policy,
-            lambda: translated_batches(self.store, fitted, batch_rows(self._widest)),
-            ArmCost(cost.tokens, cost.usd),
+            share, policy, lambda: translated_batches(self.store, fitted, height), ArmCost(cost.tokens, cost.usd)
         )
         result = measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
         own, full = (one.scores[self.evaluation.measure] for one in (result, self._full))
@@ -189,26 +183,16 @@ class BudgetTrials:
         arm = FullReembed()
         return measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
 
-    @property
-    def _reference(self) -> Store:
-        return self.retriever.inputs.stores[FULL]
-
-    @property
-    def _widest(self) -> int:
-        return max(self.store.info.dim, self.fitted.dim)
-
-    def _true_vectors(self, ids: list[str]) -> Vectors:
-        return self._reference.get(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
-
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
         """The row of each document in the reference."""
-        ids = (doc_id for batch in self._reference.scan() for doc_id in batch.ids)
+        reference = self.retriever.inputs.stores[FULL]
+        ids = (doc_id for batch in reference.scan() for doc_id in batch.ids)
         row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
         if missing:
             raise StoreError(
-                f"{self._reference.info.location}: expected the ids of {self.store.info.location}, found "
+                f"{reference.info.location}: expected the ids of {self.store.info.location}, found "
                 f"{len(missing)} missing, such as {missing[0]!r}; re-embed that store for a reference"
             )
         return row_of
@@ -276,10 +260,10 @@ def find_frontier(
     trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay, findings)
     further = [share for share in sorted(trial.shares) if round(share * store.info.count) > survey.paid.sum()]
     budgets = [(policy, share) for policy in usable for share in further]
-    points = [trials.sample()]
+    points = [trials.point(SAMPLE, survey.paid, fitted)]
     for policy, share in budgets:
         progress("try budgets", len(points) - 1, len(budgets))
-        points.append(trials.point(policy, share))
+        points.append(trials.refitted(policy, share))
     notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
     notes += query_set.notes[len(request.query_set.notes) :]
     return Frontier(tuple(points), store.info.count, evaluation.measure, tuple(notes))

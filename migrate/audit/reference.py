@@ -34,7 +34,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import whole_model
 from migrate.errors import InputError, StoreError
-from migrate.manifest import Manifest, ModelIdentity
+from migrate.manifest import ModelIdentity
 from migrate.selection.sample import distinct_texts
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -310,13 +310,23 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     manifest = reference.info.manifest
     if manifest is None:
         return False, "it has no manifest that says how it was made"
-    _refuse_translation(reference, manifest)
+    n_true = manifest.counts.get("true vectors", 0)
+    if (made_by(reference) == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
+        raise StoreError(
+            f"{reference.info.location}: expected a full re-embed as reference, found a translated store; {_MADE_ELSE}"
+        )
     if manifest.model is None:
         return False, "its manifest names no model"
     models = [target_of(translated), embedder.identity]
     other_models = [model for model in models if model is not None and model != manifest.model]
-    _refuse_other_model(reference, manifest, other_models)
-    if any(_is_file(model) for model in (manifest.model, *other_models)) and other_models:
+    for model in other_models:  # files of vectors may be of one model all the same
+        finding = manifest_finding(manifest, model)
+        if not (finding.ok or _is_file(manifest.model) or _is_file(model)):
+            raise StoreError(
+                f"{reference.info.location}: expected a reference embedded by {model.spec} as it is used here, found "
+                f"that {finding.message}; {_MADE_ELSE}"
+            )
+    if other_models and any(_is_file(model) for model in (manifest.model, *other_models)):
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
     if not index_is_verified(reference):
         return False, "its manifest has no hash of its index"
@@ -358,26 +368,6 @@ def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[Finding]:
         "the model itself, or with the very file (--target)"
     )
     return [doubt(text, "target")]
-
-
-def _refuse_translation(reference: Store, manifest: Manifest) -> None:
-    n_true = manifest.counts.get("true vectors", 0)
-    if (made_by(reference) == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
-        raise StoreError(
-            f"{reference.info.location}: expected a full re-embed as reference, found a translated store; {_MADE_ELSE}"
-        )
-
-
-def _refuse_other_model(reference: Store, manifest: Manifest, models: Sequence[ModelIdentity]) -> None:
-    """Manifests that name different models contradict each other; files of vectors may be of one model all the same."""
-    for model in models:
-        finding = manifest_finding(manifest, model)
-        either_a_file = manifest.model is not None and (_is_file(manifest.model) or _is_file(model))
-        if not finding.ok and not either_a_file:
-            raise StoreError(
-                f"{reference.info.location}: expected a reference embedded by {model.spec} as it is used here, found "
-                f"that {finding.message}; {_MADE_ELSE}"
-            )
 
 
 def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Rows | None:
