@@ -22,7 +22,7 @@ import numpy as np
 from frontier import store_of
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
@@ -75,8 +75,15 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     started = time.perf_counter()
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     report = audit_store(
-        AuditInputs(open_store(folder / "translated"), reference, query_set, new, source=source, source_embedder=old),
-        AuditOptions(two_stage=(50, 200)),
+        AuditRequest(
+            open_store(folder / "translated"),
+            query_set,
+            new,
+            reference=reference,
+            source=source,
+            source_embedder=old,
+            options=AuditOptions(two_stage=(50, 200)),
+        )
     )
     text, page = audit_text(report), audit_page(report)
     seconds = time.perf_counter() - started

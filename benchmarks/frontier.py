@@ -21,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import Frontier, FrontierInputs, find_frontier
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.frontier import Frontier, find_frontier
+from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
 from migrate.audit.query_set import QuerySet
 from migrate.audit.report import AuditReport
 from migrate.datasets.beir import load_beir
@@ -75,15 +75,25 @@ def try_space(
     print(f"\n{space}: {fitted.stitch.spec} from {arguments.pairs} of {store.info.count:,} documents\n", flush=True)
     translate_store(store, fitted, folder / "translated")
     report = audit_store(
-        AuditInputs(open_store(folder / "translated"), reference, query_set, target),
-        AuditOptions(two_stage=(50, 200), price_usd_per_mtok=arguments.price),
+        AuditRequest(
+            open_store(folder / "translated"),
+            query_set,
+            target,
+            reference=reference,
+            options=AuditOptions(two_stage=(50, 200), price_usd_per_mtok=arguments.price),
+        )
     )
     print(audit_text(report), flush=True)
     found = find_frontier(
-        FrontierInputs(store, fitted, reference, query_set, target, log=log),
-        shares=arguments.shares,
-        policies=arguments.policies,
-        options=AuditOptions(price_usd_per_mtok=arguments.price, seed=arguments.seed),
+        AuditRequest(
+            store,
+            query_set,
+            target,
+            reference=reference,
+            source=store,
+            trial=FrontierTrial(arguments.shares, fitted, log, arguments.policies),
+            options=AuditOptions(price_usd_per_mtok=arguments.price, seed=arguments.seed),
+        )
     )
     print("\n" + frontier_text(found), flush=True)
     return found, report

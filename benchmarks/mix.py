@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import FrontierInputs, find_frontier
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.frontier import find_frontier
+from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
 from migrate.audit.query_set import QuerySet
 from migrate.cost import tally_of
 from migrate.cost.quality import StitchQuality
@@ -71,13 +71,16 @@ class Cell:
             yield self._two_stage(fitted)
 
     def _frontier(self, lead: str, fitted: FittedStitch, share: float) -> Iterator[list[str]]:
-        inputs = FrontierInputs(self.store, fitted, self.reference, self.queries, self.target, log=self.log)
         policies = ["random", *([] if why_unsure(fitted) else ["confidence"]), *([QUERY_LOG] if self.log else [])]
         if share * self.store.info.count <= len(fitted.sample.ids):
             yield [self.name, f"{lead}nothing left", *["-"] * 4]
             return
         quality = StitchQuality(len(fitted.sample.ids), fitted.selection)
-        for point in find_frontier(inputs, shares=[share], policies=policies).points:
+        trial = FrontierTrial([share], fitted, self.log, policies)
+        asked = AuditRequest(
+            self.store, self.queries, self.target, reference=self.reference, source=self.store, trial=trial
+        )
+        for point in find_frontier(asked).points:
             expected = quality.expected(point.documents, self.store.info.count)
             yield [
                 self.name,
@@ -93,7 +96,13 @@ class Cell:
         output = self.folder / f"translated {fitted.stitch.spec}"
         translate_store(self.store, fitted, output)
         report = audit_store(
-            AuditInputs(open_store(output), self.reference, self.queries, self.target), AuditOptions(two_stage=(DEPTH,))
+            AuditRequest(
+                open_store(output),
+                self.queries,
+                self.target,
+                reference=self.reference,
+                options=AuditOptions(two_stage=(DEPTH,)),
+            )
         )
         name = f"two-stage {DEPTH}"
         found, arm = report.comparisons[name], next(arm for arm in report.arms if arm.name == name)

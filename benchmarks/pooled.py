@@ -43,7 +43,7 @@ import numpy as np
 from unjudged import degraded, translated, with_true
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit
+from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
@@ -158,8 +158,16 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
         (PoolReference(), STAGES),
     ):
         started = time.perf_counter()
-        inputs = AuditInputs(open_store(folder / "new"), reference, migration.query_set, target, store, source)
-        reports.append(audit_store(inputs, AuditOptions(two_stage=stages, price_usd_per_mtok=price)))
+        request = AuditRequest(
+            open_store(folder / "new"),
+            migration.query_set,
+            target,
+            reference=reference,
+            source=store,
+            source_embedder=source,
+            options=AuditOptions(two_stage=stages, price_usd_per_mtok=price),
+        )
+        reports.append(audit_store(request))
         seconds.append(time.perf_counter() - started)
     return reports, seconds
 
@@ -181,14 +189,20 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
         migration.query_set.query_ids,
         10,
     ).mean()
-    inputs = AuditInputs(
-        open_store(folder / "new"), PoolReference(depth=10), migration.query_set, target, store, source
+    request = AuditRequest(
+        open_store(folder / "new"),
+        migration.query_set,
+        target,
+        reference=PoolReference(depth=10),
+        source=store,
+        source_embedder=source,
+        options=AuditOptions(bm25=False),
     )
-    retriever = Retriever(prepare_audit(inputs, AuditOptions(bm25=False)))
+    retriever = Retriever(prepare_audit(request))
     within, expected, least = [], [], []
     for seed in range(draws):
         options = AuditOptions(bm25=False, seed=seed, resamples=1_000)
-        pool = grow_pool(retriever.over(replace(retriever.inputs, options=options)), PoolReference(depth=10), target)
+        pool = grow_pool(retriever.over(replace(retriever.inputs, request=replace(request, options=options))))
         assert pool.floor is not None
         within.append(pool.retriever.search(FULL).run)
         expected.append(pool.floor.expected.mean())
@@ -238,7 +252,15 @@ def audit_unjudged(migration: Migration, folder: Path, price: float) -> Iterator
     for number, (name, vectors) in enumerate(unjudged_stores(migration)):
         store = written(folder / f"new-{number}", migration.documents, vectors, target)
         full, pooled = (
-            audit_store(AuditInputs(store, by, questions, target), AuditOptions(price_usd_per_mtok=price))
+            audit_store(
+                AuditRequest(
+                    store,
+                    questions,
+                    target,
+                    reference=by,
+                    options=AuditOptions(price_usd_per_mtok=price),
+                )
+            )
             for by in (reference, PoolReference())
         )
         found = Unjudged.of(f"{migration.name}, {name}", full, pooled)

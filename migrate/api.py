@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
-from migrate.audit.inputs import AuditOptions, PoolReference
-from migrate.audit.plan import AuditRequest, plan_audit
+from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference
+from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet, by_field, load_query_set
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import MARGIN, Outcome, Verdict

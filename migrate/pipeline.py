@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference
+from migrate.audit.inputs import AGAIN, AuditOptions, AuditRequest, PoolReference
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
@@ -299,14 +299,6 @@ class MigrationPlan(SpendingPlan[Migration]):
     def _audit(self, progress: Progress) -> AuditReport:
         request = self.request
         built = request.folder / REFERENCE
-        inputs = AuditInputs(
-            open_store(request.folder / STORE),
-            request.pool or open_store(built),
-            self.questions,
-            request.embedder,
-            source=request.store if request.source_embedder else None,
-            source_embedder=request.source_embedder,
-        )
         options = AuditOptions(
             two_stage=two_stage_depths(request.plan) or None,
             price_usd_per_mtok=request.price_usd_per_mtok,
@@ -315,8 +307,17 @@ class MigrationPlan(SpendingPlan[Migration]):
             seed=request.seed,
             plan=request.plan,
         )
-        report = audit_store(inputs, options, progress=progress)
-        found = places_of(inputs.translated, request.store, request.embedder)
+        asked = AuditRequest(
+            open_store(request.folder / STORE),
+            self.questions,
+            request.embedder,
+            reference=request.pool or open_store(built),
+            source=request.store if request.source_embedder else None,
+            source_embedder=request.source_embedder,
+            options=options,
+        )
+        report = audit_store(asked, progress=progress)
+        found = places_of(asked.translated, request.store, request.embedder)
         places = replace(
             request.known_places, can_switch=found.can_switch, can_serve=found.can_serve, server=found.server
         )

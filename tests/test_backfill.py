@@ -5,7 +5,7 @@ import pytest
 from topics import copy_store
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
@@ -91,8 +91,9 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     embedder.embed_documents(documents)
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
-    inputs = AuditInputs(new, copy_store(new), QuerySet([Query("q", "a query")], None, "x"), embedder)
-    report = audit_store(inputs, AuditOptions(resamples=10))
+    questions = QuerySet([Query("q", "a query")], None, "x")
+    asked = AuditOptions(resamples=10)
+    report = audit_store(AuditRequest(new, questions, embedder, reference=copy_store(new), options=asked))
     assert report.notes[0] == "150 of 150 vectors are true ones"
     assert report.notes[1].startswith("the confidence is not to be used"), "as it was before anything was filled in"
 

@@ -7,8 +7,9 @@ import pytest
 from openai_server import OpenAIServer
 
 import migrate
+from migrate.audit.inputs import AuditRequest
 from migrate.audit.options import options_of
-from migrate.audit.plan import AuditRequest, plan_audit
+from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import load_questions
 from migrate.cli.spending import _MAX_COST_USD
 from migrate.cost.count import count_texts

@@ -6,7 +6,6 @@ it into `ARMS`: `audit_store` walks that list, and the reports show whatever is 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -38,12 +37,10 @@ from migrate.cost import usd_of
 from migrate.embedders.prefix import unit_of
 from migrate.vectors import Batch
 
-_NOT_IN_POOL = "needs the full re-embed, of which a pool has a part: `--reference build`"
-_OUT_OF_POOL = "needs true vectors of whatever it ranks, which the pool does not have: `--reference build`"
 _NO_TEXTS = "needs texts, and the translated store has none"
 
 
-class Arm(ABC):
+class Arm:
     """One way of answering the queries of an audit.
 
     Attributes
@@ -65,7 +62,7 @@ class Arm(ABC):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:  # noqa: ARG003
-        """What the arm needs that is not there, as the end of the sentence "ARM needs ..."; None where all is there."""
+        """Return what the arm lacks, as the end of the sentence "ARM needs ..."; None where all is there."""
         return None
 
     @classmethod
@@ -79,12 +76,15 @@ class Arm(ABC):
         reason = cls.skip_reason(inputs)
         return {} if reason is None else {cls.name: reason}
 
-    @abstractmethod
     def retrieve(self, retriever: Retriever) -> TimedRun:
-        """Rank documents for every query; what arms share (searches, BM25) is computed once by `retriever`."""
+        """Rank documents for every query, by the store of the arm's name unless a class says otherwise.
+
+        What arms share (searches, BM25) is computed once by `retriever`.
+        """
+        return retriever.search(self.name)
 
     def cost(self, retriever: Retriever) -> ArmCost:
-        """What the target model must embed of documents; nothing, unless a class says otherwise."""
+        """Return what the target model must embed of documents; nothing, unless a class says otherwise."""
         return retriever.inputs.cost_of_share(0)
 
 
@@ -101,23 +101,15 @@ class FullReembed(Arm):
             arm.meaning = "the documents of the pool embedded by the target model: what a full re-embed scores at most"
         return (arm,)
 
-    def retrieve(self, retriever: Retriever) -> TimedRun:
-        """Search the reference store."""
-        return retriever.search(FULL)
-
     def cost(self, retriever: Retriever) -> ArmCost:
         """All documents."""
         return retriever.inputs.cost_of_share(1)
 
 
 class Translated(Arm):
-    """What the verdict is on."""
+    """The store that the verdict is on."""
 
     name, meaning = TRANSLATED, "the translated store, queries embedded by the target model"
-
-    def retrieve(self, retriever: Retriever) -> TimedRun:
-        """Search the translated store."""
-        return retriever.search(TRANSLATED)
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """The documents with true vectors: the sample of the stitch and what was re-embedded since."""
@@ -135,10 +127,6 @@ class Stay(Arm):
         needed = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
         return None if STAY in inputs.stores else needed
 
-    def retrieve(self, retriever: Retriever) -> TimedRun:
-        """Search the source store by queries of the source model."""
-        return retriever.search(STAY)
-
 
 class Bridge(Arm):
     """The arm of Drift-Adapter (EMNLP 2025): what can be answered today, before anything is translated."""
@@ -152,10 +140,6 @@ class Bridge(Arm):
         """A stitch for queries."""
         needed = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
         return None if BRIDGE in inputs.stores else needed
-
-    def retrieve(self, retriever: Retriever) -> TimedRun:
-        """Search the source store by queries that the stitch has mapped back."""
-        return retriever.search(BRIDGE)
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """The sample of the stitch for queries."""
@@ -174,10 +158,10 @@ class Bm25(Arm):
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Rank the texts of the translated store."""
-        return retriever.bm25()
+        return retriever.bm25
 
 
-class Hybrid(Arm):
+class Hybrid(Translated):
     """Vectors and words. It has a standard of its own: words must not hide what vectors lost."""
 
     name = HYBRID
@@ -186,46 +170,39 @@ class Hybrid(Arm):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """As BM25."""
+        """Texts, as BM25."""
         return _words_needed(inputs, "left out with BM25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Fuse the translated store's ranking with that of BM25."""
-        return retriever.fuse(retriever.search(TRANSLATED), retriever.bm25())
-
-    def cost(self, retriever: Retriever) -> ArmCost:
-        """As the translated store."""
-        return retriever.inputs.cost_of_share(retriever.inputs.true_share)
+        return retriever.fuse(retriever.search(TRANSLATED), retriever.bm25)
 
 
-class HybridFull(Arm):
-    """The standard of `hybrid`."""
+class HybridFull(FullReembed):
+    """The standard of `hybrid`; not there in a pool."""
 
     name, meaning = HYBRID_FULL, "the full re-embed and BM25, fused"
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """As BM25, and all documents: fused ranks may rise or fall where others are left out."""
+        """Texts, and all documents: fused ranks may rise or fall where others are left out."""
         if inputs.in_pool:
-            return _NOT_IN_POOL
+            return "needs the full re-embed, of which a pool has a part: `--reference build`"
         return _words_needed(inputs, "left out with BM25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Fuse the reference's ranking with that of BM25."""
-        return retriever.fuse(retriever.search(FULL), retriever.bm25())
-
-    def cost(self, retriever: Retriever) -> ArmCost:
-        """All documents."""
-        return retriever.inputs.cost_of_share(1)
+        return retriever.fuse(retriever.search(FULL), retriever.bm25)
 
 
 class Control(Arm):
-    """What every arm has to be better than."""
+    """A ranking that every arm has to be better than."""
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
         """True vectors of whatever it ranks, where nothing is judged."""
-        return _OUT_OF_POOL if inputs.in_pool and inputs.query_set.qrels is None else None
+        needed = "needs true vectors of whatever it ranks, which the pool does not have: `--reference build`"
+        return needed if inputs.in_pool and inputs.query_set.qrels is None else None
 
 
 class Mean(Control):
@@ -296,7 +273,7 @@ class TwoStageArm(Arm):
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """The documents that the audit's queries retrieve, and those with true vectors already."""
-        inputs, reranking = retriever.inputs, retriever.reranker.cost(self.depth)
+        inputs, reranking = retriever.inputs, retriever.reranking(self.depth)
         before = inputs.cost_of_share(inputs.true_share).tokens or 0.0
         tokens = reranking.tokens_per_query * len(inputs.query_set.queries) + before
         return ArmCost(tokens, usd_of(tokens, inputs.tally.price), reranking)
@@ -315,18 +292,14 @@ class Prefix(Arm):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """How many tokens; stores of them are made before."""
-        return None if inputs.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
+        """Return how many tokens; stores of them are made before."""
+        return None if inputs.request.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
 
     @classmethod
     def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
         """An arm for each number."""
-        unit = "words" if inputs.counter is None else unit_of(inputs.counter)
-        return [cls(tokens, unit) for tokens in inputs.prefixes]
-
-    def retrieve(self, retriever: Retriever) -> TimedRun:
-        """Search the store that was made of these tokens."""
-        return retriever.search(self.name)
+        unit = unit_of(inputs.counter)
+        return [cls(tokens, unit) for tokens in inputs.request.prefixes]
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """These tokens of all documents."""
@@ -429,10 +402,10 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
 
 
 def _beyond(depth: int, inputs: PreparedAudit) -> str:
-    """What a two-stage arm of that depth needs of a pool, and what gives it."""
+    """Return what a two-stage arm of that depth needs of a pool, and what gives it."""
     if inputs.options.two_stage is None:
         remedy = f"`--two-stage {depth}`"
-    elif inputs.most_depth is not None and depth > inputs.most_depth:
+    elif inputs.request.pool is not None and depth > inputs.request.pool.depth:
         remedy = f"`--pool-depth {depth}`"
     else:
         remedy = "raise `--max-cost`"

@@ -96,7 +96,7 @@ NEIGHBOURS = 10
 
 @dataclass(frozen=True, slots=True)
 class Hubness:
-    """How often documents are among the ten nearest neighbours of others, in a sample of `documents`.
+    """The frequency of documents among the ten nearest neighbours of others, in a sample of `documents`.
 
     `skewness` is that of the counts (Radovanović, Nanopoulos & Ivanović 2010, JMLR 11, eq. 1): 0 without
     hubs. `largest` is the highest count, `orphans` the share (0-1) of documents that nobody has among its neighbours.
@@ -222,7 +222,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How the scores of an arm's hits are spread: `edges`, (b + 1,), and `counts`, (b,)."""
+    """The spread of the scores of an arm's hits: `edges`, (b + 1,), and `counts`, (b,)."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -310,7 +310,7 @@ _FEWEST = 50
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What is behind the mean. What is not available is empty or None: calibration needs the arm `stay`.
+    """The causes behind the mean. What is not available is empty or None: calibration needs the arm `stay`.
 
     `similarities` compare the space of each arm that has its own with that of the full re-embed.
     """
@@ -331,11 +331,6 @@ def diagnose(
     `scores` are those of each arm by the deciding measure, (c,), one for each distinct text. With a `floor` only a pool
     of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are of scores as
     they are expected.
-
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, or of another store.
     """
     options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
     ids, sampled = _sample(inputs, options.seed)

@@ -1,4 +1,4 @@
-"""Whether what was trained on true vectors keeps working on translated ones: a linear probe, kNN, an outside detector.
+"""Models that were trained on true vectors, tried on translated ones: a linear probe, kNN, an outside detector.
 
 All are trained on the vectors of the reference, as a model of the new space would be, with one half of the documents
 that have a label. The other half is judged twice, by its true and by its translated vectors, and what counts is the
@@ -34,6 +34,7 @@ from migrate.audit.verdict import (
     Weighting,
     difference_bounds,
     retention_bounds,
+    sentences,
 )
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel, SpendingPlan
@@ -62,7 +63,7 @@ Correct = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a task is kept.
+    """The part of a task that is kept.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class DownstreamAudit:
-    """What trained models keep.
+    """The part of their right answers that trained models keep.
 
     Attributes
     ----------
@@ -136,9 +137,6 @@ class _Rows:
     def take(self, rows: NDArray[np.int64]) -> _Rows:
         return _Rows([self.ids[row] for row in rows], self.true[rows], self.translated[rows], self.is_true[rows])
 
-    def without_true(self) -> NDArray[np.int64]:
-        return np.flatnonzero(~self.is_true)
-
 
 def audit_downstream(
     translated: Store,
@@ -174,7 +172,8 @@ def audit_downstream(
     keys = _keys(translated), _keys(reference)
     doubts: tuple[str, ...] = ()
     if embedder is not None:
-        doubts = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress).doubts
+        proof = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress)
+        doubts = sentences(proof.doubts, "doubt")
     rng = np.random.default_rng(seed)
     strange = set(outside)
     labelled = _read(translated, reference, keys, [i for i in labels if i not in strange], rng)
@@ -184,11 +183,13 @@ def audit_downstream(
     judged = _frequent(numbers, test[~labelled.is_true[test]])
     _check_enough(len(judged), "labelled", len(test))
     majority = (numbers[judged] == np.bincount(numbers[train]).argmax()).astype(np.float64)
-    judge = _Judge(labelled.take(judged), margin, seed, _balanced(numbers[judged]))
+    values = len(judged) / np.bincount(numbers[judged])[numbers[judged]] / len(np.unique(numbers[judged]))
+    evenly = Weighting(values, float(values.max()))  # every label counts for the same
+    judge = partial(_judge, rows=labelled.take(judged), margin=margin, seed=seed, weighting=evenly, guess=majority)
     tasks = []
     for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
         predict = fit(labelled.true[train], numbers[train]).predict
-        tasks.append(judge.kept(name, partial(_agrees, predict, numbers[judged]), guess=majority))
+        tasks.append(judge(name, partial(_agrees, predict, numbers[judged])))
     progress("judge labels", 2, 3)
     found: tuple[list[Kept], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
@@ -262,57 +263,40 @@ def _frequent(numbers: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np
     return rows[np.bincount(numbers[rows], minlength=numbers.max() + 1)[numbers[rows]] >= FEWEST_OF_A_LABEL]
 
 
-def _balanced(numbers: NDArray[np.int64]) -> Weighting:
-    """Weights by which every label counts for the same."""
-    values = len(numbers) / np.bincount(numbers)[numbers] / len(np.unique(numbers)) if len(numbers) else np.ones(1)
-    return Weighting(values, float(values.max()))
-
-
 def _agrees(
     predict: Callable[[Vectors], NDArray[np.int64]], numbers: NDArray[np.int64], rows: Vectors
 ) -> NDArray[np.bool_]:
     return np.asarray(predict(rows) == numbers)
 
 
-class _Judge:
-    """Compares what a trained model makes of true and of translated vectors of the same documents."""
-
-    def __init__(self, rows: _Rows, margin: float, seed: int, weighting: Weighting) -> None:
-        self._rows, self._margin, self._seed, self._weighting = rows, margin, seed, weighting
-
-    def kept(
-        self,
-        task: str,
-        is_right: Callable[[Vectors], NDArray[np.bool_]],
-        *,
-        guess: Correct | None = None,
-        doubt: str | None = None,
-    ) -> Kept:
-        """What is kept of a task; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
-        true, translated = (is_right(rows).astype(np.float64) for rows in (self._rows.true, self._rows.translated))
-        bounds = retention_bounds(translated, true, seed=self._seed, weighting=self._weighting)
-        if guess is not None:
-            gain = difference_bounds(true, guess, seed=self._seed, weighting=self._weighting)
-            if gain.lower <= 0:
-                doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
-        outcome = _outcome(bounds, self._margin) if doubt is None else Outcome.INCONCLUSIVE
-        return Kept(task, len(true), self._mean(true), self._mean(translated), bounds, doubt, outcome)
-
-    def _mean(self, right: Correct) -> float:
-        return float(self._weighting.of(right).mean())
-
-
-def _outcome(bounds: Bounds, margin: float) -> Outcome:
-    if bounds.lower >= margin:
-        return Outcome.SAFE
-    return Outcome.NOT_SAFE if bounds.upper < margin else Outcome.INCONCLUSIVE
+def _judge(
+    task: str,
+    is_right: Callable[[Vectors], NDArray[np.bool_]],
+    *,
+    rows: _Rows,
+    margin: float,
+    seed: int,
+    weighting: Weighting | None = None,
+    guess: Correct | None = None,
+    doubt: str | None = None,
+) -> Kept:
+    """Return what is kept; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
+    true, translated = (is_right(vectors).astype(np.float64) for vectors in (rows.true, rows.translated))
+    bounds = retention_bounds(translated, true, seed=seed, weighting=weighting)
+    if guess is not None and difference_bounds(true, guess, seed=seed, weighting=weighting).lower <= 0:
+        doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
+    outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
+    if bounds.upper < margin:
+        outcome = Outcome.NOT_SAFE
+    means = [float(np.average(right, weights=weighting and weighting.values)) for right in (true, translated)]
+    return Kept(task, len(true), *means, bounds, doubt, outcome if doubt is None else Outcome.INCONCLUSIVE)
 
 
 def _detect(
     train: Vectors, inside: _Rows, others: _Rows, margin: float, seed: int
 ) -> tuple[list[Kept], Bounded, Bounded]:
-    """What a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
-    outside = others.take(others.without_true())
+    """Return what a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
+    outside = others.take(np.flatnonzero(~others.is_true))
     _check_enough(len(outside.ids), "outside", len(others.ids))
     detector = OutsideDetector(train)
     positive = np.arange(len(inside.ids) + len(outside.ids)) >= len(inside.ids)
@@ -324,22 +308,12 @@ def _detect(
     doubt = None
     if areas[0].lower <= 0.5 or found < _FOUND:
         doubt = f"by true vectors it finds {found:.1%} of them, so there is nothing to keep"
-    return (
-        [
-            _Judge(inside, margin, seed, _even(inside)).kept(
-                INSIDE, lambda rows: detector.distances(rows) <= detector.threshold
-            ),
-            _Judge(outside, margin, seed, _even(outside)).kept(
-                OUTSIDE, lambda rows: detector.distances(rows) > detector.threshold, doubt=doubt
-            ),
-        ],
-        areas[0],
-        areas[1],
-    )
-
-
-def _even(rows: _Rows) -> Weighting:
-    return Weighting(np.ones(len(rows.ids)), 1.0)
+    judge = partial(_judge, margin=margin, seed=seed)
+    tasks = [
+        judge(INSIDE, lambda rows: detector.distances(rows) <= detector.threshold, rows=inside),
+        judge(OUTSIDE, lambda rows: detector.distances(rows) > detector.threshold, rows=outside, doubt=doubt),
+    ]
+    return tasks, areas[0], areas[1]
 
 
 def _check_enough(count: int, what: str, found: int) -> None:
@@ -357,7 +331,7 @@ def _keys(store: Store) -> Keys:
 def _read(
     translated: Store, reference: Store, keys: tuple[Keys, Keys], ids: Sequence[str], rng: np.random.Generator
 ) -> _Rows:
-    """Up to 10,000 of these documents, of those that both stores have, in an order that is always the same."""
+    """Return up to 10,000 of these documents, of those that both stores have, in an order that is always the same."""
     mine, other = ({doc_id: row for row, doc_id in enumerate(names)} for names in keys)
     shared = np.array(sorted(doc_id for doc_id in set(ids) if doc_id in mine and doc_id in other), dtype=object)
     if not len(shared):

@@ -1,4 +1,4 @@
-"""Which queries to judge: drawn from many by how much their judgements could matter, with bounds that allow for it.
+"""The queries to judge next: drawn from many by how much their judgements could matter, with bounds that allow for it.
 
 Judgements are dear, rankings are not. A query that the arm and the full re-embed answer with the same ten documents in
 the same order tells nothing of harm, whatever is judged; one whose first documents differ may tell a lot. How much it
@@ -65,7 +65,7 @@ def draw_queries(chances: Scores, n: int, seed: int = 0) -> NDArray[np.int64]:
 
 
 def weighting_of(chances: Scores, *, limited: bool) -> Weighting:
-    """How drawn queries count, by their chances, (n,).
+    """Return how drawn queries count, by their chances, (n,).
 
     `limited` says that the two runs that are compared are those whose greatest changes the chances come from. Any other
     two may differ by 1 for a query that had the least chance.

@@ -8,7 +8,7 @@ as they come, and not kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import FullReembed, PartlyReembedded, measure_arm
-from migrate.audit.inputs import AuditOptions, PreparedAudit
+from migrate.audit.inputs import AuditRequest, FrontierTrial, PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, document_keys, independent
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import CONFIDENCE, Outcome, Verdict
+from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Cost, tally_of
-from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.reembed.choice import CONFIDENCE as CONFIDENCE_POLICY
@@ -45,7 +44,7 @@ from migrate.selection.query_log import MOST_QUERIES
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
-from migrate.vectors import Progress, Query, Vectors, no_progress
+from migrate.vectors import Progress, no_progress
 
 SAMPLE = "sample"
 """Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""
@@ -74,7 +73,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """What every policy keeps at every budget of a store of `count` documents.
+    """The quality that every policy keeps at every budget of a store of `count` documents.
 
     `measure` is what retention is of; `notes` say which queries did not judge, where the audit has not said so, and
     what was left out.
@@ -127,40 +126,6 @@ class Frontier:
 
 
 @dataclass(frozen=True, eq=False)
-class FrontierInputs:
-    """What a frontier is tried on and judged by.
-
-    Attributes
-    ----------
-    store
-        The source store.
-    fitted
-        The stitch that was fitted on it.
-    reference
-        A full re-embed of the same documents by the target model.
-    query_set
-        The queries that judge.
-    embedder
-        The target model.
-    log
-        Queries that may choose documents.
-    stay
-        The nDCG@10 of staying for the distinct texts of the query set, (c,).
-    doubts
-        Those of the audit by the same reference: with any of them no budget is SAFE.
-    """
-
-    store: Store
-    fitted: FittedStitch
-    reference: Store
-    query_set: QuerySet
-    embedder: Embedder
-    log: Sequence[Query] = ()
-    stay: Scores | None = None
-    doubts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
 class BudgetTrials:
     """Budgets to try on a store, with the stitch that it has and what a survey says of its documents."""
 
@@ -170,42 +135,38 @@ class BudgetTrials:
     retriever: Retriever
     evaluation: Evaluation
     stay: Scores | None
+    findings: tuple[Finding, ...]
 
-    def sample(self) -> Point:
-        """The store as the stitch translates it now."""
-        return self._point(SAMPLE, self.survey.paid, self.fitted)
-
-    def point(self, policy: str, share: float) -> Point:
-        """The store with `share` of true vectors, chosen by `policy`."""
+    def refitted(self, policy: str, share: float) -> Point:
+        """Return the point of `share` of true vectors, chosen by `policy`."""
         seed, tally = self.evaluation.seed, self.retriever.inputs.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         documents = choice.sample.documents
-        vectors = self._true_vectors([document.id for document in documents])
-        pairs = extended(self.store, self.fitted.sample, documents, vectors)
+        rows = np.array([self._row_of[document.id] for document in documents], dtype=np.int64)
+        true = self.retriever.inputs.stores[FULL].get(rows).vectors
+        pairs = extended(self.store, self.fitted.sample, documents, true)
         paid = self.survey.paid.copy()
         paid[choice.sample.rows] = True
-        return self._point(
-            policy, paid, refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
-        )
+        fitted = refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
+        return self.point(policy, paid, fitted)
 
-    def _point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Point:
+    def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Point:
+        """Return the point of a stitch, where the `paid` rows, (n,), have true vectors."""
         rows = np.flatnonzero(paid)
         cost = self._cost(rows, fitted)
-        share = len(rows) / self.store.info.count
+        share, height = len(rows) / self.store.info.count, batch_rows(max(self.store.info.dim, self.fitted.dim))
         arm = PartlyReembedded(
-            share,
-            policy,
-            lambda: translated_batches(self.store, fitted, batch_rows(self._widest)),
-            ArmCost(cost.tokens, cost.usd),
+            share, policy, lambda: translated_batches(self.store, fitted, height), ArmCost(cost.tokens, cost.usd)
         )
         result = measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
-        verdict = self.evaluation.verdict(result, self._full, self.stay)
+        own, full = (one.scores[self.evaluation.measure] for one in (result, self._full))
+        verdict = self.evaluation.verdict(own, full, self.stay).doubted(self.findings)
         comparison = self.evaluation.compare(result, self._full)
         share_of_tokens = cost.tokens / max(self._whole.tokens, 1)
         return Point(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
 
     def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
-        """What the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
+        """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
         tally, first_tokens = self.retriever.inputs.tally, fitted.first_tokens
         paid = self.store.documents(rows)
         if first_tokens is None:
@@ -214,7 +175,7 @@ class BudgetTrials:
 
     @cached_property
     def _whole(self) -> Cost:
-        """What a full re-embed costs."""
+        """The cost of a full re-embed."""
         return self.retriever.inputs.tally.cost(self.store.documents())
 
     @cached_property
@@ -222,57 +183,40 @@ class BudgetTrials:
         arm = FullReembed()
         return measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
 
-    @property
-    def _reference(self) -> Store:
-        return self.retriever.inputs.stores[FULL]
-
-    @property
-    def _widest(self) -> int:
-        return max(self.store.info.dim, self.fitted.dim)
-
-    def _true_vectors(self, ids: list[str]) -> Vectors:
-        return self._reference.get(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
-
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
-        """The row of each document in the reference.
-
-        Raises
-        ------
-        StoreError
-            The reference does not hold the store's documents.
-        """
-        ids = (doc_id for batch in self._reference.scan() for doc_id in batch.ids)
+        """The row of each document in the reference."""
+        reference = self.retriever.inputs.stores[FULL]
+        ids = (doc_id for batch in reference.scan() for doc_id in batch.ids)
         row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
         if missing:
             raise StoreError(
-                f"{self._reference.info.location}: expected the ids of {self.store.info.location}, found "
+                f"{reference.info.location}: expected the ids of {self.store.info.location}, found "
                 f"{len(missing)} missing, such as {missing[0]!r}; re-embed that store for a reference"
             )
         return row_of
 
 
-SHARES = (0.1, 0.2, 0.3, 0.5)
-"""Shares of the store that are tried by default."""
-
-
 def find_frontier(
-    inputs: FrontierInputs,
+    request: AuditRequest,
+    stay: Scores | None = None,
+    findings: tuple[Finding, ...] = (),
     *,
-    shares: Sequence[float] = SHARES,
-    policies: Sequence[str] = (),
-    options: AuditOptions | None = None,
     progress: Progress = no_progress,
 ) -> Frontier:
     """Try every policy at every share of the store.
+
+    The source of the `request` is translated by the stitch of its trial, and its reference, a store, has all true
+    vectors. `stay` are the nDCG@10 of staying for the distinct texts of its queries, (c,), and `findings` those of the
+    audit by the same reference: with a doubt among them no budget is SAFE.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
     the stitch tells good translations from bad ones. Queries of the log do not judge then, whatever the policy, nor do
     those that chose documents for the stitch. Each stitch is of the kind that the first one is, where `translate
     --reembed` may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the
-    cheapest of them all is SAFE by mistake in 5 % of audits at most. Of `options`, what concerns BM25, two stages and
+    cheapest of them all is SAFE by mistake in 5 % of audits at most. Of the options, what concerns BM25, two stages and
     slices has no effect.
 
     Raises
@@ -293,8 +237,8 @@ def find_frontier(
     VectorError
         A vector of the reference is zero or not finite.
     """
-    store, fitted, log, options = inputs.store, inputs.fitted, inputs.log, options or AuditOptions()
-    _check(store, fitted, inputs.query_set, shares)
+    store, trial = _check(request)
+    fitted, policies, log = trial.fitted, trial.policies, trial.log
     unsure = why_unsure(fitted)
     if CONFIDENCE_POLICY in policies:
         require_confidence(fitted)
@@ -304,56 +248,51 @@ def find_frontier(
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
     choosing = log[:MOST_QUERIES] if QUERY_LOG in usable else ()
     choosers = choosers_of(fitted.manifest, store.info.manifest) | digests_of(choosing)
-    stay = inputs.stay
     if stay is not None:
-        stay = stay[[not is_chooser(query, choosers) for query in inputs.query_set.distinct]]
-    retriever = _retriever(inputs, independent(inputs.query_set, choosers), options, progress)
-    prepared = retriever.inputs
-    log_vectors = inputs.embedder.embed_queries(choosing, progress=progress) if choosing else None
+        stay = stay[[not is_chooser(query, choosers) for query in request.query_set.distinct]]
+    retriever = _retriever(request, store, independent(request.query_set, choosers))
+    query_set = retriever.inputs.query_set
+    log_vectors = request.embedder.embed_queries(choosing, progress=progress) if choosing else None
     # The cheapest budget is picked out of several policies, each of which may look safe by chance.
     confidence = 1 - (1 - CONFIDENCE) / len(usable)
-    evaluation = Evaluation(
-        prepared.query_set,
-        options.margin,
-        options.seed,
-        options.resamples,
-        prepared.n_documents,
-        confidence,
-        inputs.doubts,
-    )
+    evaluation = retriever.evaluation(confidence=confidence)
     survey = survey_store(store, fitted, log_vectors, progress=progress)
-    trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay)
-    further = [share for share in sorted(shares) if round(share * store.info.count) > survey.paid.sum()]
+    trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay, findings)
+    further = [share for share in sorted(trial.shares) if round(share * store.info.count) > survey.paid.sum()]
     budgets = [(policy, share) for policy in usable for share in further]
-    points = [trials.sample()]
+    points = [trials.point(SAMPLE, survey.paid, fitted)]
     for policy, share in budgets:
         progress("try budgets", len(points) - 1, len(budgets))
-        points.append(trials.point(policy, share))
+        points.append(trials.refitted(policy, share))
     notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
-    notes += prepared.query_set.notes[len(inputs.query_set.notes) :]
+    notes += query_set.notes[len(request.query_set.notes) :]
     return Frontier(tuple(points), store.info.count, evaluation.measure, tuple(notes))
 
 
-def _retriever(inputs: FrontierInputs, query_set: QuerySet, options: AuditOptions, progress: Progress) -> Retriever:
-    """Both stores are searched by the same queries, and their ids are judged as the same documents."""
-    vectors = inputs.embedder.embed_queries(query_set.queries, progress=progress)
-    keys = document_keys(inputs.store, options.parent_field)
-    prepared = PreparedAudit(
-        with_groups(query_set, vectors),
-        options,
-        tally_of(inputs.embedder, options.price_usd_per_mtok),
-        stores={TRANSLATED: inputs.store, FULL: inputs.reference},
-        keys={TRANSLATED: keys, FULL: keys},
-        vectors={TRANSLATED: vectors, FULL: vectors},
+def _retriever(request: AuditRequest, store: Store, query_set: QuerySet) -> Retriever:
+    """Return rankings of both stores by the same queries; their ids are judged as the same documents."""
+    vectors = request.embedder.embed_queries(query_set.queries)
+    keys, tally = (
+        document_keys(store, request.options.parent_field),
+        tally_of(request.embedder, request.options.price_usd_per_mtok),
     )
-    return Retriever(prepared)
+    names = (TRANSLATED, FULL)
+    stores = {TRANSLATED: store, **({} if request.store is None else {FULL: request.store})}
+    query_set = with_groups(query_set, vectors)
+    return Retriever(
+        PreparedAudit(request, query_set, tally, stores, dict.fromkeys(names, keys), dict.fromkeys(names, vectors))
+    )
 
 
-def _check(store: Store, fitted: FittedStitch, query_set: QuerySet, shares: Sequence[float]) -> None:
+def _check(request: AuditRequest) -> tuple[Store, FrontierTrial]:
+    """Return the store and the trial of a request that can be tried."""
+    store, trial, query_set = request.source, request.trial, request.query_set
+    if store is None or trial is None or request.store is None:
+        raise UsageError("a frontier needs the source, a stitch that was fitted on it, and a full re-embed")
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to judge by, found none")
-    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    require_direction(trial.fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(trial.fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: expected the store that the stitch was fitted on, found another ({difference}); "
@@ -361,6 +300,7 @@ def _check(store: Store, fitted: FittedStitch, query_set: QuerySet, shares: Sequ
         )
     if not store.info.has_texts:
         raise StoreError(f"{store.info.location}: expected texts, which are what is re-embedded, found vectors only")
-    wrong = [share for share in shares if not 0 < share <= 1]
-    if wrong or not shares:
+    wrong = [share for share in trial.shares if not 0 < share <= 1]
+    if wrong or not trial.shares:
         raise UsageError(f"expected shares of the store above 0 and up to 1, found {wrong or 'none'}; give others")
+    return store, trial

@@ -6,7 +6,7 @@ in the stores and in the judgements, only translated documents are found and jud
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from migrate.audit.outside import Outside
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Doubt, Outcome, Verdict, decide
+from migrate.audit.verdict import Finding, Outcome, Verdict, doubt
 from migrate.check.comparison import pairwise
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.selection.choosers import WHOLE, Choosers
@@ -75,46 +75,35 @@ def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozen
     return frozenset(documents) if len(documents) < WHOLE * prepared.n_documents else frozenset()
 
 
-def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> tuple[str, ...]:
+def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> tuple[Finding, ...]:
     """Return a doubt where the verdict may rest on true vectors that nobody knows the origin of.
 
     It does not where the store is SAFE without them.
     """
     if not documents or (held_out is not None and held_out.verdict.outcome is Outcome.SAFE):
         return ()
-    return (
-        Doubt(
-            f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them "
-            "the store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store "
-            "that `translate` or `backfill` has written, with its manifest",
-            "store",
-        ),
+    text = (
+        f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them the "
+        "store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store that "
+        "`translate` or `backfill` has written, with its manifest"
     )
+    return (doubt(text, "store"),)
 
 
-def origin_doubts(translated: Store) -> tuple[str, ...]:
+def origin_doubts(translated: Store) -> tuple[Finding, ...]:
     """Return a doubt where the store that a store was translated from held true vectors of unknown origin."""
     manifest = translated.info.manifest
     if manifest is None or manifest.store.filled_in is not None or UNKNOWN_QUERY not in manifest.chosen_by:
         return ()
-    return (
-        Doubt(
-            "the store that it was translated from held true vectors of the new model already, and nothing says who "
-            "chose them: if it was these very queries, they cannot judge; translate the store of before they were put "
-            "in",
-            "store",
-        ),
+    text = (
+        "the store that it was translated from held true vectors of the new model already, and nothing says who chose "
+        "them: if it was these very queries, they cannot judge; translate the store of before they were put in"
     )
+    return (doubt(text, "store"),)
 
 
 def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
-    """The documents with a true vector among those of their chunks, as `confidence.npy` has them; none without it.
-
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, or of another store.
-    """
+    """The documents with a true vector among those of their chunks, as `confidence.npy` has them; none without it."""
     values = stored_confidence(translated)
     if values is None:
         return frozenset()
@@ -125,6 +114,7 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
 def audit_held_out(
     retriever: Retriever,
     evaluation: Evaluation,
+    findings: Iterable[Finding],
     outside: Outside | None = None,
     unexplained: frozenset[str] = frozenset(),
 ) -> HeldOut | None:
@@ -147,19 +137,15 @@ def audit_held_out(
     vectors = {name: inputs.vectors[name][rows] for name in (TRANSLATED, FULL)}
     others = replace(retriever, inputs=replace(inputs, query_set=query_set, vectors=vectors), left_out=gone)
     full = others.search(FULL).run
-    floor = None
-    if outside is not None:
-        floor = outside.floor(full, query_set)
-    verdict = decide(
-        *(others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL)),
-        margin=evaluation.margin,
-        seed=evaluation.seed,
-        resamples=evaluation.resamples,
-        provisional=query_set.qrels is None,
+    evaluation = replace(
+        evaluation,
+        query_set=query_set,
         n_documents=len(documents - gone),
-        weighting=query_set.weighting(),
-        floor=floor,
-    ).doubted(evaluation.doubts)
+        floor=None if outside is None else outside.floor(full, query_set),
+        limited=False,
+    )
+    scores = (others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL))
+    verdict = evaluation.verdict(*scores).doubted(findings)
     relevant = {d for grades in (inputs.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     return HeldOut(len(gone), len(gone & relevant), verdict.n_queries, verdict)
 

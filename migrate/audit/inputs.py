@@ -1,20 +1,21 @@
-"""What an audit starts from: stores of the same documents, queries, models and options, and the checks of these.
+"""The inputs of an audit: stores of the same documents, queries, models and options, and the checks of these.
 
 Also here: the bridge's own check, and how the documents that queries are about are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from migrate.audit.measures import Qrels
 from migrate.audit.query_groups import group_notes, with_groups
-from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, keys_of
+from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, independent, keys_of
 from migrate.audit.reference import (
     ReferenceProof,
     check_source,
@@ -24,7 +25,7 @@ from migrate.audit.reference import (
 )
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, prefix_name
 from migrate.audit.two_stage import DEPTHS
-from migrate.audit.verdict import MARGIN, RESAMPLES
+from migrate.audit.verdict import MARGIN, RESAMPLES, Finding, doubt
 from migrate.check.again import prove_model
 from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
@@ -35,33 +36,26 @@ from migrate.embedders.tokens import TokenCounter
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
-from migrate.selection.choosers import Choosers
+from migrate.selection.choosers import Choosers, choosers_of, digests_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.file_store import verify_files
-from migrate.vectors import Document, Progress, Vectors, no_progress, query_key
+from migrate.vectors import Document, Progress, Query, Vectors, no_progress, query_key
 
 if TYPE_CHECKING:
     from migrate.audit.pool import PoolStep
 
-_ECHOES = 0.1
-_SENTENCE = 5
 _READ = 2_000
+"""Texts to count the tokens of, for a free model."""
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
 
 
-def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
-    """Make sure that every store holds the documents of the store called `standard`.
-
-    Raises
-    ------
-    StoreError
-        One does not.
-    """
+def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
+    """Make sure that every store holds the documents of the store called `standard`."""
     expected = set(keys[standard].values())
     for name, store in stores.items():
         strange = expected.symmetric_difference(keys[name].values())
@@ -77,13 +71,30 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
             )
 
 
-def remarks(query_set: QuerySet, translated: Store) -> tuple[str, ...]:
-    """Notes on the queries and on the translated store, before it is searched."""
-    return (*query_set.notes, *_repeated(query_set), *_true_vectors(translated), *_outside(translated))
+def _notes(query_set: QuerySet, translated: Store) -> Iterator[str]:
+    """Yield what there is to know of the queries and of the translated store, before it is searched."""
+    yield from query_set.notes
+    distinct, count = len(query_set.distinct), len(query_set.queries)
+    if distinct < count:
+        yield (
+            f"{count - distinct:,} of {count:,} queries repeat the text of another, but for case and white space; each "
+            f"of the {distinct:,} texts counts once, by the mean of its scores"
+        )
+    manifest = translated.info.manifest
+    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
+    if n_true:
+        is_known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
+        origin = "" if is_known else ": the sample the stitch was fitted on"
+        yield f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}"
+    why = distrust(translated)
+    if why is not None:
+        yield f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers"
+    elif (outside := find_outside(translated)) is not None:
+        yield outside.sentence
 
 
-def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
-    """A doubt where more than a tenth of the queries are, word for word, a document that they look for.
+def _echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[Finding, ...]:
+    """Return a doubt where more than a tenth of the queries are, word for word, a document that they look for.
 
     Every model retrieves a text by itself, however many vectors are wrong.
     """
@@ -92,18 +103,19 @@ def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tu
         grades = (query_set.qrels or {}).get(query.id, {})
         wanted.setdefault(query_key(query.text), set()).update(d for d, grade in grades.items() if grade > 0)
     same = {key for document in documents if keys[document.id] in wanted.get(key := query_key(document.text), ())}
-    if len(same) <= _ECHOES * len(query_set.distinct):
+    if len(same) <= 0.1 * len(query_set.distinct):
         return ()
-    return (
+    text = (
         f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
-        "which every model finds: use queries that users ask",
+        "which every model finds: use queries that users ask"
     )
+    return (doubt(text),)
 
 
-def quotes(inputs: PreparedAudit, full: Run) -> tuple[str, ...]:
-    """A doubt where more than a tenth of the unjudged queries stand, word for word, in the first document they find.
+def quotes(inputs: PreparedAudit, full: Run) -> tuple[Finding, ...]:
+    """Return a doubt where more than a tenth of unjudged queries stand word for word in the first document they find.
 
-    Queries of less than `_SENTENCE` words may do so by chance.
+    Queries of less than five words may do so by chance.
     """
     query_set, store = inputs.query_set, inputs.stores[TRANSLATED]
     if query_set.qrels is not None or query_set.exclude_self:
@@ -111,36 +123,21 @@ def quotes(inputs: PreparedAudit, full: Run) -> tuple[str, ...]:
     firsts = representative_docs(inputs, full)
     texts = texts_of(store, rows_of(inputs.keys[TRANSLATED], list(firsts.values())))
     count = sum(
-        len(query.text.split()) >= _SENTENCE and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
+        len(query.text.split()) >= 5 and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
         for query in query_set.distinct
         if query.id in firsts
     )
-    if count <= _ECHOES * len(query_set.distinct):
+    if count <= 0.1 * len(query_set.distinct):
         return ()
-    return (
+    text = (
         f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
-        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out",
+        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out"
     )
+    return (doubt(text),)
 
 
-def _repeated(query_set: QuerySet) -> tuple[str, ...]:
-    repeated = len(query_set.queries) - len(query_set.distinct)
-    if not repeated:
-        return ()
-    return (
-        f"{repeated:,} of {len(query_set.queries):,} queries repeat the text of another, but for case and white space; "
-        f"each of the {len(query_set.distinct):,} texts counts once, by the mean of its scores",
-    )
-
-
-def coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
-    """What the judgements say of documents that the stores do not hold.
-
-    Raises
-    ------
-    InputError
-        No document is relevant, or none of the relevant ones is in the stores.
-    """
+def _coverage(query_set: QuerySet, keys: Keys) -> tuple[Finding, ...]:
+    """Return a caveat where judged documents are not in the stores; refuse judgements of none that is."""
     relevant = {d for grades in (query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     if query_set.qrels is not None and not relevant:
         raise InputError(
@@ -156,48 +153,20 @@ def coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
         )
     if not missing:
         return ()
-    wanted = [_relevant_to(query.id, query_set.qrels) for query in query_set.distinct]
+    grades = [(query_set.qrels or {}).get(query.id, {}) for query in query_set.distinct]
+    wanted = [{doc_id for doc_id, grade in own.items() if grade > 0} for own in grades]
     judged = [documents for documents in wanted if documents]
     lost = sum(documents <= missing for documents in judged)
     queries = f", and {lost:,} of {len(judged):,} queries say nothing for want of them" if lost else ""
-    return (
+    text = (
         f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find "
-        f"them{queries}",
+        f"them{queries}"
     )
-
-
-def _relevant_to(query_id: str, qrels: Qrels | None) -> set[str]:
-    return {doc_id for doc_id, grade in (qrels or {}).get(query_id, {}).items() if grade > 0}
-
-
-def _outside(translated: Store) -> tuple[str, ...]:
-    why = distrust(translated)
-    if why is not None:
-        return (f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers",)
-    outside = find_outside(translated)
-    return () if outside is None else (outside.sentence,)
-
-
-def _true_vectors(translated: Store) -> tuple[str, ...]:
-    manifest = translated.info.manifest
-    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
-    if not n_true:
-        return ()
-    known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
-    origin = "" if known else ": the sample the stitch was fitted on"
-    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
+    return (Finding("caveat", text),)
 
 
 def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdentity) -> Store:
-    """The store that `bridge` leads to, after making sure that it leads there from `model`.
-
-    Raises
-    ------
-    UsageError
-        There is no source store.
-    StitchError
-        The stitch is one for documents, was fitted on another store, or takes the queries of another model.
-    """
+    """The store that `bridge` leads to, after making sure that it leads there from `model`."""
     if source is None:
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
     path, fitted_for = source.info.location, bridge.manifest.model
@@ -217,7 +186,7 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
 
 
 def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
-    """Whether two models may be the same; vectors from files do not say which model made them."""
+    """Return whether two models may be the same; vectors from files do not say which model made them."""
     if first.dim != second.dim:
         return False
     if any(split_spec(model.spec)[0] == "file" for model in (first, second)):
@@ -251,46 +220,9 @@ class PoolReference:
     on_step: Callable[[PoolStep], None] = lambda _: None
 
 
-@dataclass(frozen=True, eq=False)
-class AuditInputs:
-    """What is audited and by what.
-
-    Attributes
-    ----------
-    translated
-        The store that the verdict is on.
-    reference
-        A full re-embed of the same documents by the target model, or a pool that is embedded now.
-    query_set
-        The queries, with their judgements if there are any.
-    embedder
-        The target model.
-    source, source_embedder
-        The store before the migration, and its model: for the arm `stay`.
-    bridge
-        A stitch for queries that was fitted on `source`: for the arm `bridge`.
-    prefixes
-        Stores of the same documents, by how many of the first tokens of each the target model was given: for the arms
-        `prefix:TOKENS`.
-    choosers
-        Who chose the true vectors of `translated`, as it was before anything was embedded for the audit; None to find
-        it out now.
-    """
-
-    translated: Store
-    reference: Store | PoolReference
-    query_set: QuerySet
-    embedder: Embedder
-    source: Store | None = None
-    source_embedder: Embedder | None = None
-    bridge: FittedStitch | None = None
-    prefixes: Mapping[int, Store] = field(default_factory=dict)
-    choosers: Choosers | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """How an audit is done.
+    """The choices of an audit.
 
     Attributes
     ----------
@@ -331,39 +263,122 @@ class AuditOptions:
     plan: str = TRANSLATED
 
 
+@dataclass(frozen=True, slots=True)
+class FrontierTrial:
+    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents.
+
+    No policies stand for all that can be used.
+    """
+
+    shares: Sequence[float]
+    fitted: FittedStitch
+    log: Sequence[Query] = ()
+    policies: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRequest:
+    """All that an audit is of: stores, queries, models, and how it is done.
+
+    Attributes
+    ----------
+    translated
+        The store that the verdict is on.
+    query_set
+        The queries, with their judgements if there are any.
+    embedder
+        The target model.
+    reference
+        A full re-embed of the same documents by the target model, or a pool that is embedded now; None to embed every
+        text now.
+    save_reference
+        The folder to keep in what is embedded; what a run of the same request has left there is used.
+    source, source_embedder
+        The store before the migration, and its model: for the arm `stay`.
+    bridge
+        A stitch for queries that was fitted on `source`: for the arm `bridge`.
+    prefixes
+        Numbers of tokens: for each an arm that embeds as many of the first tokens of every document. Where stores of
+        these are made, they are by their numbers.
+    trial
+        What a frontier is tried with, on `source`; None for no frontier.
+    options
+        How the audit is done.
+    force, restart
+        For `save_reference`: replace what is there, discard what is unfinished.
+    choosers
+        Who chose the true vectors of `translated`, as it was before anything was embedded for the audit; None to find
+        it out now.
+    """
+
+    translated: Store
+    query_set: QuerySet
+    embedder: Embedder
+    reference: Store | PoolReference | None = None
+    save_reference: Path | None = None
+    source: Store | None = None
+    source_embedder: Embedder | None = None
+    bridge: FittedStitch | None = None
+    prefixes: Sequence[int] | Mapping[int, Store] = ()
+    trial: FrontierTrial | None = None
+    options: AuditOptions = field(default_factory=AuditOptions)
+    force: bool = False
+    restart: bool = False
+    choosers: Choosers | None = None
+
+    @property
+    def store(self) -> Store | None:
+        """The full re-embed, where it is a store that is there."""
+        return None if isinstance(self.reference, PoolReference) else self.reference
+
+    @property
+    def pool(self) -> PoolReference | None:
+        """The pool that is embedded in its place."""
+        return self.reference if isinstance(self.reference, PoolReference) else None
+
+    def judging(self, choosers: Choosers) -> QuerySet:
+        """Return the queries without those that chose documents, of which the store has `choosers`, or are going to.
+
+        Raises
+        ------
+        InconclusiveError
+            Too few are left for a verdict.
+        """
+        stitches = [self.bridge, None if self.trial is None else self.trial.fitted]
+        manifests = [stitch.manifest for stitch in stitches if stitch is not None]
+        others = choosers.queries | choosers_of(*manifests)
+        return independent(self.query_set, others | digests_of(self.trial.log if self.trial else ()))
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedAudit:
-    """Inputs that have been checked, with the queries embedded.
+    """A request that has been checked, with the queries embedded.
 
     `stores`, `keys` (the document that each id is judged as) and `vectors` (of the queries, (q, dim)) are by the name
-    of the arm that searches the store. `documents` are those of the translated store, None without BM25. `notes` are
-    for the reader of the report, `caveats` for that of the verdict; `proof` is how the reference was shown to be one,
-    `doubts` why nothing can be SAFE.
-
-    `prefixes` are the numbers of tokens of the arms that embed the first tokens of documents, as `counter` counts them.
+    of the arm that searches the store. `documents` are those of the translated store, None without BM25. `proof` is how
+    the reference was shown to be one, whose doubts are among the `findings`.
 
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
     then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
-    for every query, of `most_depth` that it may have.
+    for every query.
     """
 
+    request: AuditRequest
     query_set: QuerySet
-    options: AuditOptions
     tally: Tally
     stores: Mapping[str, Store]
     keys: Mapping[str, Keys]
     vectors: Mapping[str, Vectors]
     documents: Sequence[Document] | None = None
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     proof: ReferenceProof | None = None
-    doubts: tuple[str, ...] = ()
-    bridge: FittedStitch | None = None
-    caveats: tuple[str, ...] = ()
     in_pool: bool = False
     pool_depth: int | None = None
-    most_depth: int | None = None
-    prefixes: tuple[int, ...] = ()
-    counter: TokenCounter | None = None
+
+    @property
+    def options(self) -> AuditOptions:
+        """The choices of the request."""
+        return self.request.options
 
     @cached_property
     def n_documents(self) -> int:
@@ -378,7 +393,7 @@ class PreparedAudit:
 
     @property
     def rerank_depths(self) -> list[int]:
-        """Those of `asked_depths` that do not go beyond the pool."""
+        """The `asked_depths` that do not go beyond the pool."""
         return [depth for depth in self.asked_depths if self.pool_depth is None or depth <= self.pool_depth]
 
     @property
@@ -390,7 +405,8 @@ class PreparedAudit:
     @property
     def bridge_share(self) -> float:
         """The size of the bridge's sample as a share of the translated store's documents."""
-        pairs = self.bridge.manifest.counts.get("pairs", 0) if self.bridge else 0
+        bridge = self.request.bridge
+        pairs = bridge.manifest.counts.get("pairs", 0) if bridge else 0
         return pairs / self.stores[TRANSLATED].info.count
 
     def cost_of_share(self, share: float) -> ArmCost:
@@ -399,10 +415,15 @@ class PreparedAudit:
             return ArmCost()
         return ArmCost(share * self._tokens, usd_of(share * self._tokens, self.tally.price))
 
+    @cached_property
+    def counter(self) -> TokenCounter:
+        """Counts the first tokens of documents."""
+        return self.request.embedder.loaded_profile().counter
+
     def cost_of_first(self, tokens: int) -> ArmCost:
         """The cost to embed the first tokens of every document."""
         store, tally = self.stores[TRANSLATED], self.tally
-        if self.counter is None or not store.info.has_texts:
+        if not store.info.has_texts:
             return ArmCost()
         documents = store.documents() if self.documents is None else self.documents
         cost = tally.cost(first_of(documents, self.counter, tokens))
@@ -420,38 +441,18 @@ class PreparedAudit:
         return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
 
 
-def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progress = no_progress) -> PreparedAudit:
-    """Check all inputs against each other, then embed the queries, which may cost money.
-
-    Raises
-    ------
-    UsageError, StitchError, InputError, StoreError, VectorError, RemoteError
-        As `migrate.audit.audit.audit_store`.
-    """
-    inputs = replace(inputs, embedder=whole_embedder(inputs.embedder))
-    query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
+def prepare_audit(request: AuditRequest, *, progress: Progress = no_progress) -> PreparedAudit:
+    """Check all inputs against each other, then embed the queries, which may cost money; raises as `audit_store`."""
+    request = replace(request, embedder=whole_embedder(request.embedder))
+    translated, embedder, query_set, options = request.translated, request.embedder, request.query_set, request.options
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to audit with, found none")
-    if options.judge_next and query_set.exclude_self:
-        raise UsageError(
-            f"--judge-next: {query_set.name}: these queries are documents, or made from them; give --queries FILE with "
-            "some that users ask"
-        )
-    if options.judge_next and query_set.qrels is not None:
-        raise UsageError(
-            f"--judge-next: the queries of {query_set.name} are judged already; give --queries FILE with "
-            "others that users ask"
-        )
-    if options.judge_next and isinstance(inputs.reference, PoolReference):
-        raise UsageError(
-            "--judge-next: queries are drawn by the rankings of a full re-embed, which a pool lacks; use --reference "
-            "build or a store"
-        )
-    reference = None if isinstance(inputs.reference, PoolReference) else inputs.reference
-    for store in (translated, reference, inputs.source, *inputs.prefixes.values()):
-        if store is not None:
-            verify_files(store)
-    stores, embedders = _stores(inputs, reference)
+    if options.judge_next:
+        _check_drawing(request)
+    reference = request.store
+    stores, embedders = _stores(request)
+    for store in {id(store): store for store in (*stores.values(), request.source) if store is not None}.values():
+        verify_files(store)
     documents = list(translated.documents()) if options.bm25 and translated.info.has_texts else None
     keys = {
         name: keys_of(documents, options.parent_field)
@@ -459,13 +460,13 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         else document_keys(store, options.parent_field)
         for name, store in stores.items()
     }
-    check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
-    caveats = coverage(query_set, keys[TRANSLATED])
-    notes = remarks(query_set, translated)
+    _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
+    findings = list(_coverage(query_set, keys[TRANSLATED]))
+    findings += [Finding("note", text) for text in _notes(query_set, translated)]
     _check_dimensions(stores, embedders)
     proof = None
     if reference is None:
-        refuse_same_source(inputs.source, translated)
+        refuse_same_source(request.source, translated)
         check_target(translated, embedder)
         prove_model(translated, embedder, seed=options.seed)
     else:
@@ -474,51 +475,56 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
             reference,
             embedder,
             (keys[TRANSLATED], keys[FULL]),
-            source=inputs.source,
+            source=request.source,
             seed=options.seed,
             progress=progress,
         )
-        notes = (*notes, proof.sentence)
-    if inputs.source is not None and inputs.source_embedder is not None:
-        check_source(inputs.source, inputs.source_embedder, seed=options.seed, progress=progress)
+        findings += proof.findings
+    if request.source is not None and request.source_embedder is not None:
+        check_source(request.source, request.source_embedder, seed=options.seed, progress=progress)
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
-    doubts = (*(proof.doubts if proof else ()), *echoes(query_set, keys[TRANSLATED], texts or ()))
+    findings += _echoes(query_set, keys[TRANSLATED], texts or ())
     vectors = _query_vectors(embedders, query_set, progress)
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
-    notes = (*notes, *group_notes(query_set))
-    if bridge is not None:
-        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
+    findings += group_notes(query_set)
+    if request.bridge is not None:
+        vectors[BRIDGE] = request.bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)
-    return PreparedAudit(
-        query_set,
-        options,
-        tally,
-        stores,
-        keys,
-        vectors,
-        documents,
-        notes,
-        proof,
-        doubts,
-        bridge,
-        caveats,
-        prefixes=tuple(inputs.prefixes),
-        counter=embedder.loaded_profile().counter if inputs.prefixes else None,
-        most_depth=inputs.reference.depth if isinstance(inputs.reference, PoolReference) else None,
-    )
+    return PreparedAudit(request, query_set, tally, stores, keys, vectors, documents, tuple(findings), proof)
 
 
-def _stores(inputs: AuditInputs, reference: Store | None) -> tuple[dict[str, Store], dict[str, Embedder]]:
-    """The stores that are searched, and the models that embed the queries for them, by the name of the arm."""
-    stores = {TRANSLATED: inputs.translated} if reference is None else {FULL: reference, TRANSLATED: inputs.translated}
-    embedders = {FULL: inputs.embedder, TRANSLATED: inputs.embedder}
-    if inputs.source is not None and inputs.source_embedder is not None:
-        stores[STAY], embedders[STAY] = inputs.source, inputs.source_embedder
-    if inputs.bridge is not None:
-        stores[BRIDGE] = bridged_store(inputs.bridge, inputs.source, inputs.embedder.identity)
-    for tokens, store in inputs.prefixes.items():
-        stores[prefix_name(tokens)], embedders[prefix_name(tokens)] = store, inputs.embedder
+def _check_drawing(request: AuditRequest) -> None:
+    """Make sure that there is something to draw queries for judging from."""
+    name = request.query_set.name
+    if request.query_set.exclude_self:
+        raise UsageError(
+            f"--judge-next: {name}: these queries are documents, or made from them; give --queries FILE with some that "
+            "users ask"
+        )
+    if request.query_set.qrels is not None:
+        raise UsageError(
+            f"--judge-next: the queries of {name} are judged already; give --queries FILE with others that users ask"
+        )
+    if request.pool is not None:
+        raise UsageError(
+            "--judge-next: queries are drawn by the rankings of a full re-embed, which a pool lacks; use --reference "
+            "build or a store"
+        )
+
+
+def _stores(request: AuditRequest) -> tuple[dict[str, Store], dict[str, Embedder]]:
+    """Return the stores that are searched, and the models that embed the queries for them, by the name of the arm."""
+    stores = {} if request.store is None else {FULL: request.store}
+    stores[TRANSLATED] = request.translated
+    embedders = {FULL: request.embedder, TRANSLATED: request.embedder}
+    if request.source is not None and request.source_embedder is not None:
+        stores[STAY], embedders[STAY] = request.source, request.source_embedder
+    if request.bridge is not None:
+        stores[BRIDGE] = bridged_store(request.bridge, request.source, request.embedder.identity)
+    if isinstance(request.prefixes, Mapping):
+        for tokens, store in request.prefixes.items():
+            stores[prefix_name(tokens)], embedders[prefix_name(tokens)] = store, request.embedder
     return stores, embedders
 
 

@@ -24,7 +24,7 @@ from migrate.audit.measures import Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_LEAST
-from migrate.audit.verdict import MARGIN, Bounds, retention_bounds
+from migrate.audit.verdict import MARGIN, Bounds, Finding, doubt, retention_bounds
 from migrate.datasets.graded import seal_of
 from migrate.files import write_bytes
 from migrate.search.runs import Run
@@ -63,13 +63,7 @@ def draw_unjudged(inputs: PreparedAudit, runs: Mapping[str, Run], n: int) -> tup
 
 
 def write_unjudged(path: Path, drawn: Iterable[Unjudged]) -> None:
-    """Write the file to grade.
-
-    Raises
-    ------
-    OSError
-        The operating system refused.
-    """
+    """Write the file to grade."""
     lines = (json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in _records(drawn))
     write_bytes(path, b"".join(lines))
 
@@ -84,8 +78,8 @@ def _records(drawn: Iterable[Unjudged]) -> Iterator[dict[str, Any]]:
         yield {"place": place, **facts, "documents": documents}
 
 
-def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
-    """A doubt where most queries with a relevant document have one grade for all that is judged or ranked first.
+def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[Finding, ...]:
+    """Return a doubt where most queries with a relevant document have one grade for all that is judged or ranked first.
 
     A document that nobody judged has grade 0, so that judgements of relevant documents alone raise no doubt.
     """
@@ -97,15 +91,16 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
         alike += len({max(qrels[query_id].get(doc_id, 0), 0) for doc_id in candidates}) == 1
     if alike <= _ALIKE * len(queries):
         return ()
-    return (
+    text = (
         f"in {alike:,} of {len(queries):,} queries with relevant documents all candidates have the same grade, which "
         "cannot show that one ranking is worse than another: give 0 to what does not answer the query, and the more to "
-        "the rest the better it does",
+        "the rest the better it does"
     )
+    return (doubt(text),)
 
 
-def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...]:
-    """A doubt where judgements lie with the translated store's first ten, significantly more than with the full one's.
+def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[Finding, ...]:
+    """Return a doubt where judgements lie with the first ten of the translated store, more than with the full one.
 
     Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what
     it missed was never judged. Sign tests hold queries against each other: in which ranking are more relevant, or more
@@ -132,21 +127,23 @@ def one_sided(query_set: QuerySet, translated: Run, full: Run) -> tuple[str, ...
         more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
         if tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
             where = f"higher up in its first {_DEPTH}" if what == "relevant" else f"in its first {_DEPTH}"
-            return (
+            text = (
                 f"the judgements favour the translated store: it has {what} documents {where} where the full re-embed "
-                f"has not in {more:,} queries, the other way round in {fewer:,}, {why}",
+                f"has not in {more:,} queries, the other way round in {fewer:,}, {why}"
             )
+            return (doubt(text),)
     own_lost, others_lost = lost.tolist()
     if own_lost <= _NEXT_TO_NOTHING * n_relevant and tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
-        return (
+        text = (
             f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
-            f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {why}",
+            f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {why}"
         )
+        return (doubt(text),)
     return ()
 
 
-def contradicted(judged: Bounds, agreement: Bounds) -> tuple[str, ...]:
-    """A doubt where bounds of retention, `judged`, are above what those of agreement@10 leave possible.
+def contradicted(judged: Bounds, agreement: Bounds) -> tuple[Finding, ...]:
+    """Return a doubt where bounds of retention, `judged`, are above what those of agreement@10 leave possible.
 
     Judgements that came from the answers of a store that the translated one resembles, as the old store's may, favour
     it over the full re-embed; what the target model scores knows nothing of them.
@@ -154,11 +151,12 @@ def contradicted(judged: Bounds, agreement: Bounds) -> tuple[str, ...]:
     most = 1 - LOSS_AT_LEAST * (1 - agreement.upper)
     if judged.lower <= most:
         return ()
-    return (
+    text = (
         f"the judgements show a retention of at least {judged.lower:.3f}, where agreement@10 with the full re-embed, "
         f"which needs none ({agreement.estimate:.3f}), allows {most:.3f} at most: clicks on what this store or the old "
-        "one showed look like that; judge what both rankings find: --judge-next",
+        "one showed look like that; judge what both rankings find: --judge-next"
     )
+    return (doubt(text),)
 
 
 MOST, NEARLY_ALL = 0.5, 0.95
@@ -166,8 +164,8 @@ MOST, NEARLY_ALL = 0.5, 0.95
 
 def sampled(
     query_set: QuerySet, true: Set[str], documents: Set[str], *, least: float = MOST, is_safe_without: bool
-) -> tuple[str, ...]:
-    """A doubt where more than `least`, 0-1, of the relevant `documents` have `true` vectors, more than others have.
+) -> tuple[Finding, ...]:
+    """Return a doubt where more than `least`, 0-1, of the relevant `documents` have `true` vectors, unlike the others.
 
     Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
     that the store is SAFE without the true vectors too, which leaves no doubt.
@@ -177,22 +175,23 @@ def sampled(
     lucky, share = len(wanted & true), len(true) / len(documents)
     if is_safe_without or lucky <= least * len(wanted) or tail(lucky, len(wanted), share) >= _BY_LUCK:
         return ()
-    return (
+    text = (
         f"{lucky:,} of the {len(wanted):,} relevant documents have true vectors, and {share:.0%} of all documents: "
         "these judgements are of the sample, not of the translation; judge what both rankings find, with --judge-next, "
-        "or queries of other documents",
+        "or queries of other documents"
     )
+    return (doubt(text),)
 
 
 def tail(successes: int, trials: int, chance: float) -> float:
-    """How likely so many successes or more are, of independent trials with this chance each."""
+    """Return how likely so many successes or more are, of independent trials with this chance each."""
     from scipy.special import betainc
 
     return float(betainc(successes, trials - successes + 1, chance)) if successes else 1.0
 
 
-def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples: int) -> tuple[str, ...]:
-    """A doubt where judged documents in random order are not shown to be worse than what the full re-embed finds.
+def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples: int) -> tuple[Finding, ...]:
+    """Return a doubt where judged documents in random order are not shown to be worse than the full re-embed.
 
     To be used where grades of 0 are there too: of documents that are all relevant no order is any better.
 
@@ -203,8 +202,9 @@ def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples:
     bounds = retention_bounds(shuffled, full, seed=seed, resamples=resamples, weighting=weighting)
     if bounds.upper < _UNRELATED:
         return ()
-    return (
+    text = (
         "the grades look unrelated to the rankings: the judged documents in random order score "
         f"{bounds.estimate:.2f} times what the full re-embed does (at most {bounds.upper:.2f}), so that these "
-        "judgements could not show a loss: check the grades of some queries",
+        "judgements could not show a loss: check the grades of some queries"
     )
+    return (doubt(text),)

@@ -51,33 +51,20 @@ def _dcg(gains: Sequence[float]) -> float:
 
 def recall(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
-
-    def score(query_id: str) -> float:
-        relevant = _relevant(qrels, query_id)
-        return len(relevant.intersection(run.top(query_id, k))) / len(relevant) if relevant else 0.0
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(_relevant(qrels, query_id), run.top(query_id, k)) for query_id in query_ids]
+    return np.array([len(relevant.intersection(top)) / len(relevant) if relevant else 0.0 for relevant, top in pairs])
 
 
 def reciprocal_rank(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """1 / rank of the first relevant document among the first k, else 0; its mean is MRR@k."""
-
-    def score(query_id: str) -> float:
-        relevant = _relevant(qrels, query_id)
-        ranks = (rank for rank, doc_id in enumerate(run.top(query_id, k), start=1) if doc_id in relevant)
-        return 1 / next(ranks, np.inf)
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(_relevant(qrels, query_id), enumerate(run.top(query_id, k), start=1)) for query_id in query_ids]
+    return np.array([next((1 / rank for rank, doc in ranks if doc in relevant), 0.0) for relevant, ranks in pairs])
 
 
 def overlap(run: Run, reference: Run, query_ids: Sequence[str], k: int) -> Scores:
     """Share of the reference's first k that the run's first k also has; 0 where the reference answers nothing."""
-
-    def score(query_id: str) -> float:
-        wanted = set(reference.top(query_id, k))
-        return len(wanted.intersection(run.top(query_id, k))) / len(wanted) if wanted else 0.0
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(set(reference.top(query_id, k)), run.top(query_id, k)) for query_id in query_ids]
+    return np.array([len(wanted.intersection(top)) / len(wanted) if wanted else 0.0 for wanted, top in pairs])
 
 
 def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
@@ -86,18 +73,14 @@ def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     A document that nobody judged counts as not relevant in every other measure, which may wrong a run that finds what
     earlier ones did not: where this is low, or unlike between two runs, their other measures say little.
     """
-
-    def score(query_id: str) -> float:
-        top = run.top(query_id, k)
-        return len(qrels.get(query_id, {}).keys() & set(top)) / len(top) if top else 0.0
-
-    return np.array([score(query_id) for query_id in query_ids])
+    pairs = [(qrels.get(query_id, {}), run.top(query_id, k)) for query_id in query_ids]
+    return np.array([len(grades.keys() & set(top)) / len(top) if top else 0.0 for grades, top in pairs])
 
 
 def rank_biased_overlap(
     run: Run, reference: Run, query_ids: Sequence[str], *, p: float = PERSISTENCE, depth: int = DEPTH
 ) -> Scores:
-    """How alike two rankings are, the first places counting most: 1 for equal ones, 0 for nothing in common.
+    """Return how alike two rankings are, the first places counting most: 1 for equal ones, 0 for nothing in common.
 
     The overlap of the first d documents, a share of d, is averaged over d with weights falling as p**d, and taken to go
     on as it is where the rankings end (extrapolated; Webber, Moffat & Zobel 2010, eq. 32, for rankings of unlike
@@ -118,7 +101,7 @@ def _rbo(first: Sequence[str], second: Sequence[str], p: float) -> float:
 
 
 def _common(short: Sequence[str], long: Sequence[str]) -> list[int]:
-    """How many documents both have among their first d, for each d up to the length of the longer one."""
+    """Return how many documents both have among their first d, for each d up to the length of the longer one."""
     places = {doc_id: place for place, doc_id in enumerate(short)}
     joining = [0] * len(long)
     for place, doc_id in enumerate(long):

@@ -1,4 +1,4 @@
-"""What every arm and plan keeps, what it costs in all and what is still to be paid.
+"""The quality that every arm and plan keeps, its cost in all, and what is still to be paid.
 
 Once an audit is done, the sample of the stitch, the translation and what was embedded to judge them are paid for: what
 matters for the next step is what it would cost from here.
@@ -42,7 +42,7 @@ class Option:
 
     @property
     def left(self) -> float:
-        """What of `cost` is still to be paid."""
+        """The part of `cost` that is still to be paid."""
         return _amount(self.usd_left, self.tokens_left)
 
 
@@ -76,7 +76,7 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
 
 
 def is_whole(report: AuditReport) -> bool:
-    """Whether the translated store has true vectors alone: it is a full re-embed itself."""
+    """Return whether the translated store has true vectors alone: it is a full re-embed itself."""
     full, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
     return full is not None and sample is not None and 0 < full <= sample
 
@@ -103,7 +103,7 @@ def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmC
 
 
 def _left_of_full(report: AuditReport) -> ArmCost:
-    """What a full re-embed would still cost: nothing where it is there, or where every text is in the cache."""
+    """Return what a full re-embed would still cost: nothing where it is there, or where every text is in the cache."""
     pool = report.pool
     if report.reference_at is not None or (report.is_kept and (pool is None or pool.is_exact)):
         return _NOTHING
@@ -119,7 +119,7 @@ def _left_of_full(report: AuditReport) -> ArmCost:
 
 
 def _less(cost: float | None, paid: float | None, most: float | None = None) -> float | None:
-    """What is left of a cost; no more than `most`, where that is known."""
+    """Return what is left of a cost; no more than `most`, where that is known."""
     left = None if cost is None or paid is None else max(cost - paid, 0.0)
     if most is None:
         return left

@@ -1,17 +1,26 @@
-"""What lies outside a pool: how much of the full re-embed's score documents without true vectors may still take away.
+"""The documents outside a pool: how much of the full re-embed's score they may still take away.
 
-A document outside the pool takes something away where its true score for a query exceeds that of a relevant document.
-Its translated score is known, its true one is not. So a random sample of documents outside is embedded, and the errors
-of their scores (true less translated) are put on all others: a document that lacks `gap` to the relevant one exceeds it
-with the chance that an error is at least `gap`. Errors differ near the top and far from it, so the documents of each
-query fall into bands by their translated rank, and each band has errors of its own. Beyond the largest errors of a band
-the chance falls exponentially, by the mean excess of the largest tenth, which is slower than errors of cosines do.
+A document outside the pool takes something away where its true score for a query exceeds that of a relevant document,
+or, where nothing is judged, that of one of the full re-embed's first ten. Its translated score is known, its true one
+is not. So a random sample of documents outside is embedded, and the errors of their scores (true less translated) are
+put on all others: a document that lacks `gap` exceeds with the chance that an error is at least `gap`. Errors differ
+near the top and far from it, so the documents of each query fall into bands by their translated rank, and each band has
+errors of its own. Beyond the largest errors of a band the chance falls exponentially, by the mean excess of the largest
+tenth, which is slower than errors of cosines do.
 
 Errors that are put on other documents predict too much: what is embedded last of the pool, the later half of each
 query's documents, shows by how much, and the loss outside is scaled by the upper bound of that ratio.
 
 The sample is drawn from the seed by one random priority for each document, of which every query and band takes the
 lowest, so that queries share documents (bottom-k sketches; Cohen & Kaplan 2007).
+
+Agreement of an unjudged query is R / P, where P are the discounted gains of the full re-embed's first ten documents
+(`migrate.audit.unjudged`). The arm's own ten are in the pool, so R is exact; P is what it is in the pool, and others
+outside can only raise it. By how much one of a true score s does so alone is plain (`Room`). Several together raise it
+by no more than the sum: documents are assigned to ranks, and the value of the best assignment is submodular (Shapley
+1962). What is summed are logarithms, log(1 + rise / P): they grow no faster than the score does, so that their mean
+exists for errors with an exponential tail, where that of the gains does not; and as exp is convex, the mean share of
+agreement that is kept is no less than exp(-mean) (Jensen).
 """
 
 from __future__ import annotations
@@ -19,14 +28,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log2
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import Qrels, Scores, ndcg
+from migrate.audit.measures import Qrels, ndcg
 from migrate.audit.query_set import QuerySet
+from migrate.audit.unjudged import TopScores
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor, retention_bounds
 from migrate.search.runs import Run
 from migrate.stores.base import Metric, Store
@@ -48,7 +57,8 @@ _LEAST_LAST: Final = 4
 _BINS: Final = 2_048
 _BLOCK: Final = 1_024
 _TAIL: Final = 0.1
-_DISCOUNT: Final = [1 / log2(rank + 1) for rank in range(1, CUT + 1)]
+_EXPONENT: Final = 600.0
+_DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
 
 def score_rows(queries: Vectors, vectors: Vectors, metric: Metric) -> Vectors:
@@ -74,18 +84,12 @@ class Ranked:
 
     @cached_property
     def edges(self) -> list[int]:
-        """Where bands end, as ranks: each but the last band is four times as wide as the one before."""
+        """The ends of bands, as ranks: each but the last band is four times as wide as the one before."""
         return [edge for edge in _EDGES if edge < self.rows.shape[1]]
 
 
 def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress) -> Ranked:
-    """The first `depth` rows for each query, and no fewer than the bands need; reads the store once.
-
-    Raises
-    ------
-    VectorError
-        A vector is zero or not finite.
-    """
+    """The first `depth` rows for each query, and no fewer than the bands need; reads the store once."""
     wide = [edge for edge in _EDGES if edge <= store.info.count // _LEAST_LAST]
     depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
     scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
@@ -145,10 +149,6 @@ class Surroundings:
     def rows(self) -> Rows:
         """The rows to embed."""
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(part.rows for part in self.drawn)]))
-
-    def band_scores(self, query: int) -> Vectors:
-        """The translated score at which each band but the last ends."""
-        return self.ranked.scores[query, self.ranked.edges]
 
     def without(self, scores: Vectors) -> Surroundings:
         """The same without some of the rows that were counted, by their translated scores, (q, n)."""
@@ -216,7 +216,7 @@ def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ErrorTail:
-    """How likely an error of a score is at least so large; `errors` descend, (n,)."""
+    """The chance that an error of a score is at least so large; `errors` descend, (n,)."""
 
     errors: NDArray[np.float64]
 
@@ -227,7 +227,7 @@ class ErrorTail:
 
     @cached_property
     def _fit(self) -> tuple[int, float, float]:
-        """How many errors are in the tail, where it begins, and their mean excess over that."""
+        """The number of errors in the tail, where it begins, and their mean excess over that."""
         count = len(self.errors)
         size = min(max(int(_TAIL * count), 1), count - 1)
         start = float(self.errors[size])
@@ -247,60 +247,144 @@ class ErrorTail:
         return float(self.errors[0] + excesses * self._fit[2]) if len(self.errors) else np.inf
 
 
-def _lower_hull(rank: int) -> NDArray[np.float64]:
-    """The discount of a document at `rank` after 0, 1, ... others came before it: the convex function below it.
-
-    Convex, so that the mean discount is at least that of the mean number of others (Jensen); the cut at rank 10 is not.
-    """
-    values = [*_DISCOUNT[rank - 1 :], 0.0]
-    hull: list[int] = []
-    for place in range(len(values)):
-        while len(hull) > 1 and _is_above(values, hull[-2], hull[-1], place):
-            hull.pop()
-        hull.append(place)
-    return np.interp(np.arange(len(values)), hull, [values[place] for place in hull])
-
-
-def _is_above(values: Sequence[float], first: int, middle: int, last: int) -> bool:
-    chord = values[first] + (values[last] - values[first]) * (middle - first) / (last - first)
-    return values[middle] >= chord
-
-
-_HULLS: Final = {rank: _lower_hull(rank) for rank in range(1, CUT + 1)}
-
-
 def discount_after(rank: int, others: float) -> float:
-    """At least the mean discount of a document at `rank`, from 1, once `others` came before it on average.
+    """Return at least the mean discount of a document at `rank`, from 1, once `others` came before it on average.
+
+    It lies on a line that falls as fast as the discount does where that is steepest, down to 0: a convex function below
+    the discount, so that the mean discount is at least that of the mean number of others (Jensen).
 
     >>> discount_after(1, 0), round(discount_after(1, 1), 3), discount_after(10, 1)
     (1.0, 0.631, 0.0)
     """
     if rank > CUT:
         return 0.0
-    return float(np.interp(others, np.arange(len(_HULLS[rank])), _HULLS[rank]))
+    now, later = _DISCOUNTS[rank - 1], np.append(_DISCOUNTS[rank:], 0)
+    steepest = ((now - later) / np.arange(1, len(later) + 1)).max()
+    return float(max(now - others * steepest, 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A relevant document of a query in a pool: its gain over the ideal one, its rank from 1, its true score."""
+@dataclass(frozen=True, eq=False)
+class Others:
+    """Documents of which a query has translated scores: in each band its errors, scores and how many have each.
 
-    gain: float
-    rank: int
-    score: float
+    Scores are (n,), counts (n,), a greater score is nearer.
+    """
+
+    bands: Sequence[tuple[ErrorTail, NDArray[np.floating], NDArray[np.floating | np.integer]]]
+
+    def expected(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return how many are to have at least each of some true scores, (m,)."""
+        total = np.zeros(len(scores))
+        for tail, tops, counts in self.bands:
+            near = tail(scores.min(initial=np.inf) - tops) * counts > 1e-9  # the others are next to nothing
+            total += tail(scores[:, None] - tops[near]) @ counts[near]
+        return total
+
+    @property
+    def highest(self) -> float:
+        """A true score that none is expected to exceed."""
+        reached = [float(tops.max() + tail.reach(10)) for tail, tops, _ in self.bands if len(tops)]
+        return max(reached, default=-np.inf)
 
 
-def targets_of(run: Run, query_id: str, qrels: Qrels, metric: Metric) -> list[Target]:
-    """The relevant documents that a run has retrieved for a query."""
-    grades = {doc_id: max(grade, 0) for doc_id, grade in qrels.get(query_id, {}).items()}
-    gains = sorted(grades.values(), reverse=True)[:CUT]
-    ideal = sum(gain * discount for gain, discount in zip(gains, _DISCOUNT, strict=False))
+@dataclass(frozen=True, eq=False)
+class Relevant:
+    """The relevant documents in a pool for a query: gains over the ideal one, ranks from 1 and true scores, (n,)."""
+
+    gains: NDArray[np.float64]
+    ranks: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, run: Run, query_id: str, qrels: Qrels, metric: Metric) -> Self:
+        """Return the ones that a run has retrieved."""
+        grades = {doc_id: max(grade, 0) for doc_id, grade in qrels.get(query_id, {}).items()}
+        ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
+        sign = 1.0 if metric == "ip" else -1.0
+        ranked = enumerate(zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True), start=1)
+        found = [(grades[doc] / ideal, rank, sign * score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0]
+        gains, ranks, scores = np.array(found, dtype=np.float64).reshape(-1, 3).T
+        return cls(gains, ranks.astype(np.int64), scores)
+
+    def loss(self, others: Others) -> float:
+        """Return what others are expected to take of nDCG@10."""
+        shown = self.ranks <= CUT
+        expected = zip(self.ranks[shown].tolist(), others.expected(self.scores[shown]).tolist(), strict=True)
+        left = [discount_after(rank, count) for rank, count in expected]
+        return float(self.gains[shown] @ (_DISCOUNTS[self.ranks[shown] - 1] - left))
+
+    def without(self, part: Lately) -> tuple[Self, float]:
+        """Return those that would rank among the first ten without the last documents, and what these took of them."""
+        before = self.ranks - (part.true > self.scores[:, None]).sum(axis=1)
+        shown = (before > 0) & (before <= CUT)
+        now = np.append(_DISCOUNTS, 0)[np.minimum(self.ranks[shown] - 1, CUT)]
+        taken = float(self.gains[shown] @ (_DISCOUNTS[before[shown] - 1] - now))
+        return replace(self, gains=self.gains[shown], ranks=before[shown], scores=self.scores[shown]), taken
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """The first ten documents of the full re-embed in a pool, and what one more of a given score would add to them.
+
+    `tops` are their true scores, (10,), best first, a greater one nearer; -inf where they are fewer.
+    """
+
+    tops: NDArray[np.float64]
+    temperature: float
+
+    def taken(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return log(1 + rise / P) for a document of each true score, alone; 0 for one not among the first ten."""
+        ranks = np.searchsorted(-self.tops, -scores, side="left")
+        inside = np.minimum(ranks, CUT - 1)
+        drops = (_DISCOUNTS - np.append(_DISCOUNTS[1:], 0)) * self._gains(self.tops)
+        displaced = np.cumsum(drops[::-1])[::-1]  # what those from each rank on lose by moving down one
+        rises = _DISCOUNTS[inside] * self._gains(scores) - displaced[inside]
+        return np.log1p(np.where(ranks < CUT, np.maximum(rises, 0), 0) / self.possible)
+
+    @cached_property
+    def possible(self) -> float:
+        """P, the discounted gains of the ten, in units of the gain of the first."""
+        return float(_DISCOUNTS @ self._gains(self.tops))
+
+    def _gains(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        gains: NDArray[np.float64] = np.exp(np.minimum((scores - self.tops[0]) / self.temperature, _EXPONENT))
+        return gains
+
+    def grid(self, highest: float) -> NDArray[np.float64]:
+        """Return scores to sum over: from the tenth on finely, from a little above the first to the `highest` coarsely.
+
+        Ten units of temperature below the last of a short ranking next to nothing is gained.
+        """
+        last = max(self.tops[-1], self.tops[np.isfinite(self.tops)].min() - 10 * self.temperature)
+        first = self.tops[0] + 2 * self.temperature
+        steps = int(np.clip((first - last) / self.temperature * 4, 2, 200))
+        beyond = first + (max(highest, first) - first) * np.linspace(0, 1, 33)[1:] ** 2
+        return np.concatenate([np.linspace(last, first, steps), beyond])
+
+    def share_lost(self, grid: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+        """Return the share of agreement that is lost where `expected` documents have at least each score of a grid."""
+        taken = self.taken(grid)
+        return float(-np.expm1(-(taken[0] * expected[0] + np.diff(taken) @ expected[:-1])))
+
+    def loss(self, others: Others) -> float:
+        """Return the share of agreement that others are expected to take."""
+        if others.highest == np.inf or not np.isfinite(self.tops[0]):
+            return 1.0
+        grid = self.grid(others.highest)
+        return self.share_lost(grid, others.expected(grid))
+
+    def raised_to(self, now: Room) -> float:
+        """Return the share of agreement that is lost where the first ten have become others."""
+        raised = np.exp(min((now.tops[0] - self.tops[0]) / self.temperature, _EXPONENT))  # P is in units of the first
+        return float(1 - self.possible / (now.possible * raised))
+
+
+def tops_of(run: Run, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
+    """Return the true scores of the first ten documents of a run for a query, (10,), but some of them."""
     sign = 1.0 if metric == "ip" else -1.0
     ranked = zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True)
-    return [
-        Target(grades[doc_id] / ideal, rank, sign * score)
-        for rank, (doc_id, score) in enumerate(ranked, start=1)
-        if grades.get(doc_id, 0) > 0
-    ]
+    scores = [sign * score for doc_id, score in ranked if doc_id not in without][:CUT]
+    return np.array([*scores, *[-np.inf] * (CUT - len(scores))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +404,8 @@ class Outside:
     """The documents outside a pool, after the sample of them was embedded.
 
     `tails` are those of the bands; `ratio` is what the last documents of the pool took away, as a share of what errors
-    predicted of them, and `most` its upper bound. `places` are the numbers of the queries by their ids.
+    predicted of them, and `most` its upper bound. `places` are the numbers of the queries by their ids. What may be
+    taken is nDCG@10, or without judgements a share of agreement@10 at a `temperature`.
     """
 
     surroundings: Surroundings
@@ -329,71 +414,61 @@ class Outside:
     places: Mapping[str, int]
     ratio: float
     most: float
+    temperature: float | None = None
 
     def losses(self, run: Run, query_set: QuerySet) -> NDArray[np.float64]:
-        """What errors predict of the nDCG@10 that documents outside take from the full re-embed's `run` in the pool."""
+        """Return what errors predict that documents outside take from the full re-embed's `run` in the pool, (q,)."""
         return np.array([self._loss(run, query_id, query_set.qrels or {}) for query_id in query_set.query_ids])
 
     def _loss(self, run: Run, query_id: str, qrels: Qrels) -> float:
-        bands = self.bands_of(self.places[query_id])
-        loss = 0.0
-        for target in targets_of(run, query_id, qrels, self.metric):
-            if target.rank > CUT:
-                break
-            others = sum(float(tail(target.score - tops) @ counts) for tail, tops, counts in bands)
-            loss += target.gain * (_DISCOUNT[target.rank - 1] - discount_after(target.rank, others))
-        return loss
-
-    def bands_of(self, query: int) -> list[tuple[ErrorTail, NDArray[np.floating], NDArray[np.int64]]]:
-        """For each band of a query its errors, the translated scores outside, rounded up, and how many have each."""
-        filled = np.flatnonzero(self.surroundings.counts[query])
-        tops, counts = self.surroundings.tops[query, filled], self.surroundings.counts[query, filled]
-        band = np.searchsorted(-self.surroundings.band_scores(query), -tops, side="right")
-        return [(tail, tops[band == number], counts[band == number]) for number, tail in enumerate(self.tails)]
+        around, query = self.surroundings, self.places[query_id]
+        filled = np.flatnonzero(around.counts[query])
+        tops, counts = around.tops[query, filled], around.counts[query, filled]
+        band = np.searchsorted(-around.ranked.scores[query, around.ranked.edges], -tops, side="right")
+        others = Others([(tail, tops[band == n], counts[band == n]) for n, tail in enumerate(self.tails)])
+        if self.temperature is None:
+            return Relevant.of(run, query_id, qrels, self.metric).loss(others)
+        return Room(tops_of(run, query_id, self.metric), self.temperature).loss(others)
 
     def floor(self, run: Run, query_set: QuerySet) -> Floor:
-        """What the full re-embed scores at least, where `run` is its run in the pool."""
-        scores = ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
+        """Return what is left of the full re-embed's scores, or of any arm's agreement, where `run` is in the pool."""
+        is_share = self.temperature is not None
+        scores = 1.0 if is_share else ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
         losses = self.losses(run, query_set)
         expected, least = (np.clip(scores - ratio * losses, 0, 1) for ratio in (self.ratio, self.most))
-        return Floor(query_set.merged(expected), query_set.merged(least))
+        return Floor(query_set.merged(expected), query_set.merged(least), is_share)
 
 
 def calibrate(
-    run: Run, lately: Sequence[Lately], query_set: QuerySet, metric: Metric, *, seed: int, resamples: int
-) -> tuple[float, float]:
-    """What the last documents of a pool took from the full re-embed over what their errors predict; its upper bound.
-
-    1 where they predict nothing. The bound has a part of the 5 % that a verdict may err in, `FLOOR_SHARE`.
-    """
-    pairs = [Lately(part.translated, part.true) for part in lately]
-    tail = ErrorTail.of(np.concatenate([np.empty(0), *(part.true - part.translated for part in pairs)]))
-    observed, predicted = np.zeros(len(lately)), np.zeros(len(lately))
-    for place, (query_id, part) in enumerate(zip(query_set.query_ids, pairs, strict=True)):
-        for target in targets_of(run, query_id, query_set.qrels or {}, metric):
-            before = target.rank - int((part.true > target.score).sum())
-            if 0 < before <= CUT and len(part.true):
-                others = float(tail(target.score - part.translated).sum())
-                start = _DISCOUNT[before - 1]
-                now = _DISCOUNT[target.rank - 1] if target.rank <= CUT else 0.0
-                observed[place] += target.gain * (start - now)
-                predicted[place] += target.gain * (start - discount_after(before, others))
-    return loss_ratio(observed, predicted, query_set, seed=seed, resamples=resamples)
-
-
-def loss_ratio(
-    observed: Scores,
-    predicted: Scores,
+    run: Run,
+    lately: Sequence[Lately],
     query_set: QuerySet,
+    metric: Metric,
+    temperature: float | None,
     *,
     seed: int,
     resamples: int,
     error: float = 1 - CONFIDENCE,
 ) -> tuple[float, float]:
-    """What was lost over what was predicted, (q,) each, and its upper bound; 1 where nothing was predicted.
+    """Return what the last documents of a pool took over what their errors predict, and its upper bound.
 
-    The bound has a share of an `error` that a verdict may make, `FLOOR_SHARE`.
+    1 where they predict nothing. The bound has a share of the `error` that a verdict may make, `FLOOR_SHARE`.
     """
+    tail = ErrorTail.of(np.concatenate([np.empty(0), *(part.true - part.translated for part in lately)]))
+    observed, predicted = np.zeros(len(lately)), np.zeros(len(lately))
+    for place, (query_id, part) in enumerate(zip(query_set.query_ids, lately, strict=True)):
+        others = Others([(tail, part.translated, np.ones(len(part.true)))])
+        if not len(part.true):
+            continue
+        if temperature is None:
+            now = Relevant.of(run, query_id, query_set.qrels or {}, metric)
+            before, observed[place] = now.without(part)
+            predicted[place] = before.loss(others)
+        else:
+            room = Room(tops_of(run, query_id, metric, part.documents), temperature)
+            if np.isfinite(room.tops[0]):
+                observed[place] = room.raised_to(Room(tops_of(run, query_id, metric), temperature))
+                predicted[place] = room.loss(others)
     if not predicted.any():
         return 1.0, 1.0
     weighting = query_set.weighting()

@@ -1,4 +1,4 @@
-"""Where the stores of an audit are, and how the next command names them and the target model."""
+"""The places of the stores of an audit, and how the next command names them and the target model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrate.stores.switching import why_no_switch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """How commands name what an audit is of; None or empty for what is not there, or not known.
+    """The words by which commands name what an audit is of; None or empty for what is not there, or not known.
 
     Attributes
     ----------

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import FrontierInputs, find_frontier
-from migrate.audit.inputs import AGAIN, AuditInputs, AuditOptions, PoolReference, bridged_store
+from migrate.audit.frontier import find_frontier
+from migrate.audit.inputs import AGAIN, AuditRequest, PoolReference, bridged_store
 from migrate.audit.pool import expected_documents
-from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import check_target, spot_documents
 from migrate.audit.report import AuditReport, check_plan
 from migrate.check.again import prove_model
@@ -21,78 +21,13 @@ from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embed import EmbedPlan, plan_reembed, reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
-from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.reembed.stitch import with_metered_views
-from migrate.selection.choosers import Choosers, choosers_in, choosers_of, digests_of
-from migrate.stitch.fitted import FittedStitch
+from migrate.selection.choosers import Choosers, choosers_in
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.vectors import Document, Progress, Query
-
-
-@dataclass(frozen=True, slots=True)
-class FrontierTrial:
-    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents.
-
-    No policies stand for all that can be used.
-    """
-
-    shares: Sequence[float]
-    fitted: FittedStitch
-    log: Sequence[Query] = ()
-    policies: Sequence[str] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class AuditRequest:
-    """What is audited, by what, and how.
-
-    Attributes
-    ----------
-    translated, query_set, embedder, source, source_embedder, bridge
-        As in `AuditInputs`.
-    reference
-        A full re-embed of the same documents, or a pool that is embedded now; None to embed every text now.
-    save_reference
-        The folder to keep in what is embedded; what a run of the same request has left there is used.
-    prefixes
-        Numbers of tokens: for each an arm that embeds as many of the first tokens of every document.
-    trial
-        What a frontier is tried with, on `source`; None for no frontier.
-    options
-        How the audit is done.
-    force, restart
-        For `save_reference`: replace what is there, discard what is unfinished.
-    """
-
-    translated: Store
-    query_set: QuerySet
-    embedder: Embedder
-    reference: Store | PoolReference | None = None
-    save_reference: Path | None = None
-    source: Store | None = None
-    source_embedder: Embedder | None = None
-    bridge: FittedStitch | None = None
-    prefixes: Sequence[int] = ()
-    trial: FrontierTrial | None = None
-    options: AuditOptions = field(default_factory=AuditOptions)
-    force: bool = False
-    restart: bool = False
-
-    def judging(self, choosers: Choosers) -> QuerySet:
-        """Return the queries without those that chose documents, of which the store has `choosers`, or are going to.
-
-        Raises
-        ------
-        InconclusiveError
-            Too few are left for a verdict.
-        """
-        stitches = [self.bridge, None if self.trial is None else self.trial.fitted]
-        manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        others = choosers.queries | choosers_of(*manifests)
-        return independent(self.query_set, others | digests_of(self.trial.log if self.trial else ()))
+from migrate.vectors import Document, Progress
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -137,7 +72,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         return tuple(models)
 
     def _all_documents(self) -> Iterator[Document]:
-        """Those for the reference, and what arms are given of all documents."""
+        """Yield the documents of the reference, and those that arms are given of all documents."""
         yield from self._documents()
         counter = self.request.embedder.profile.counter
         for tokens in self.request.prefixes:
@@ -171,41 +106,19 @@ class AuditPlan(SpendingPlan[AuditReport]):
         """Build the reference where there is none, and the stores of first tokens, audit, and try the frontier."""
         request, trial = self.request, self.request.trial
         with self._open_reference(progress) as reference, self._open_prefixes(progress) as prefixes:
-            inputs = AuditInputs(
-                request.translated,
-                reference,
-                self.query_set,
-                request.embedder,
-                source=request.source,
-                source_embedder=request.source_embedder,
-                bridge=request.bridge,
-                prefixes=prefixes,
-                choosers=self.choosers,
+            request = replace(
+                request, query_set=self.query_set, reference=reference, prefixes=prefixes, choosers=self.choosers
             )
-            report = audit_store(inputs, request.options, progress=progress)
-            report = replace(report, documents_per_s=self.documents_per_s)
-            if request.reference is None and request.save_reference is None:
+            report = replace(audit_store(request, progress=progress), documents_per_s=self.documents_per_s)
+            if self.request.reference is None and request.save_reference is None:
                 report = replace(report, reference_at=None)  # it goes away with this audit
-            if trial is None or request.source is None or isinstance(reference, PoolReference):
+            if trial is None or request.source is None:
                 return report
-            frontier = FrontierInputs(
-                request.source,
-                trial.fitted,
-                reference,
-                self.query_set,
-                request.embedder,
-                log=trial.log,
-                stay=report.stay,
-                doubts=report.doubts,
-            )
-            budgets = find_frontier(
-                frontier, shares=trial.shares, policies=trial.policies, options=request.options, progress=progress
-            )
-            return report.with_frontier(budgets)
+            return report.with_frontier(find_frontier(request, report.stay, report.findings, progress=progress))
 
     @contextmanager
     def _open_reference(self, progress: Progress) -> Iterator[Store | PoolReference]:
-        """What to compare with: a store that is there, a pool, or a store that is embedded now."""
+        """Return what to compare with: a store that is there, a pool, or a store that is embedded now."""
         request = self.request
         if request.reference is not None:
             yield request.reference

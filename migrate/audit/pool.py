@@ -7,7 +7,7 @@ arms too that rerank no deeper than the pool goes. For NOT SAFE, `migrate.audit.
 pool may take from the full re-embed.
 
 Without judgements it is the other way round: among the pool agreement@10 is no lower than it is among all, so that what
-is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside_unjudged` says what documents outside may take.
+is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside` says what documents outside may take.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from migrate.audit.outside import (
     rank_rows,
     score_rows,
 )
-from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Floor, Outcome, Verdict, decide
+from migrate.audit.verdict import Floor, Outcome, Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
 from migrate.embedders.again import prove_answers, some_places
@@ -58,23 +57,11 @@ from migrate.vectors import Batch, Document, Vectors
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 """How many documents of the translated store the pool has for a query, step by step."""
 
-_FEWEST: Final = 2
 _FEWEST_UNJUDGED: Final = 2 * CUT
 """The first ten of the arm have to be there, and as many others, which say what more may bring."""
 
 _STAGES: Final = 50
 """To this depth a pool goes for every query where nothing is SAFE yet: what it embeds is kept for whatever follows."""
-
-_TRUE_ROWS: Final = 32
-"""Documents whose true vectors the translated store has: they show that it was translated for this model."""
-
-_LOSS: Final = 1e-3
-"""A query of which documents outside are expected to take less than this is not looked at any deeper."""
-
-_DRAWN: Final = 3 * SAMPLED
-"""About how many documents are drawn at random for a first step."""
-
-_MILLION: Final = 1e6
 
 
 class PoolStore(Store):
@@ -113,7 +100,7 @@ class PoolStore(Store):
         return self._translated.documents(self._rows if rows is None else self._rows[rows])
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
-        """Nothing is written like a pool."""
+        """Refuse to write a store like it."""
         raise StoreError(f"{location}: expected a store to write one like it, found the pool of an audit; name a store")
 
 
@@ -142,7 +129,7 @@ class PoolStep:
 
 @dataclass(frozen=True, slots=True)
 class PoolSummary:
-    """What a pool came to: true vectors of `documents` of the store's `count`, `sampled` of them at random.
+    """The facts of a pool: true vectors of `documents` of the store's `count`, `sampled` of them at random.
 
     `depth` is how far the pool goes for a query where it goes furthest. `tokens` and `usd` are their price without a
     cache, `full_tokens` and `full_usd` that of a full re-embed; None where it is not known. `stopped` is why the pool
@@ -165,7 +152,7 @@ class PoolSummary:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every document has a true vector."""
+        """True where every document has a true vector."""
         return self.documents == self.count
 
     @property
@@ -175,7 +162,7 @@ class PoolSummary:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was embedded, and what the figures are worth, for a person."""
+        """The documents that were embedded, and the worth of the figures, for a person."""
         full = "" if self.full_tokens is None else f"; a full re-embed{_price(self.full_tokens, self.full_usd)}"
         embedded = (
             f"pool: true vectors of {self.documents:,} of {self.count:,} documents ({self.share:.1%})"
@@ -184,64 +171,80 @@ class PoolSummary:
         stopped = (f"the pool did not grow further: {self.stopped}",) if self.stopped else ()
         if self.is_exact:
             return (embedded, *stopped)
-        return (embedded, *(_worth_unjudged if self.provisional else _worth)(self.sampled), *stopped)
-
-
-def _worth(sampled: int) -> tuple[str, str]:
-    return (
-        "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the full "
-        "re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses against it",
-        f"estimated: retention, its upper bounds and the slices, by {sampled:,} documents drawn at random outside the "
-        "pool",
-    )
-
-
-def _worth_unjudged(sampled: int) -> tuple[str, str]:
-    return (
-        "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10, so that NOT "
-        "SAFE is what a full re-embed would say; what each arm scores is the most that it can",
-        f"estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by {sampled:,} documents drawn "
-        "at random outside the pool",
-    )
+        guaranteed = (
+            "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the "
+            "full re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses "
+            "against it"
+        )
+        estimated = "retention, its upper bounds and the slices"
+        if self.provisional:
+            guaranteed = (
+                "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10, so "
+                "that NOT SAFE is what a full re-embed would say; what each arm scores is the most that it can"
+            )
+            estimated = "agreement@10 of the verdict, its lower bounds and with them SAFE"
+        by = f"by {self.sampled:,} documents drawn at random outside the pool"
+        return (embedded, guaranteed, f"estimated: {estimated}, {by}", *stopped)
 
 
 def _price(tokens: int | None, usd: float | None) -> str:
     if tokens is None:
         return ""
-    return f", {tokens / _MILLION:.2f} Mtok" + ("" if usd is None else f" ({dollars(usd)})")
+    return f", {tokens / 1e6:.2f} Mtok" + ("" if usd is None else f" ({dollars(usd)})")
 
 
 @dataclass(frozen=True, eq=False)
 class GrownPool:
-    """A pool that has grown as far as the verdict needs.
+    """A pool after a step: what the full re-embed scores in it, and what follows.
 
-    `retriever` has the pool in the place of the full re-embed. `outside` is what lies around the pool and `floor` what
-    it leaves of the full re-embed's scores; both are None where nothing lies outside. `remedy` is what would settle an
-    inconclusive verdict, where that is not queries.
+    `retriever` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
+    (c,). `outside` is what lies around the pool and `floor` what it leaves of the scores; both are None where nothing
+    lies outside. `matters` says which queries may gain by a deeper pool, (q,).
     """
 
     retriever: Retriever
     summary: PoolSummary
-    outside: Outside | None
+    arm: Scores
+    full: Scores
     floor: Floor | None
-    remedy: str | None
+    outside: Outside | None
+    verdict: Verdict
+    matters: NDArray[np.bool_]
+
+    @property
+    def is_settled(self) -> bool:
+        """True where no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
+        return self.verdict.outcome is not Outcome.INCONCLUSIVE or not self._may_change
+
+    @property
+    def _may_change(self) -> bool:
+        """True where either verdict would come about if documents outside took nothing, or as much as they may."""
+        if self.floor is None or self.verdict.lacks_documents:
+            return False
+        scores = (self.arm, self.full), self.floor.extreme(self.arm, self.full)
+        outcomes = {self.retriever.evaluation().verdict(arm, full).outcome for arm, full in scores}
+        return outcomes != {Outcome.INCONCLUSIVE}
+
+    @property
+    def remedy(self) -> str | None:
+        """A way to settle an inconclusive verdict, where that is not queries."""
+        if self.is_settled:
+            return None
+        return (
+            "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the queries "
+            "allow (`--reference build`)"
+        )
 
 
 def first_depth(query_set: QuerySet, options: AuditOptions) -> int:
-    """How many of the translated store's first documents a pool has at least for each query: more for two stages."""
+    """Return how many of the translated store's first documents a pool has at least; more for two stages."""
     judged = query_set.qrels is not None
     return DEPTHS[0] if judged and options.two_stage is not None and not options.two_stage else _FEWEST_UNJUDGED
 
 
 def _others_depth(query_set: QuerySet) -> int:
-    """How many of any other arm's first documents it has at least: without judgements, all that its score is of."""
+    """Return how many of any other arm's first documents it has: without judgements, all that its score is of."""
     return CUT // 2 if query_set.qrels is not None else CUT
-
-
-def _asked_depth(inputs: PreparedAudit, reference: PoolReference) -> int:
-    """How deep it goes for every query, because two-stage arms were asked for; 0 where none was."""
-    depths = [] if inputs.options.two_stage is None else inputs.asked_depths
-    return max((depth for depth in depths if depth <= reference.depth), default=0)
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
@@ -258,17 +261,17 @@ def expected_documents(translated: Store, query_set: QuerySet, arms: int, option
     depth = max(first_depth(query_set, options), *(options.two_stage or ()), 0)
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
     all_of_them = translated.info.count
-    drawn = len(judged_documents(query_set)) + near + _DRAWN
+    drawn = len(judged_documents(query_set)) + near + 3 * SAMPLED  # about how many a first step draws at random
     count = min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
     rows = np.sort(np.random.default_rng(options.seed).permutation(all_of_them)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
 
-def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder) -> GrownPool:
+def grow_pool(retriever: Retriever) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
-    `retriever` has every store but the full re-embed. What is embedded goes through `embedder`, and so through its
-    cache: the same call after one that broke off embeds the rest.
+    `retriever` has every store but the full re-embed. What is embedded goes through the cache of the target model: the
+    same call after one that broke off embeds the rest.
 
     Raises
     ------
@@ -283,11 +286,14 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     RemoteError
         A document could not be embedded.
     """
-    _check(retriever.inputs, embedder, reference)
-    pool, inputs = _Pool(retriever, embedder, reference), retriever.inputs
+    inputs, embedder = retriever.inputs, retriever.inputs.request.embedder
+    reference = inputs.request.pool or PoolReference()
+    _check(inputs, embedder, reference)
+    pool = _Pool(retriever, embedder, reference)
     first = min(first_depth(inputs.query_set, inputs.options), reference.depth)
-    asked, stopped = _asked_depth(inputs, reference), None
-    state = pool.step(first)
+    depths = [] if inputs.options.two_stage is None else inputs.asked_depths  # for every query
+    asked = max((depth for depth in depths if depth <= reference.depth), default=0)
+    state, stopped = pool.step(first), None
     try:
         if asked > first:
             state = pool.step(asked)
@@ -299,11 +305,11 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     except SpendingError as error:
         stopped = str(error)
     pool.prove_answers()
-    return state.grown(pool, stopped)
+    return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
-def _may_serve(state: _State, reference: PoolReference) -> bool:
-    """Whether nothing is SAFE yet, and two stages of a deeper pool may be, which cost less than the whole store."""
+def _may_serve(state: GrownPool, reference: PoolReference) -> bool:
+    """Return whether nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
     inputs, retriever = state.retriever.inputs, state.retriever
     is_open = inputs.options.two_stage is None and inputs.query_set.qrels is not None and state.floor is not None
     if not is_open or state.verdict.outcome is Outcome.SAFE or (inputs.pool_depth or _STAGES) >= _STAGES:
@@ -318,7 +324,7 @@ def _may_serve(state: _State, reference: PoolReference) -> bool:
 def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
     translated = inputs.stores[TRANSLATED]
     judged = inputs.query_set.qrels is not None
-    least = _FEWEST if judged else _FEWEST_UNJUDGED
+    least = 2 if judged else _FEWEST_UNJUDGED
     if reference.depth < least:
         raise UsageError(
             f"expected a pool of at least {least} documents a query{'' if judged else ', as nothing is judged'}, found "
@@ -329,55 +335,6 @@ def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) 
             f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; "
             f"{translated.info.way_to_texts}, or name a file of vectors with --target file:PATH"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """A pool after a step: what the full re-embed scores in it, and what follows."""
-
-    retriever: Retriever
-    arm: Scores
-    full: Scores
-    floor: Floor | None
-    outside: Outside | None
-    verdict: Verdict
-    matters: NDArray[np.bool_]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
-        return self.verdict.outcome is not Outcome.INCONCLUSIVE or self.floor is None or not self._may_change
-
-    @property
-    def _may_change(self) -> bool:
-        """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
-        inputs = self.retriever.inputs
-        options = inputs.options
-        if self.floor is None or self.verdict.lacks_documents:
-            return False
-        outcomes = {
-            decide(
-                arm,
-                full,
-                margin=options.margin,
-                seed=options.seed,
-                resamples=options.resamples,
-                provisional=inputs.query_set.qrels is None,
-                weighting=inputs.query_set.weighting(),
-            ).outcome
-            for arm, full in ((self.arm, self.full), self.floor.extreme(self.arm, self.full))
-        }
-        return outcomes != {Outcome.INCONCLUSIVE}
-
-    def grown(self, pool: _Pool, stopped: str | None) -> GrownPool:
-        """The result, after the last step."""
-        remedy = None
-        if self.verdict.outcome is Outcome.INCONCLUSIVE and self._may_change:
-            remedy = (
-                "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the "
-                "queries allow (`--reference build`)"
-            )
-        return GrownPool(self.retriever, pool.summary(stopped), self.outside, self.floor, remedy)
 
 
 class _Pool:
@@ -410,17 +367,14 @@ class _Pool:
         inputs, retriever = self.retriever.inputs, self.retriever
         runs = [retriever.search(name).run for name in inputs.stores if name not in (FULL, TRANSLATED)]
         if inputs.documents is not None:
-            words = retriever.bm25()
+            words = retriever.bm25
             runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
         return runs
 
-    def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> _State:
+    def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> GrownPool:
         """Deepen the pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
-        Raises
-        ------
-        SpendingError
-            It costs more than is left of what may be spent; the pool is as it was.
+        Where that costs more than is left of what may be spent, the pool stays as it was.
         """
         others = _others_depth(self.retriever.inputs.query_set) if matters is None else depth // 2
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
@@ -484,9 +438,9 @@ class _Pool:
         return np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
 
     def _true_rows(self) -> Rows:
-        """Some of these."""
+        """The rows of some of these: they show that the store was translated for this model."""
         seed = self.retriever.inputs.options.seed
-        return np.random.default_rng(seed).permutation(self._all_true_rows())[:_TRUE_ROWS]
+        return np.random.default_rng(seed).permutation(self._all_true_rows())[:32]
 
     def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
         if not self.translated.info.has_texts:
@@ -533,38 +487,25 @@ class _Pool:
             stores={**inputs.stores, FULL: store},
             keys=keys,
             proof=proof,
-            notes=(*inputs.notes, proof.sentence),
-            doubts=(*inputs.doubts, *proof.doubts),
+            findings=(*inputs.findings, *proof.findings),
             pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
             in_pool=in_pool,
         )
 
-    def _judged(self, surroundings: Surroundings | None) -> _State:
-        """What the pool says now."""
-        inputs = self.retriever.inputs
-        options, query_set = inputs.options, inputs.query_set
+    def _judged(self, surroundings: Surroundings | None) -> GrownPool:
+        """Return the pool as it is now."""
+        query_set = self.retriever.inputs.query_set
         retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
         run = retriever.search(FULL).run
         arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
         outside = None if surroundings is None else self._outside(surroundings, retriever)
         floor = None if outside is None else outside.floor(run, query_set)
-        verdict = decide(
-            arm,
-            full,
-            self.stay,
-            margin=options.margin,
-            seed=options.seed,
-            resamples=options.resamples,
-            provisional=not self.is_judged,
-            n_documents=inputs.n_documents,
-            weighting=query_set.weighting(),
-            floor=floor,
-        )
+        verdict = retriever.evaluation(floor).verdict(arm, full, self.stay)
         losses = np.zeros(len(self.queries)) if outside is None else outside.losses(run, query_set)
-        return _State(retriever, arm, full, floor, outside, verdict, losses > _LOSS)
+        return GrownPool(retriever, self._summary(), arm, full, floor, outside, verdict, losses > 1e-3)
 
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
-        """What lies outside, now that the sample of it is embedded; `retriever` has the pool."""
+        """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
         inputs, metric = self.retriever.inputs, self.translated.info.metric
         query_set, run = inputs.query_set, retriever.search(FULL).run
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
@@ -575,12 +516,9 @@ class _Pool:
         places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
         tails = [ErrorTail.of(part) for part in errors]
         lately = [self._lately(query) for query in range(len(self.queries))]
-        drawing = {"seed": inputs.options.seed, "resamples": inputs.options.resamples}
-        if self.is_judged:
-            return Outside(left, tails, metric, places, *calibrate(run, lately, query_set, metric, **drawing))
-        temperature = retriever.temperature
-        ratios = calibrate_unjudged(run, lately, query_set, metric, temperature, **drawing)
-        return OutsideUnjudged(left, tails, metric, places, *ratios, temperature)
+        temperature, options = None if self.is_judged else retriever.temperature, inputs.options
+        ratios = calibrate(run, lately, query_set, metric, temperature, seed=options.seed, resamples=options.resamples)
+        return Outside(left, tails, metric, places, *ratios, temperature)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
         """The true scores of pairs of a query and a row, (n,), in the order of the queries."""
@@ -612,8 +550,7 @@ class _Pool:
         names = frozenset(self.document_of[row] for row in rows) - before
         return Lately(self.ranked.scores[query, half][other], true, names)
 
-    def summary(self, stopped: str | None) -> PoolSummary:
-        """The facts of the pool."""
+    def _summary(self) -> PoolSummary:
         inputs = self.retriever.inputs
         tokens = [step.tokens for step in self.steps if step.tokens is not None]
         full = inputs.cost_of_share(1)
@@ -627,7 +564,6 @@ class _Pool:
             None if full.tokens is None else round(full.tokens),
             full.usd,
             tuple(self.steps),
-            stopped,
             provisional=not self.is_judged,
             true_outside=int((self.place[self._all_true_rows()] < 0).sum()),
         )

@@ -1,4 +1,4 @@
-"""Which queries are one observation: groups by a field of the queries, or by how alike their vectors are.
+"""Groups of queries that are one observation: by a field of the queries, or by how alike their vectors are.
 
 A translation that loses a topic loses all queries of it at once. Bounds that take these for independent say SAFE far
 too often; so everything that draws bounds draws groups (`migrate.audit.verdict.Weighting`).
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import QuerySet
+from migrate.audit.verdict import Finding
 from migrate.vectors import Vectors, unit_rows
 
 SPREADS: Final = 6.0
@@ -58,16 +59,17 @@ def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
     return replace(query_set, groups={query_id: numbers[labels[text]] for query_id, text in ids})
 
 
-def group_notes(query_set: QuerySet) -> tuple[str, ...]:
-    """A note where some queries are not independent of each other."""
+def group_notes(query_set: QuerySet) -> tuple[Finding, ...]:
+    """Return a note where some queries are not independent of each other."""
     weighting, queries = query_set.weighting(), len(query_set.distinct)
     if weighting is None or weighting.count == queries:
         return ()
     by = "their vectors" if query_set.group_field is None else f"their field {query_set.group_field!r}"
-    return (
+    text = (
         f"{queries:,} queries are in {weighting.count:,} independent groups by {by}, the largest of "
-        f"{weighting.sizes.max():,}; bounds take each group for one observation",
+        f"{weighting.sizes.max():,}; bounds take each group for one observation"
     )
+    return (Finding("note", text),)
 
 
 def alike(vectors: Vectors) -> NDArray[np.int64]:
@@ -160,7 +162,7 @@ class Kinds:
         return replace(kinds, firsts=kinds.firsts + new), is_first
 
     def as_json(self) -> dict[str, Any]:
-        """What `of_json` makes it from again."""
+        """Return what `of_json` makes it from again."""
         parts = {name: base64.b64encode(getattr(self, name)).decode() for name in ("firsts", "sample")}
         return {"dim": self.dim, **parts}
 

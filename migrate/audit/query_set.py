@@ -94,7 +94,7 @@ class QuerySet:
         return merged
 
     def weighting(self, *, limited: bool = False, by_chance: bool = True) -> Weighting | None:
-        """How each distinct text counts, (c,), by its group and, as `drawn_queries.weighting_of`, by its chance.
+        """Return how each distinct text counts, (c,), by its group and, as `drawn_queries.weighting_of`, by its chance.
 
         None where all count the same, each for itself.
         """
@@ -107,7 +107,7 @@ class QuerySet:
         return None if groups is None else Weighting(np.ones(len(groups)), 1.0, groups=groups)
 
     def group_of(self, query: Query) -> str | None:
-        """What the field that groups queries says of one; None where it says nothing."""
+        """Return what the field that groups queries says of one; None where it says nothing."""
         value = None if self.group_field is None else query.metadata.get(self.group_field)
         return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
 
@@ -118,16 +118,15 @@ class QuerySet:
         return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
 
 
-def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
-    """Queries and judgements of a BEIR folder, of a set by name, which is fetched if need be, or of a graded file.
+def _only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
+    """Return the query set with some of its queries, and a note."""
+    ids = {query.id for query in queries}
+    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
+    return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
 
-    Raises
-    ------
-    DatasetError
-        It is neither, or unreadable, or a folder without judgements.
-    RemoteError, OutputError, LockedError
-        The set could not be fetched.
-    """
+
+def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
+    """Return queries and judgements of a BEIR folder, a set by name, which is fetched, or a graded file."""
     if Path(beir).is_file():
         graded = read_graded(Path(beir))
         return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
@@ -147,17 +146,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
 
 
 def load_unjudged(path: Path) -> QuerySet:
-    """Queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once.
-
-    Raises
-    ------
-    DatasetError
-        The file is none, holds no queries, or two with one id.
-    OutputError
-        The operating system refused to read it.
-    InconclusiveError
-        There are too few for a verdict.
-    """
+    """Return queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once."""
     if path.is_dir():
         raise DatasetError(f"{path}: expected a file of queries, found a folder; one in the form of BEIR is for --beir")
     first = next((line.strip() for _, line in read_lines(path)), "")
@@ -186,13 +175,6 @@ def synthetic_queries(
 
     Every model finds a text by its own words, so a query's own document is left out of every ranking: its id is that
     of the document, and `exclude_self` is set.
-
-    Raises
-    ------
-    StoreError
-        The store has no texts.
-    InconclusiveError
-        Too few of its documents have a title or a first sentence.
     """
     location = store.info.location
     if not store.info.has_texts:
@@ -259,13 +241,7 @@ def load_query_set(
 
 
 def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
-    """The query set with the metadata field that says which queries are not independent of each other.
-
-    Raises
-    ------
-    UsageError
-        No query has it.
-    """
+    """Return the query set with the metadata field that says which queries are not independent of each other."""
     found = replace(query_set, group_field=group_field)
     if all(found.group_of(query) is None for query in found.queries):
         raise UsageError(
@@ -288,26 +264,18 @@ def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> 
 
 
 def key_of(document: Document, parent_field: str = PARENT_FIELD) -> str:
-    """What a document is judged as."""
+    """Return what a document is judged as."""
     return str(document.metadata.get(parent_field, document.id))
 
 
 def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
-    """Return the query set without the `choosers` (`migrate.selection.choosers`), with a note of how many there were.
-
-    Raises
-    ------
-    InconclusiveError
-        Too few are left for a verdict. Nothing need be embedded to know it.
-    """
+    """Return the query set without the `choosers` (`migrate.selection.choosers`), with a note of how many those are."""
     left = [query for query in query_set.queries if not is_chooser(query, choosers)] if choosers else []
     gone = len(query_set.queries) - len(left)
     if not choosers or not gone:
         return query_set
-    ids = {query.id for query in left}
-    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
     excluded = f"{gone:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
-    kept = replace(query_set, queries=left, qrels=qrels, notes=(*query_set.notes, f"{excluded}; they do not judge"))
+    kept = _only(query_set, left, f"{excluded}; they do not judge")
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
@@ -347,11 +315,6 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
     What is embedded for the audit of a pool is never chosen by queries that were held out: they can judge a store that
     it was filled into. Which ones they are depends on their texts alone. Queries of one group, by their field or else
     by words that more than half of them share, are on one side.
-
-    Raises
-    ------
-    InconclusiveError
-        Too few are left for a verdict, on either side.
     """
     units = near_texts(query_set.queries)
     units |= {
@@ -367,10 +330,8 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
             f"{len(units) - len(held):,} would judge now and {len(held):,} later, at least {FEWEST_QUERIES} are needed "
             "for each; give more queries, or leave out --hold-out"
         )
-    ids = {query.id for query in queries}
-    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
     note = (
         f"{len(held):,} of {len(units):,} different queries are held out: they choose nothing, and can judge a store "
         "that is filled in by this audit"
     )
-    return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
+    return _only(query_set, queries, note)

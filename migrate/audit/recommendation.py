@@ -1,4 +1,4 @@
-"""What an audit recommends: the cheapest way on that is SAFE, what it keeps and still costs, and the command for it.
+"""The recommendation of an audit: the cheapest way on that is SAFE, its quality and cost, and the command for it.
 
 The verdict is on the translated store alone; this is on every way that the audit has looked at.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from migrate.audit.options import Option, is_whole, options_of
 from migrate.audit.report import AuditReport, plan_word
 from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
-from migrate.audit.verdict import Bounds, Doubt, Outcome
+from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders.kinds import may_cost_money, prefix_spec
@@ -63,7 +63,7 @@ class Recommendation:
 
     @property
     def left(self) -> str:
-        """What it still costs, in words; empty where that is not known."""
+        """The cost that is left, in words; empty where that is not known."""
         return _amount(self.left_usd, self.left_seconds, self.left_tokens)
 
 
@@ -73,14 +73,15 @@ def recommend(report: AuditReport) -> Recommendation:
     Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
     one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
-    doubts, stay = report.doubts or report.verdict.doubts, report.comparisons.get(STAY)
-    if doubts and (stay is None or stay.retention.lower < 1):
-        command, remark = _clear_up(doubts[0], report)
-        headline = f"nothing is shown to be SAFE; clear up first: {doubts[0]}"
+    odd = next((finding for finding in report.findings if finding.level == "doubt"), None)
+    stay = report.comparisons.get(STAY)
+    if odd is not None and (stay is None or stay.retention.lower < 1):
+        command, remark = _clear_up(odd, report)
+        headline = f"nothing is shown to be SAFE; clear up first: {odd.text}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
     option = _best(report)
     command, remark = _command(option, report)
-    remark = f"not to be believed of the new store: {doubts[0]}" if doubts else remark
+    remark = remark if odd is None else f"not to be believed of the new store: {odd.text}"
     paid = option if report.places.can_serve or not option.name.startswith(TWO_STAGE) else _full_of(report)
     seconds = _seconds(paid, report)
     left = _amount(paid.usd_left, seconds, paid.tokens_left)
@@ -121,7 +122,7 @@ def _depth(option: Option) -> int:
 
 
 def _is_nearly_done(full: Option, report: AuditReport) -> bool:
-    """Whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
+    """Return whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
     is_weighed = full.usd_left is not None or _seconds(full, report) is not None
     return not is_weighed and full.left <= _NEARLY_NOTHING * full.cost
 
@@ -131,7 +132,7 @@ def _full_of(report: AuditReport) -> Option:
 
 
 def _is_work(option: Option, report: AuditReport) -> bool:
-    """Whether it is a full re-embed that costs something: two stages that cost as much serve before it is paid."""
+    """Return whether it is a full re-embed that costs something: two stages of that cost serve before it is paid."""
     seconds = _seconds(option, report)
     is_free = not option.left or is_small(option.usd_left, None if seconds is None else seconds / 60)
     return option.name == FULL and not is_free
@@ -147,7 +148,7 @@ def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> s
 
 
 def _seconds(option: Option, report: AuditReport) -> float | None:
-    """How long the model takes for what is left, as fast as it was; documents are taken to be alike."""
+    """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
     full = report.arm(FULL).tokens
     if report.documents_per_s is None or option.tokens_left is None or not full:
         return None
@@ -199,7 +200,7 @@ def _full(full: Option, report: AuditReport, more: str) -> str:
 
 
 def _others(option: Option, report: AuditReport) -> list[str]:
-    """What staying and the translated store keep, where they are not the plan itself."""
+    """Return what staying and the translated store keep, where they are not the plan itself."""
     said, verdict = [], report.verdict
     stay = report.comparisons.get(STAY)
     if stay is not None and option.name != STAY:
@@ -285,7 +286,7 @@ def _switch(new: str, report: AuditReport, *, needs_proof: bool) -> tuple[tuple[
 
 
 def worker_limit(spec: str) -> tuple[str, ...]:
-    """How far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
+    """Return how far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
     return ("--budget=100%",) if may_cost_money(spec) else ()
 
 
@@ -329,9 +330,9 @@ def serving_lines(location: str, depth: int, spec: str | None = None, *, server:
     )
 
 
-def _clear_up(doubt: str, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
-    """The command that takes a doubt away: the same audit with another input, or what makes that input."""
-    places, about = report.places, doubt.about if isinstance(doubt, Doubt) else "queries"
+def _clear_up(odd: Finding, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+    """Return the command that takes a doubt away: the same audit with another input, or what makes that input."""
+    places, about = report.places, odd.about
     again, old = places.again, places.translated if places.source is None else places.source
     if about == "reference" and not places.has_texts:
         return ("inspect", old) if old else None, f"{_BUILT}, for which the store needs texts: `inspect` says how"

@@ -1,4 +1,4 @@
-"""What an audit finds: arms with their measures, how each compares, the diagnostics, the verdict."""
+"""The report of an audit: arms with their measures, how each compares, the diagnostics, the verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison
-from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
@@ -35,7 +35,7 @@ def plan_word(name: str) -> str:
 
 
 def two_stage_depths(plan: str) -> tuple[int, ...]:
-    """How many documents a plan ranks again, if it is one of two stages.
+    """Return how many documents a plan ranks again, if it is one of two stages.
 
     >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
     ((20,), ())
@@ -45,13 +45,7 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
 
 
 def check_plan(plan: str, count: int) -> None:
-    """Make sure, before anything is embedded, that a plan of two stages leaves out some of a store's `count` documents.
-
-    Raises
-    ------
-    UsageError
-        It ranks all of them again.
-    """
+    """Make sure, before anything is embedded, that a plan of two stages leaves out some of `count` documents."""
     if any(depth >= count for depth in two_stage_depths(plan)):
         raise UsageError(
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
@@ -67,12 +61,12 @@ class AuditReport:
     share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
     them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
-    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE. `pool` is
+    shown to be one. `findings` are whatever else is to be known: with a doubt among them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
-    `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`. `downstream` is
-    what trained models keep, where documents have labels; the verdict is on retrieval alone, `outcome` on both.
+    `query_texts` are in the order of `query_ids`. `downstream` is what trained models keep, where documents have
+    labels; the verdict is on retrieval alone, `outcome` on both.
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `places` is how commands name what
     was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
@@ -85,7 +79,7 @@ class AuditReport:
     query_ids: tuple[str, ...]
     n_documents: int
     dataset: str
-    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
     manifest: Manifest
     family: Mapping[str, Bounds] = field(default_factory=dict)
     skipped_arms: Mapping[str, str] = field(default_factory=dict)
@@ -93,13 +87,11 @@ class AuditReport:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
-    doubts: tuple[str, ...] = ()
     pool: PoolSummary | None = None
     made_from: str = ""
     unjudged: tuple[Unjudged, ...] = ()
     reference_at: str | None = None
     is_kept: bool = False
-    caveats: tuple[str, ...] = ()
     query_texts: tuple[str, ...] = ()
     downstream: DownstreamAudit | None = None
     stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -133,8 +125,23 @@ class AuditReport:
         raise UsageError(f'to_pandas: expected "arms" or "queries", found {rows!r}')
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for a reader of the whole report."""
+        return sentences(self.findings, "note")
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside the verdict."""
+        return sentences(self.findings, "caveat")
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Sentences on why nothing is SAFE, whatever the figures."""
+        return sentences(self.findings, "doubt")
+
+    @property
     def basis(self) -> str:
-        """What a provisional verdict rests on; empty where queries are judged."""
+        """The basis of a provisional verdict; empty where queries are judged."""
         if not self.verdict.provisional:
             return ""
         queries = f", by synthetic queries ({self.made_from})" if self.made_from else ""
@@ -142,11 +149,11 @@ class AuditReport:
 
     @property
     def outcome(self) -> Outcome:
-        """That of the plan that is judged, the translated store unless another was asked for."""
+        """The outcome of the plan, which is the translated store unless another was asked for."""
         return self.outcome_of(self.plan)
 
     def outcome_of(self, name: str = TRANSLATED) -> Outcome:
-        """That of the translated store's verdict, or of an arm of `family`; of `downstream` if it is worse.
+        """Return the outcome of the translated store, or of an arm of `family`; of `downstream` if it is worse.
 
         What is trained on vectors is trained on those of the translated store, however it is searched.
         """
@@ -201,7 +208,7 @@ class AuditReport:
 
     @property
     def stay(self) -> Scores | None:
-        """What staying scores by nDCG@10, in the order of `query_ids`; None without that arm, or without judgements."""
+        """The scores of staying by nDCG@10, in the order of `query_ids`; None without that arm or judgements."""
         return next((arm.scores.get(NDCG) for arm in self.arms if arm.name == STAY), None)
 
     @property
@@ -211,13 +218,7 @@ class AuditReport:
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> ArmResult:
-        """The arm of that name.
-
-        Raises
-        ------
-        KeyError
-            There is none.
-        """
+        """The arm of that name."""
         for arm in self.arms:
             if arm.name == name:
                 return arm

@@ -1,4 +1,4 @@
-"""What an audit measures of an arm: its scores, its cost, and how it compares with its standard.
+"""The measures of an arm in an audit: its scores, its cost, and how it compares with its standard.
 
 How an arm answers queries is in `migrate.audit.arms`.
 """
@@ -29,7 +29,7 @@ NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 
 @dataclass(frozen=True, slots=True)
 class ArmCost:
-    """What the target model must embed of documents to have an arm; queries are not counted.
+    """The documents that the target model must embed to have an arm; queries are not counted.
 
     `tokens` are those of the target model, `usd` is their price; both are about right, and None where unknown.
     `reranking` is what a two-stage arm embeds as queries come.
@@ -42,7 +42,7 @@ class ArmCost:
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """How well and how fast an arm answers the queries, and what it costs.
+    """The quality and the speed of an arm, and what it costs.
 
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
     `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only `agreement@10` and
@@ -80,9 +80,9 @@ class Comparison:
 class Evaluation:
     """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
 
-    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `floor` is there where
-    the full re-embed is known in a pool only. `limited` says that the queries were drawn by what their judgements could
-    change between the translated store and the full re-embed.
+    `n_documents` is how many documents can be retrieved. `floor` is there where the full re-embed is known in a pool
+    only. `limited` says that the queries were drawn by what their judgements could change between the translated store
+    and the full re-embed.
     """
 
     query_set: QuerySet
@@ -91,7 +91,6 @@ class Evaluation:
     resamples: int
     n_documents: int
     confidence: float = CONFIDENCE
-    doubts: tuple[str, ...] = ()
     floor: Floor | None = None
     limited: bool = False
 
@@ -102,7 +101,7 @@ class Evaluation:
 
     @property
     def provisional(self) -> bool:
-        """Whether there are no judgements, so that agreement with the full re-embed has to decide."""
+        """True where there are no judgements, so that agreement with the full re-embed has to decide."""
         return self.query_set.qrels is None
 
     def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
@@ -115,11 +114,11 @@ class Evaluation:
         )
         return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
 
-    def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
-        """The verdict on an arm; `stay` are the nDCG@10 of staying, (c,), None where they are not known."""
+    def verdict(self, arm: Scores, full: Scores, stay: Scores | None = None) -> Verdict:
+        """Return the verdict on the translated store, in whatever state; scores are by the deciding measure, (c,)."""
         return decide(
-            arm.scores[self.measure],
-            full.scores[self.measure],
+            arm,
+            full,
             None if self.provisional else stay,
             margin=self.margin,
             seed=self.seed,
@@ -127,9 +126,9 @@ class Evaluation:
             provisional=self.provisional,
             confidence=self.confidence,
             n_documents=self.n_documents,
-            weighting=self.query_set.weighting(limited=self.limited and arm.name == TRANSLATED),
+            weighting=self.query_set.weighting(limited=self.limited),
             floor=self.floor,
-        ).doubted(self.doubts)
+        )
 
 
 def prefix_name(tokens: int) -> str:
@@ -142,7 +141,7 @@ def prefix_name(tokens: int) -> str:
 
 
 def deciding_measure(query_set: QuerySet) -> str:
-    """What a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`) where nothing is judged."""
+    """Return what a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`) where nothing is judged."""
     return AGREEMENT if query_set.qrels is None else NDCG
 
 
@@ -165,7 +164,7 @@ def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, 
 
 
 def win_tie_loss(arm: Scores, reference: Scores) -> tuple[int, int, int]:
-    """How many queries the arm answers better than, as well as, and worse than the reference."""
+    """Return how many queries the arm answers better than, as well as, and worse than the reference."""
     difference = arm - reference
     wins, losses = int((difference > TIE).sum()), int((difference < -TIE).sum())
     return wins, len(difference) - wins - losses, losses

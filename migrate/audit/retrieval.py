@@ -9,15 +9,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys
-from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.two_stage import Reranker
+from migrate.audit.results import FULL, TRANSLATED, Evaluation
+from migrate.audit.two_stage import Reranking
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
+from migrate.audit.verdict import CONFIDENCE, Floor
+from migrate.cost import usd_of
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
+from migrate.search.rerank import rerank
 from migrate.search.runs import DEPTH, Run, TopK, search, without_self
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, check_vectors, no_progress
@@ -25,6 +29,7 @@ from migrate.vectors import Batch, Progress, check_vectors, no_progress
 _FIRST = 10
 _QUERIES = 1_000
 """Queries whose further documents are read together."""
+_BLOCK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +54,7 @@ class Retriever:
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
     def search(self, name: str) -> TimedRun:
-        """Exact search of the store of that name in `inputs.stores`, by the query vectors of its model.
-
-        Raises
-        ------
-        VectorError
-            A vector of the store is zero or not finite.
-        """
+        """Exact search of the store of that name in `inputs.stores`, by the query vectors of its model."""
         if name not in self._runs:
             store, keys = self.inputs.stores[name], self.inputs.keys[name]
             self._runs[name] = self.search_batches(name, self._checked(store, keys))
@@ -81,15 +80,12 @@ class Retriever:
         """A retriever of inputs that differ in the full re-embed alone: it keeps all other rankings."""
         other = replace(self, inputs=inputs)
         other._runs.update({name: run for name, run in self._runs.items() if name != FULL})
-        vars(other).update({name: vars(self)[name] for name in ("_bm25", "candidates") if name in vars(self)})
+        vars(other).update({name: vars(self)[name] for name in ("bm25", "candidates") if name in vars(self)})
         return other
 
+    @cached_property
     def bm25(self) -> TimedRun:
         """Words alone, of the translated store's texts, which are read where they are not in memory."""
-        return self._bm25
-
-    @cached_property
-    def _bm25(self) -> TimedRun:
         documents, queries = self.inputs.documents, self.inputs.query_set.queries
         if documents is None:
             documents = list(self.inputs.stores[TRANSLATED].documents())
@@ -101,10 +97,6 @@ class Retriever:
         """Runs fused by their ranks; the time is that of all of them and of the fusion."""
         fused = self._timed(lambda: reciprocal_rank_fusion([timed.run for timed in runs], depth=self.depth))
         return TimedRun(fused.run, sum(timed.seconds for timed in runs) + fused.seconds)
-
-    def rerank(self, depth: int) -> TimedRun:
-        """The translated store's first `depth` documents, ranked by their true vectors."""
-        return self._timed(lambda: self.reranker.run(depth))
 
     @cached_property
     def candidates(self) -> Sequence[Sequence[str]]:
@@ -118,19 +110,65 @@ class Retriever:
         return [run.top(query_id, depth) for query_id in ids]
 
     @cached_property
-    def reranker(self) -> Reranker:
-        """What the two-stage arms share: one search of the translated store, as deep as the deepest of them needs."""
-        return Reranker(
-            self.inputs.stores[TRANSLATED],
-            self.inputs.stores[FULL],
-            self.inputs.query_set.query_ids,
-            self.inputs.vectors[FULL],
-            self.candidates,
-            depths=self.inputs.rerank_depths,
-            keys=self.inputs.keys[FULL],
-            kept=self.depth,
-            tally=self.inputs.tally,
-            progress=self.progress,
+    def _candidate_rows(self) -> list[NDArray[np.int64]]:
+        """The rows of the candidates in the reference."""
+        ids = (doc_id for batch in self.inputs.stores[FULL].scan() for doc_id in batch.ids)
+        row_of = {doc_id: row for row, doc_id in enumerate(ids)}
+        depth = max(self.inputs.rerank_depths)
+        return [np.array([row_of[doc_id] for doc_id in own[:depth]], dtype=np.int64) for own in self.candidates]
+
+    def rerank(self, depth: int) -> TimedRun:
+        """Rank the translated store's first `depth` documents of each query by their true vectors."""
+        return self._timed(lambda: self._reranked(depth))
+
+    def _reranked(self, depth: int) -> Run:
+        count = len(self._candidate_rows)
+        step = max(_BLOCK_BYTES // (4 * self.inputs.stores[FULL].info.dim * depth), 1)
+        rankings: dict[str, tuple[str, ...]] = {}
+        for start in range(0, count, step):
+            self.progress(f"rank {depth} again", start, count)
+            rankings |= self._reranked_block(range(start, min(start + step, count)), depth)
+        return Run(rankings)
+
+    def _reranked_block(self, numbers: range, depth: int) -> dict[str, tuple[str, ...]]:
+        """Return the rankings of some queries; what several of them retrieve is read once."""
+        inputs, reference = self.inputs, self.inputs.stores[FULL]
+        wanted = [self._candidate_rows[number][:depth] for number in numbers]
+        rows = np.unique(np.concatenate(wanted))
+        batch = reference.get(rows)
+        check_vectors(batch.ids, batch.vectors, source=reference.info.location)
+        rankings: dict[str, tuple[str, ...]] = {}
+        for number, own in zip(numbers, wanted, strict=True):
+            places = np.searchsorted(rows, own)
+            best = rerank(
+                inputs.vectors[FULL][number],
+                [inputs.keys[FULL][batch.ids[place]] for place in places],
+                np.zeros(len(own)),
+                np.arange(len(own)),
+                batch.vectors[places],
+                metric=reference.info.metric,
+                kept=self.depth,
+            )
+            rankings[inputs.query_set.query_ids[number]] = tuple(key for key, _ in best)
+        return rankings
+
+    def reranking(self, depth: int) -> Reranking:
+        """Return what a two-stage arm embeds."""
+        inputs, tally, count = self.inputs, self.inputs.tally, len(self._candidate_rows)
+        embedded, times = np.unique(np.concatenate([rows[:depth] for rows in self._candidate_rows]), return_counts=True)
+        tokens = tally.cost(inputs.stores[FULL].documents(embedded)).tokens
+        first, each = tokens / len(embedded) * depth, tokens / count
+        further = each * float((times == 1).mean())
+        return Reranking(
+            depth,
+            first,
+            usd_of(first, tally.price),
+            len(embedded) / count,
+            each,
+            usd_of(each, tally.price),
+            len(embedded) / inputs.stores[TRANSLATED].info.count,
+            further,
+            usd_of(further, tally.price),
         )
 
     def deciding_scores(self, run: Run) -> Scores:
@@ -146,7 +184,7 @@ class Retriever:
 
     @property
     def temperature(self) -> float:
-        """That of agreement (`migrate.audit.unjudged`), by what the full re-embed scores."""
+        """The temperature of agreement (`migrate.audit.unjudged`), by what the full re-embed scores."""
         full = self._full_scores
         return temperature_of(full[np.isfinite(full[:, 0])])
 
@@ -155,7 +193,7 @@ class Retriever:
         return self.true_scores(self.search(FULL).run)
 
     def true_scores(self, run: Run) -> TopScores:
-        """What the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
+        """Return what the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
 
         Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a
         document that the reference lacks scores -inf.
@@ -193,6 +231,22 @@ class Retriever:
             top.add([keys[place] for place in near], batch.vectors[near])
             run = top.run()
             yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))
+
+    def evaluation(
+        self, floor: Floor | None = None, *, limited: bool = False, confidence: float = CONFIDENCE
+    ) -> Evaluation:
+        """Return the rules by which these rankings are judged."""
+        inputs, options = self.inputs, self.inputs.options
+        return Evaluation(
+            inputs.query_set,
+            options.margin,
+            options.seed,
+            options.resamples,
+            inputs.n_documents,
+            confidence,
+            floor,
+            limited,
+        )
 
     def rank_by_id(self) -> TimedRun:
         """The same documents for every query: the first by doc_id."""

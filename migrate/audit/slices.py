@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from migrate.audit.inputs import AuditOptions, PreparedAudit, rows_of, texts_of
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.verdict import Bounds, Weighting, retention_bounds
+from migrate.audit.verdict import Bounds, Finding, Weighting, retention_bounds
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
@@ -110,14 +110,15 @@ def find_slices(
     )
 
 
-def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for each metadata field that does not distinguish the queries."""
+def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[Finding, ...]:
+    """Return a note for each metadata field that does not distinguish the queries."""
     times = Counter(part.by for part in slices)
     sentences = {
         0: "--slice: expected documents with {!r} in their metadata, found none among those that the queries are about",
         1: "--slice: expected several values of {!r} among the documents that the queries are about, found only one",
     }
-    return tuple(sentences[times[field]].format(field) for field in dict.fromkeys(fields) if times[field] in sentences)
+    unused = [field for field in dict.fromkeys(fields) if times[field] in sentences]
+    return tuple(Finding("note", sentences[times[field]].format(field)) for field in unused)
 
 
 def _labellings(

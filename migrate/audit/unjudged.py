@@ -1,4 +1,4 @@
-"""How well an arm agrees with the full re-embed where nothing is judged, and what that says of retention.
+"""Agreement of an arm with the full re-embed where nothing is judged, and what that says of retention.
 
 Two good models rarely share nine of ten documents, though either answers well: who swaps two that are nearly equal
 loses nothing. So agreement@k is graded by the target model's own scores: an nDCG whose gains are exp(score / t),
@@ -61,7 +61,7 @@ def agreement(arm: TopScores, full: TopScores, *, temperature: float | None = No
 
 
 def temperature_of(full: TopScores) -> float:
-    """That of the gains, in the unit of the scores; next to nothing where all are equal: less is worth nothing then."""
+    """Return the temperature of the gains, in the unit of the scores; next to nothing where all are equal."""
     last = np.where(np.isfinite(full), full, np.inf).min(axis=1)  # of a shorter ranking, its last document
     spread = float(np.median(full[:, 0] - last)) if len(full) else 0.0
     return max(TEMPERATURE * spread, float(np.finfo(np.float64).tiny))

@@ -20,13 +20,13 @@ How many queries an audit needs before it can say SAFE or NOT SAFE.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import ceil, inf, isfinite, nan
 from statistics import NormalDist
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ UNKNOWN = Bounds(nan, 0.0, inf)
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """How queries count that were not drawn evenly (`migrate.audit.drawn_queries`), or not each for itself.
+    """The weights of queries that were not drawn evenly (`migrate.audit.drawn_queries`), or not each for itself.
 
     `values` are the inverse of the chance with which each was drawn, (n,), and none can be more than `heaviest`.
     `limited` says that arm and full re-embed differ, for any query, by no more than the chance with which it is drawn;
@@ -103,7 +103,7 @@ class Weighting:
         return weighted
 
     def rows(self, weighted: NDArray[np.floating]) -> NDArray[np.float64]:
-        """What is drawn: the sums of weighted scores, (n,) or (n, c), over each group."""
+        """Return what is drawn: the sums of weighted scores, (n,) or (n, c), over each group."""
         if self.groups is None:
             return np.asarray(weighted, dtype=np.float64)
         sums = np.zeros((self.count, *weighted.shape[1:]))
@@ -117,17 +117,17 @@ class Weighting:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.sizes)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """How many queries each group has."""
+        """The number of queries of each group."""
         return np.bincount(self._numbers)
 
     @cached_property
     def size(self) -> float:
-        """How many queries a group has that was not seen: the mean over groups, each by the square of its size.
+        """The number of queries of a group that was not seen: the mean over groups, each by the square of its size.
 
         That is how much each has to do with how far a mean is off. The largest group alone would make a hundred queries
         out of one; the plain mean is too small where the harm is in large groups (`benchmarks/verdicts.py`).
@@ -154,46 +154,32 @@ FLOOR_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Floor:
-    """What the full re-embed scores where only a pool of it was embedded, (n,) each: `expected`, and at `least`.
+    """The scores of the full re-embed where only a pool of it was embedded, (n,) each: `expected`, and at `least`.
 
     Its scores in the pool are what it scores at most. `least` holds on average, with a confidence of its own of
     1 - `FLOOR_SHARE` * (1 - `CONFIDENCE`) (`migrate.audit.outside`).
+
+    Without judgements it `is_share`: what documents outside leave of each query's agreement in the pool, of every arm.
+    That agreement is the most that it can be: upper bounds are guaranteed, and the floor is of the lower ones.
     """
 
     expected: Scores
     least: Scores
+    is_share: bool = False
 
     def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """The scores of an arm and of the full re-embed as they are expected, from those in the pool."""
-        return arm, self.expected
+        """Return the scores of an arm and of the full re-embed as they are expected, from those in the pool."""
+        return (arm * self.expected, full) if self.is_share else (arm, self.expected)
 
     def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """These scores where documents outside take as much as they may."""
-        return arm, self.least
+        """Return these scores where documents outside take as much as they may."""
+        return (arm * self.least, full) if self.is_share else (arm, self.least)
 
     def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
-        """Bounds in the pool, widened to those of the `extreme` on the side that the pool does not guarantee."""
-        return Bounds(bounds.estimate, bounds.lower, extreme.upper)
-
-
-@dataclass(frozen=True, eq=False)
-class Remainder(Floor):
-    """Without judgements: the share of each query's agreement in the pool that documents outside leave, of every arm.
-
-    Agreement in the pool is the most that it can be: upper bounds are guaranteed, and the floor is of the lower ones.
-    """
-
-    def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """As they are expected."""
-        return arm * self.expected, full
-
-    def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
-        """Where documents outside take as much as they may."""
-        return arm * self.least, full
-
-    def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
-        """To the lower bound of the extreme."""
-        return Bounds(bounds.estimate, extreme.lower, bounds.upper)
+        """Return bounds in the pool, those of the `extreme` on the side that the pool does not guarantee."""
+        if self.is_share:
+            return replace(bounds, lower=extreme.lower)
+        return replace(bounds, upper=extreme.upper)
 
 
 def retention_bounds(
@@ -349,7 +335,7 @@ def _retentions(
 
 
 def _ratio(arm: Scores, full: Scores) -> float:
-    """Of the means; 1 where both are 0, as nothing was lost, and 0 where there is no query."""
+    """Return the ratio of the means; 1 where both are 0, as nothing was lost, and 0 where there is no query."""
     if not len(arm):
         return 0.0
     if not full.any():
@@ -406,7 +392,7 @@ def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: floa
 
 
 def _open(n: NDArray[np.int_], square: float, worst: float, confidence: float) -> NDArray[np.float64]:
-    """How far above 0 a mean of n values has to be, their mean square being `square`, for its lower bound to be above.
+    """Return how far above 0 a mean of n values of this mean `square` has to be for its lower bound to be above 0.
 
     Of a normal variable with variance n * square, and an exponential one with mean `worst`: the quantile of the sum, by
     its first four cumulants (Cornish & Fisher 1938).
@@ -428,28 +414,39 @@ FEWEST_DOCUMENTS = 100
 """SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
 
+Level = Literal["note", "caveat", "doubt"]
 Input = Literal["queries", "reference", "target", "model", "store"]
 """An input of an audit: `target` is the model as it was named, `model` the choice of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence of an audit: a note for its reader, a caveat beside the verdict, or a doubt, which takes a SAFE away.
+
+    `about` is the input that a doubt is about, to be changed.
+    """
+
+    level: Level
+    text: str
+    about: Input = "queries"
+
+
+def doubt(text: str, about: Input = "queries") -> Finding:
+    """Return a doubt."""
+    return Finding("doubt", text, about)
+
+
+def sentences(findings: Iterable[Finding], level: Level) -> tuple[str, ...]:
+    """Return the sentences of one level."""
+    return tuple(finding.text for finding in findings if finding.level == level)
+
+
 class Outcome(StrEnum):
-    """What an audit says."""
+    """The answer of an audit."""
 
     SAFE = "SAFE"
     NOT_SAFE = "NOT SAFE"
     INCONCLUSIVE = "INCONCLUSIVE"
-
-
-class Doubt(str):
-    """A sentence on why figures cannot be trusted; `about` is the input to change: it is of the queries by default."""
-
-    about: Input
-
-    def __new__(cls, sentence: str, about: Input = "queries") -> Self:
-        """Make a sentence that says which input it is about."""
-        made = super().__new__(cls, sentence)
-        made.about = about
-        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,12 +484,12 @@ class Verdict:
 
     @property
     def n_independent(self) -> int:
-        """How many of the queries are independent: groups, where some belong together."""
+        """The number of independent queries: groups, where some belong together."""
         return self.n_queries if self.n_groups is None else self.n_groups
 
     @property
     def has_enough(self) -> bool:
-        """Whether there are enough queries for any verdict."""
+        """True where there are enough queries for any verdict."""
         return self.n_independent >= FEWEST_QUERIES
 
     @property
@@ -502,11 +499,12 @@ class Verdict:
             return f"{self.n_queries:,} queries"
         return f"{self.n_queries:,} queries in {self.n_groups:,} independent groups"
 
-    def doubted(self, doubts: tuple[str, ...]) -> Verdict:
-        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE.
+    def doubted(self, findings: Iterable[Finding]) -> Verdict:
+        """Return the verdict after some findings: with a doubt among them INCONCLUSIVE instead of SAFE.
 
         Nor would more queries settle what is INCONCLUSIVE already.
         """
+        doubts = sentences(findings, "doubt")
         is_sure = self.outcome is Outcome.NOT_SAFE or not self.has_enough or self.lacks_documents
         if is_sure or not doubts:
             return self
@@ -519,7 +517,7 @@ class Verdict:
 
     @property
     def within_reach(self) -> bool:
-        """Whether as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
+        """True where as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
         if self.queries_needed is None:
             return False
         most = MOST_TO_JUDGE if self.left_to_judge is None else self.left_to_judge
@@ -527,27 +525,27 @@ class Verdict:
 
     @property
     def lacks_documents(self) -> bool:
-        """Whether there are too few documents to say SAFE."""
+        """True where there are too few documents to say SAFE."""
         return self.n_documents is not None and self.n_documents < FEWEST_DOCUMENTS
 
     @property
     def worse_than_stay(self) -> bool:
-        """Whether the arm is significantly worse than staying with the source model."""
+        """True where the arm is significantly worse than staying with the source model."""
         return self.has_enough and self.gain_over_stay is not None and self.gain_over_stay.upper < 0
 
     @property
     def better_than_stay(self) -> bool:
-        """Whether the arm is significantly better than staying with the source model."""
+        """True where the arm is significantly better than staying with the source model."""
         return self.has_enough and self.gain_over_stay is not None and self.gain_over_stay.lower > 0
 
     @property
     def undecidable(self) -> bool:
-        """Whether no number of queries would settle the verdict, unless some are judged."""
+        """True where no number of queries would settle the verdict, unless some are judged."""
         return self.harmful is not None and self.harmful <= self.retention.estimate < self.margin
 
     @property
     def measured(self) -> str:
-        """What the bounds are of, in words."""
+        """The measure that the bounds are of, in words."""
         return "agreement@10" if self.provisional else "retention"
 
     @property
@@ -607,7 +605,7 @@ class Verdict:
 
 
 def margin_remarks(margin: float, origin: str = "") -> tuple[str, ...]:
-    """What belongs beside a verdict by this margin; `origin` is where it is from, if nobody named it for this one."""
+    """Return caveats of a verdict by this margin; `origin` is where it is from, if nobody named it for this one."""
     remarks = [f"the margin of {margin:g} is from {origin}"] if origin else []
     if margin < LOWEST_MARGIN:
         remarks.append(f"a margin of {margin:g} calls SAFE what loses up to {1 - margin:.0%} of the quality")

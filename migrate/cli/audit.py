@@ -33,9 +33,8 @@ from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.audit.downstream import DownstreamAudit
-    from migrate.audit.inputs import AuditOptions, PoolReference
+    from migrate.audit.inputs import AuditOptions, FrontierTrial, PoolReference
     from migrate.audit.places import Places
-    from migrate.audit.plan import FrontierTrial
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
     from migrate.vectors import Progress, Query
@@ -113,7 +112,7 @@ def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOption
     StitchError, ManifestError, DatasetError, OutputError
         The stitch or the log cannot be read.
     """
-    from migrate.audit.plan import FrontierTrial
+    from migrate.audit.inputs import FrontierTrial
     from migrate.datasets.records import read_query_log
     from migrate.errors import UsageError
     from migrate.reembed import Budget, require_confidence
@@ -446,9 +445,10 @@ def command(
 
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
+    from migrate.audit.inputs import AuditRequest
     from migrate.audit.judging import write_unjudged
     from migrate.audit.places import places_of
-    from migrate.audit.plan import AuditRequest, plan_audit
+    from migrate.audit.plan import plan_audit
     from migrate.audit.verdict import Outcome
     from migrate.embedders.elsewhere import elsewhere
     from migrate.embedders.prefix import whole_embedder

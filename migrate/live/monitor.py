@@ -4,7 +4,7 @@ Of sampled queries the documents that were served are known. Each is scored by a
 would have served (`migrate.audit.unjudged`), as far as a pool knows it: true vectors of the store's first documents for
 the query, of those that were served, and of all documents that are true in the store already. Two scores come of it.
 `high`, by the pool alone, is at least the true one: what is not in the pool can only make the best ten better. `low`
-takes off what documents outside may add, by the errors of a random sample (`migrate.audit.outside_unjudged`).
+takes off what documents outside may add, by the errors of a random sample (`migrate.audit.outside`).
 
 Means of both are bounded at all looks together (`migrate.live.confidence_sequence`): SAFE rests on the lower bound of
 `low`, NOT SAFE on the upper bound of `high`. Each is bounded twice, over all queries and over the first one of each
@@ -29,14 +29,16 @@ from migrate.audit.outside import (
     CUT,
     ErrorTail,
     Lately,
+    Outside,
     Ranked,
     Rows,
     Surroundings,
+    calibrate,
     look_around,
     rank_rows,
     score_rows,
+    tops_of,
 )
-from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged, tops_of
 from migrate.audit.query_groups import Kinds, with_groups
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores, agreement, limits_of, temperature_of
@@ -336,7 +338,7 @@ class _Pool:
         for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
             bands[band] = bands[band] or bands[band + 1]
         lately = [self._lately(query) for query in range(len(self.queries))]
-        _, most = calibrate_unjudged(
+        _, most = calibrate(
             self.run,
             lately,
             with_groups(self.query_set, self.vectors),
@@ -382,6 +384,6 @@ class _Pool:
         bands = len(around.ranked.edges) + 1
         tails = (calibration.tails + [calibration.tails[-1]] * bands)[:bands]  # the store may have grown
         places = {query_id: place for place, query_id in enumerate(self.query_set.query_ids)}
-        outside = OutsideUnjudged(around, tails, self.metric, places, 1.0, calibration.most, calibration.temperature)
+        outside = Outside(around, tails, self.metric, places, 1.0, calibration.most, calibration.temperature)
         losses: NDArray[np.float64] = np.clip(calibration.most * outside.losses(self.run, self.query_set), 0, 1)
         return losses

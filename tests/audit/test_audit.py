@@ -271,7 +271,7 @@ def test_the_report_says_what_it_was_made_from(reference, tmp_path):
     true, proof, groups = report.notes
     assert groups.startswith("60 queries are in 58 independent groups by their vectors, the largest of 2")
     assert true == "40 of 150 vectors are true ones: the sample the stitch was fitted on"
-    assert proof == report.reference.sentence
+    assert proof == report.reference.findings[0].text
     assert audit(copy_store(reference), reference).notes == (proof, groups)
 
 

@@ -9,7 +9,7 @@ from topics import copy_store
 
 from migrate.audit.arms import Bridge
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BRIDGE, FULL, STAY
 from migrate.datasets.beir import load_beir
@@ -69,8 +69,10 @@ def bridge(source, new_model):
 def audit(reference, questions, embedder, **options):
     """Of the reference's own vectors, in another place: nothing but the bridge is looked at."""
     more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge") if name in options}
-    inputs = AuditInputs(copy_store(reference), reference, questions, embedder, **more)
-    return audit_store(inputs, AuditOptions(**{"resamples": 200, "bm25": False, **options}))
+    asked = AuditOptions(**{"resamples": 200, "bm25": False, **options})
+    return audit_store(
+        AuditRequest(copy_store(reference), questions, embedder, reference=reference, options=asked, **more)
+    )
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])

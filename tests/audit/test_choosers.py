@@ -11,8 +11,8 @@ import pytest
 from topics import Topics, make_store
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference
-from migrate.audit.plan import AuditRequest, plan_audit
+from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference
+from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.verdict import Outcome
 from migrate.backfill import backfill_store
@@ -69,8 +69,8 @@ def translated(model, tmp_path_factory):
 
 
 def judged(store, embedder, questions):
-    inputs = AuditInputs(store, PoolReference(10), questions, embedder)
-    return audit_store(inputs, AuditOptions(bm25=False, resamples=1_000))
+    options = AuditOptions(bm25=False, resamples=1_000)
+    return audit_store(AuditRequest(store, questions, embedder, reference=PoolReference(10), options=options))
 
 
 @pytest.fixture(scope="module")

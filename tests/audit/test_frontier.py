@@ -5,8 +5,8 @@ import pytest
 
 from migrate.audit.arms import reembedded_name
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import SAMPLE, Frontier, FrontierInputs, Point, find_frontier
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.frontier import SAMPLE, Frontier, Point, find_frontier
+from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
@@ -56,10 +56,12 @@ def questions(corpus):
 
 
 def tried(store, fitted, reference, questions, target, **options):
-    more = {name: options.pop(name) for name in ("log", "stay", "doubts") if name in options}
-    tries = {name: options.pop(name) for name in ("shares", "policies") if name in options}
-    inputs = FrontierInputs(store, fitted, reference, questions, target, **more)
-    return find_frontier(inputs, options=AuditOptions(**{"resamples": 300, **options}), **tries)
+    more = {name: options.pop(name) for name in ("stay", "findings") if name in options}
+    tries = {name: options.pop(name) for name in ("log", "policies") if name in options}
+    trial = FrontierTrial(options.pop("shares", (0.1, 0.2, 0.3, 0.5)), fitted, **tries)
+    asked = AuditOptions(**{"resamples": 300, **options})
+    request = AuditRequest(store, questions, target, reference=reference, source=store, trial=trial, options=asked)
+    return find_frontier(request, **more)
 
 
 def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
@@ -71,7 +73,13 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
     again = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
     translate_store(store, again, tmp_path / "new")
     report = audit_store(
-        AuditInputs(open_store(tmp_path / "new"), reference, questions, target), AuditOptions(resamples=300)
+        AuditRequest(
+            open_store(tmp_path / "new"),
+            questions,
+            target,
+            reference=reference,
+            options=AuditOptions(resamples=300),
+        )
     )
     (point,) = [one for one in found.points if one.policy == "query-log"]
     assert point.comparison.retention == report.comparisons[TRANSLATED].retention

@@ -155,7 +155,7 @@ def test_judgements_of_relevant_documents_alone_are_not_alike():
     assert alike_grades(judged(lambda row: {f"d{place}": 1 for place in range(9)}), RANKINGS) == ()
     assert alike_grades(judged(lambda row: {f"d{place}": 0 for place in range(9)}), RANKINGS) == ()
     (doubt,) = alike_grades(judged(lambda row: {f"d{place}": 2 for place in range(10)} if row % 10 else {}), RANKINGS)
-    assert doubt.startswith("in 36 of 36 queries with relevant documents")
+    assert doubt.text.startswith("in 36 of 36 queries with relevant documents")
     assert alike_grades(judged(lambda row: {f"d{place}": 2 + place % 2 for place in range(10)}), RANKINGS) == ()
     assert alike_grades(judged(lambda row: {f"d{place}": row % 2 for place in range(9)} | {"d9": 1}), RANKINGS) == ()
 

@@ -7,23 +7,23 @@ import pytest
 import topics
 from topics import QUERIES, Topics, make_store, noisy
 
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit
+from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
 from migrate.audit.measures import ndcg
 from migrate.audit.outside import (
     CUT,
     ErrorTail,
+    Room,
     discount_after,
     look_around,
     rank_rows,
     score_rows,
 )
-from migrate.audit.outside_unjudged import Room
 from migrate.audit.pool import DEPTHS, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
-from migrate.audit.verdict import Floor, Outcome, Remainder, family_bounds, retention_bounds
+from migrate.audit.verdict import Floor, Outcome, family_bounds, retention_bounds
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
@@ -259,8 +259,8 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
 
 def unjudged_pool(store, depth=20, query_set=UNJUDGED, seed=0, embedder=TARGET):
     options = AuditOptions(bm25=False, seed=seed, resamples=500)
-    retriever = Retriever(prepare_audit(AuditInputs(store, PoolReference(), query_set, embedder), options))
-    return grow_pool(retriever, PoolReference(depth=depth), embedder)
+    request = AuditRequest(store, query_set, embedder, reference=PoolReference(depth=depth), options=options)
+    return grow_pool(Retriever(prepare_audit(request)))
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -281,9 +281,9 @@ def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, 
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
 
 
-def test_a_remainder_widens_the_lower_bound_only():
+def test_a_floor_of_shares_widens_the_lower_bound_only():
     arm, full = np.random.default_rng(0).uniform(0.8, 1, 200), np.ones(200)
-    floor = Remainder(np.full(200, 0.98), np.full(200, 0.95))
+    floor = Floor(np.full(200, 0.98), np.full(200, 0.95), is_share=True)
     plain, wide = retention_bounds(arm, full), retention_bounds(arm, full, floor=floor)
     assert wide.upper == plain.upper
     assert wide.estimate == pytest.approx(0.98 * plain.estimate)
@@ -343,10 +343,18 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    inputs = AuditInputs(far, PoolReference(), UNJUDGED, TARGET, source, SOURCE)
-    pool = grow_pool(Retriever(prepare_audit(inputs, AuditOptions(resamples=500))), PoolReference(depth=20), TARGET)
+    request = AuditRequest(
+        far,
+        UNJUDGED,
+        TARGET,
+        reference=PoolReference(depth=20),
+        source=source,
+        source_embedder=SOURCE,
+        options=AuditOptions(resamples=500),
+    )
+    pool = grow_pool(Retriever(prepare_audit(request)))
     retriever = pool.retriever
-    words = retriever.bm25()
+    words = retriever.bm25
     for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
         assert np.isfinite(retriever.true_scores(run.run)).all()
 
@@ -838,11 +846,12 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     new = open_store(tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
     options = AuditOptions(resamples=1_000, margin=0.9, bm25=False)
-    pooled = audit_store(AuditInputs(new, PoolReference(), query_set, target), options)
+    pooled = audit_store(AuditRequest(new, query_set, target, reference=PoolReference(), options=options))
     reembed_store(source, target, tmp_path / "reference")
-    full = audit_store(AuditInputs(new, open_store(tmp_path / "reference"), query_set, target), options)
+    built = open_store(tmp_path / "reference")
+    full = audit_store(AuditRequest(new, query_set, target, reference=built, options=options))
     assert pooled.pool.steps[0].documents < 400
-    assert "true vectors of the translated store agree with it" in pooled.reference.sentence
+    assert "true vectors of the translated store agree with it" in pooled.reference.findings[0].text
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)
     assert pooled.held_out.verdict.retention.lower <= full.held_out.verdict.retention.lower

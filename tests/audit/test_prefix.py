@@ -7,9 +7,9 @@ import pytest
 from openai_server import OpenAIServer
 from topics import DOCUMENTS, QUERIES, QUESTIONS, Topics, audit, make_store, noisy
 
-from migrate.audit.inputs import PoolReference
+from migrate.audit.inputs import AuditRequest, PoolReference
 from migrate.audit.options import options_of
-from migrate.audit.plan import AuditRequest, plan_audit
+from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.cli.main import run

@@ -144,7 +144,7 @@ def test_a_field_groups_queries_and_vectors_those_without_it():
     assert parts(found.weighting().groups) == {frozenset(part) for part in ([0, 2], [1], [3, 4], [5, 6], [7])}
     assert found.groups["again"] == found.groups["q0"]
     (note,) = group_notes(found)
-    assert note.startswith(
+    assert note.level == "note" and note.text.startswith(
         "8 queries are in 5 independent groups by their field 'topic', the largest of 2; bounds take"
     )
 

@@ -13,7 +13,7 @@ from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, SOURCE_DIM, TARGET, Topics
 from migrate.audit.query_set import QuerySet
 from migrate.audit.recommendation import recommend
 from migrate.audit.reference import odd_scores
-from migrate.audit.verdict import Outcome
+from migrate.audit.verdict import Outcome, doubt
 from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
@@ -41,7 +41,7 @@ def test_only_a_reference_that_is_not_proven_is_to_be_built_again(tmp_path):
     unproven = audit(first, make_store(tmp_path / "two", texts=False), ROWS, margin=0.5)
     assert "beyond doubt" in recommend(unproven).remark
     right = audit(make_store(tmp_path / "three", vectors=noisy(0.1)), make_store(tmp_path / "four"), margin=0.5)
-    odd = replace(right, doubts=("the scores are odd",))
+    odd = replace(right, findings=(*right.findings, doubt("the scores are odd")))
     assert right.reference.proven and "beyond doubt" not in recommend(odd).remark
 
 
@@ -113,16 +113,16 @@ def test_scores_that_are_too_good_or_too_bad_are_odd(arm, full, words, stay, odd
         None if share is None else (rng.random(300) < share).astype(float) for share in (arm, full, words, stay)
     )
     doubts = odd_scores(arm, full, words, stay, np.zeros(300), seed=0, resamples=500)
-    assert (odd is None and doubts == ()) or (len(doubts) == 1 and odd in doubts[0])
+    assert (odd is None and doubts == ()) or (len(doubts) == 1 and odd in doubts[0].text)
 
 
 def test_judgements_that_cannot_tell_good_vectors_from_chance_are_odd():
     full = np.random.default_rng(0).random(300)
-    (doubt,) = odd_scores(full, full, None, None, full, seed=0, resamples=500)
-    assert "not significantly better than documents drawn at random" in doubt and doubt.about == "queries"
+    (found,) = odd_scores(full, full, None, None, full, seed=0, resamples=500)
+    assert "not significantly better than documents drawn at random" in found.text and found.about == "queries"
     stay = np.minimum(full + 0.5, 1)
-    doubt, _ = odd_scores(full, full, None, stay, full, seed=0, resamples=500)
-    assert "check the target model, its prefixes and its vectors" in doubt and doubt.about == "model"
+    found, _ = odd_scores(full, full, None, stay, full, seed=0, resamples=500)
+    assert "check the target model, its prefixes and its vectors" in found.text and found.about == "model"
 
 
 @pytest.mark.parametrize(("with_old", "code"), [(True, 1), (False, 3)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from paired_scores import make
 
-from migrate.audit.verdict import Bounds, Outcome, Verdict, decide
+from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, decide, doubt
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open(
         )
     )
     for verdict in (safe, none):
-        doubted = verdict.doubted(("odd",))
+        doubted = verdict.doubted([doubt("odd")])
         assert (doubted.outcome, doubted.queries_needed) == (Outcome.INCONCLUSIVE, None)
         assert "not to be believed, as odd" in doubted.sentence
-        assert verdict.doubted(()) == verdict
-    assert few.doubted(("odd",)) == few
+        assert verdict.doubted([Finding("note", "odd"), Finding("caveat", "odd")]) == verdict
+    assert few.doubted([doubt("odd")]) == few
     harmful = replace(safe, outcome=Outcome.NOT_SAFE)
-    assert harmful.doubted(("odd",)) == harmful
+    assert harmful.doubted([doubt("odd")]) == harmful
 
 
 def test_an_inconclusive_audit_asks_for_more_queries_than_it_had():

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
@@ -78,6 +78,7 @@ def noisy(scale):
 
 def audit(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
     more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge", "prefixes") if name in options}
-    inputs = AuditInputs(translated, reference, questions, embedder, **more)
     call = {"progress": options.pop("progress")} if "progress" in options else {}
-    return audit_store(inputs, AuditOptions(**{"resamples": 500, **options}), **call)
+    asked = AuditOptions(**{"resamples": 500, **options})
+    request = AuditRequest(translated, questions, embedder, reference=reference, options=asked, **more)
+    return audit_store(request, **call)

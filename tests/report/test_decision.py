@@ -13,7 +13,7 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.two_stage import Reranking
-from migrate.audit.verdict import Bounds, Doubt, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Outcome, Verdict, doubt
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows
@@ -204,10 +204,10 @@ def test_an_old_model_that_answers_as_well_is_kept():
 
 
 def test_a_doubt_does_not_speak_against_staying():
-    found = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), doubts=("the full re-embed looks wrong",)))
+    found = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), findings=(doubt("the full re-embed looks wrong"),)))
     assert (found.plan, found.command) == (STAY, None)
     assert found.remark == "not to be believed of the new store: the full re-embed looks wrong"
-    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), doubts=("it looks wrong",))).plan is None
+    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), findings=(doubt("it looks wrong"),))).plan is None
 
 
 def test_percentages_are_no_words_for_many_times():
@@ -224,7 +224,7 @@ def test_staying_is_named_where_it_keeps_the_margin():
 
 
 def test_with_a_doubt_nothing_is_recommended():
-    found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=("odd",)))
+    found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd"),)))
     assert (found.plan, found.command) == (None, None)
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
 
@@ -246,7 +246,7 @@ AGAIN = ("audit", "new", "--reference=pool", "--target=tfidf:32", "--report=repo
 def test_a_doubt_leads_on_to_what_clears_it_up(about, typed, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places = replace(PLACES, again=(*AGAIN, *typed))
-    made = report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=(Doubt("odd", about), "odder"), places=places)
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", about), doubt("odder")), places=places)
     assert recommend(made).command == command
     bare = recommend(replace(made, places=replace(places, has_texts=False))).command
     is_needed = {"reference": ("inspect", "old"), "queries": (*AGAIN, "--beir", "DIR")}
@@ -255,7 +255,7 @@ def test_a_doubt_leads_on_to_what_clears_it_up(about, typed, command, tmp_path, 
 
 def test_a_reference_that_was_built_is_not_to_be_built_again():
     places = replace(PLACES, again=("audit", "new", "--reference=build", "--beir=judged"))
-    made = report(SURE, outcome=Outcome.INCONCLUSIVE, doubts=(Doubt("odd", "reference"),), places=places)
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", "reference"),), places=places)
     assert recommend(made).command == (*places.again, "--target", "SPEC")
 
 

@@ -10,7 +10,7 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
-from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table, sentences
 from migrate.report.document import SCHEMA_VERSION, audit_document
@@ -45,7 +45,7 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, margin=0.
         query_ids=tuple(f"q-{row}" for row in range(n)),
         n_documents=5183,
         dataset="scifact",
-        notes=("40 of 150 vectors are true ones",),
+        findings=(Finding("note", "40 of 150 vectors are true ones"),),
         manifest=Manifest(kind="report", model=ModelIdentity("x", 3, True), seed=7, details={"resamples": 10}),
     )
 
@@ -275,8 +275,8 @@ FURTHER = {f"two-stage {depth}": Bounds(0.97, 0.94 + depth / 10_000, 1.0) for de
 
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_a_summary_has_the_verdict_first_and_fits(width):
-    caveats = ("141 of 283 relevant documents are not in the stores",) * 5
-    report = replace(with_further_arms(make_report(), FURTHER), caveats=caveats)
+    caveats = (Finding("caveat", "141 of 283 relevant documents are not in the stores"),) * 5
+    report = replace(with_further_arms(make_report(), FURTHER), findings=caveats)
     lines = audit_summary(report, width=width, page=Path("out/report.html")).splitlines()
     assert lines[0].startswith("SAFE in two stages, the first")
     assert any(line.startswith("translated alone: INCONCLUSIVE: retention"[:width]) for line in lines)
@@ -302,14 +302,14 @@ def test_a_summary_is_coloured_where_it_should_be_and_stays_readable_when_narrow
     assert "\x1b[" in audit_summary(report, in_colour=True)
     narrow = audit_summary(report, width=40).splitlines()
     assert max(map(len, narrow)) <= 40 and "●" not in "".join(narrow)
-    odd = replace(report, caveats=("a name with \x1b[31m in it",))
+    odd = replace(report, findings=(Finding("caveat", "a name with \x1b[31m in it"),))
     assert "\x1b[31m" not in audit_summary(odd)
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
     caveat = "141 of 283 relevant documents are not in the stores"
-    report = replace(make_report(outcome=outcome), caveats=(caveat,))
+    report = replace(make_report(outcome=outcome), findings=(Finding("caveat", caveat),))
     *_, before, verdict = sentences(report)
     assert (before, verdict) == (f"caveat: {caveat}", f"{report.headline}: {report.verdict.sentence}")
     assert audit_document(report)["verdict"]["caveats"] == [caveat]
