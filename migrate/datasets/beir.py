@@ -1,16 +1,11 @@
-"""Reads and writes BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{split}.tsv`. `download.py` fetches them.
+"""Reads and writes BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{split}.tsv` (https://arxiv.org/abs/2104.08663).
 
-Format: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
-Models", NeurIPS 2021 Datasets and Benchmarks, https://arxiv.org/abs/2104.08663.
-
-Relevance judgements may be in BEIR's or TREC's format. Where a corpus is capped, the relevant documents stay and a
-random sample of the others fills the remaining places.
+Relevance judgements may be in BEIR's or TREC's format. `download.py` fetches the folders.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from migrate.datasets.records import (
-    Corpus,
     query_metadata,
     read_corpus,
     read_lines,
@@ -30,7 +24,7 @@ from migrate.datasets.records import (
     record_text,
 )
 from migrate.errors import DatasetError, UsageError
-from migrate.files import atomic_folder
+from migrate.files import atomic_folder, write_bytes
 from migrate.vectors import Document, Query
 
 Qrels = dict[str, dict[str, int]]
@@ -42,7 +36,7 @@ _HEADER_LAST = frozenset({"score", "relevance", "rel", "grade", "label", "releva
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Judgements of one split, in the file's order.
+    """Read the judgements of one split, in the file's order.
 
     Lines are `query-id <tab> corpus-id <tab> score` (BEIR) or `query-id iteration doc-id grade` (TREC); without
     a tab, columns are divided by white space. A header, a BOM, CRLF and blank lines are accepted. Grades are
@@ -52,17 +46,24 @@ def read_qrels(path: Path) -> Qrels:
     ------
     DatasetError
         The file is missing or holds no judgement; a line has other columns, a grade that is no whole number, or
-        a grade that contradicts one before it. Names file, line, what was expected and what was found.
+        a grade that contradicts one before it.
     OutputError
         The operating system refused to read it.
     """
     qrels: Qrels = {}
     for index, (number, line) in enumerate(read_lines(path)):
         place = f"{path}:{number}"
-        fields = _fields(line, place)
-        if index == 0 and _is_header(fields):
-            continue
-        query_id, doc_id, grade = fields[0], fields[-2], _grade(fields[-1].strip(), place)
+        fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
+        if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
+            expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
+            raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; correct the line")
+        match = _GRADE.fullmatch(fields[-1].strip())
+        if not match:
+            first, last = (field.strip().casefold() for field in (fields[0], fields[-1]))
+            if index == 0 and (first in _HEADER_FIRST or last in _HEADER_LAST):
+                continue
+            raise DatasetError(f"{place}: the grade {fields[-1][:80]!r} is not a whole number; correct the line")
+        query_id, doc_id, grade = fields[0], fields[-2], int(match[1])
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
         if previous != grade:
             judged = f"query {query_id!r} and document {doc_id!r}"
@@ -72,35 +73,14 @@ def read_qrels(path: Path) -> Qrels:
     return qrels
 
 
-def _fields(line: str, place: str) -> list[str]:
-    fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
-    if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
-        expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
-        raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; correct the line")
-    return fields
-
-
-def _is_header(fields: list[str]) -> bool:
-    if _GRADE.fullmatch(fields[-1].strip()):
-        return False
-    return fields[0].strip().casefold() in _HEADER_FIRST or fields[-1].strip().casefold() in _HEADER_LAST
-
-
-def _grade(field: str, place: str) -> int:
-    match = _GRADE.fullmatch(field)
-    if not match:
-        raise DatasetError(f"{place}: the grade {field[:80]!r} is not a whole number; correct the line")
-    return int(match[1])
-
-
 def read_queries(path: Path) -> tuple[Query, ...]:
-    """Queries of a JSONL file of `{"_id" or "id", "text"}`, in the file's order; other keys are their metadata.
+    """Read the queries of a JSONL file of `{"_id" or "id", "text"}`, in its order; other keys are their metadata.
 
     Raises
     ------
     DatasetError
         The file is missing or holds no query; a line is not UTF-8, not JSON, has no id or a blank text, or has
-        an id that came before. Names file and line.
+        an id that came before.
     OutputError
         The operating system refused to read it.
     """
@@ -120,7 +100,7 @@ def read_queries(path: Path) -> tuple[Query, ...]:
 def rows_under_cap(
     documents: Iterable[Document], qrels: Mapping[str, Mapping[str, int]], max_docs: int, seed: int
 ) -> frozenset[int]:
-    """Positions of at most `max_docs` documents: every relevant one, then a uniform sample without replacement."""
+    """Return positions of at most `max_docs` documents: the relevant ones, then a uniform sample."""
     if max_docs < 1:
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     relevant = {doc_id for grades in qrels.values() for doc_id, grade in grades.items() if grade > 0}
@@ -156,32 +136,16 @@ class BeirSet:
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents in the order of the corpus; each call reads the file again."""
-        for row, document in enumerate(self._corpus()):
+        if self.corpus_path is None:
+            raise DatasetError(f"{self.name}: the BEIR folder has no corpus.jsonl; add it")
+        for row, document in enumerate(read_corpus(self.corpus_path)):
             if self.kept_rows is None or row in self.kept_rows:
                 yield document
-
-    def unknown_doc_ids(self) -> frozenset[str]:
-        """Ids of judged documents that `documents()` does not yield; reads the corpus once.
-
-        Under a cap these include documents that exist, were judged not relevant, and were not drawn.
-        """
-        judged = {doc_id for grades in (self.qrels or {}).values() for doc_id in grades}
-        return frozenset(judged.difference(document.id for document in self.documents()))
-
-    @property
-    def n_judgements(self) -> int:
-        """How many pairs of query and document are judged."""
-        return sum(len(grades) for grades in (self.qrels or {}).values())
 
     @property
     def queries_without_relevant(self) -> tuple[str, ...]:
         """Ids of judged queries for which no document is relevant: they score 0 in every run."""
         return tuple(query_id for query_id, grades in (self.qrels or {}).items() if max(grades.values()) <= 0)
-
-    def _corpus(self) -> Corpus:
-        if self.corpus_path is None:
-            raise DatasetError(f"{self.name}: the BEIR folder has no corpus.jsonl; add it")
-        return read_corpus(self.corpus_path)
 
 
 def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None, seed: int = 0) -> BeirSet:
@@ -198,10 +162,6 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
         Holds `queries.jsonl` and, each optional, `corpus.jsonl` and `qrels/`.
     split
         Name of the file in `qrels/`, without `.tsv`. Not looked at where there is no `qrels/`.
-    max_docs
-        The most documents to take; None for all.
-    seed
-        Draws the sample under `max_docs`.
 
     Raises
     ------
@@ -216,8 +176,18 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
     if not folder.is_dir():
         raise DatasetError(f"{folder}: no such folder; check the path of the BEIR folder")
     queries = read_queries(folder / "queries.jsonl")
-    judged = read_qrels(_qrels_path(folder, split)) if (folder / "qrels").is_dir() else None
-    chosen, qrels, unknown = _match(queries, judged, folder / "qrels", split)
+    chosen, unknown = queries, tuple[str, ...]()
+    qrels: Qrels | None = None
+    if (folder / "qrels").is_dir():
+        judged = read_qrels(_qrels_path(folder, split))
+        chosen = tuple(query for query in queries if query.id in judged)
+        if not chosen:
+            raise DatasetError(
+                f"{folder / 'qrels'}: none of the {len(judged)} queries that split {split!r} judges is in "
+                "queries.jsonl; check that both files belong together"
+            )
+        qrels = {query.id: judged[query.id] for query in chosen}
+        unknown = tuple(query_id for query_id in judged if query_id not in qrels)
     path = folder / "corpus.jsonl"
     beir_set = BeirSet(
         name=folder.resolve().name,
@@ -257,40 +227,26 @@ def write_beir(
     OutputError
         The operating system refused.
     """
-    rows = [f"{_cell(q)}\t{_cell(d)}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
-    with atomic_folder(folder, force=force) as aside:
-        (aside / "qrels").mkdir()
-        _write_lines(
-            aside / "qrels" / f"{split}.tsv", [line.encode() for line in ("query-id\tcorpus-id\tscore", *rows)]
+    rows = ["query-id\tcorpus-id\tscore"]
+    rows += [f"{_cell(q)}\t{_cell(d)}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
+    with atomic_folder(folder, force=force) as unfinished:
+        (unfinished / "qrels").mkdir()
+        write_bytes(unfinished / "qrels" / f"{split}.tsv", b"".join(f"{row}\n".encode() for row in rows))
+        records: Iterable[dict[str, Any]] = ({"_id": query.id, "text": query.text} for query in queries)
+        write_bytes(unfinished / "queries.jsonl", b"".join(map(_json_line, records)))
+        records = (
+            {"_id": each.id, "title": "", "text": each.text, "metadata": dict(each.metadata)} for each in documents
         )
-        _write_lines(aside / "queries.jsonl", (_json_line({"_id": query.id, "text": query.text}) for query in queries))
-        _write_lines(aside / "corpus.jsonl", map(_document_line, documents))
+        write_bytes(unfinished / "corpus.jsonl", b"".join(map(_json_line, records)))
 
 
 def _qrels_path(folder: Path, split: str) -> Path:
-    """The file of a split, looked up by name, so that no split reaches outside the folder."""
+    """Return the file of a split, looked up by name, so that no split reaches outside the folder."""
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if split not in splits:
         there = ", ".join(splits) or "no splits at all"
         raise DatasetError(f"{folder / 'qrels'}: expected the split {split!r}, found {there}; choose one of these")
     return splits[split]
-
-
-def _match(
-    queries: tuple[Query, ...], judged: Qrels | None, qrels_folder: Path, split: str
-) -> tuple[tuple[Query, ...], Qrels | None, tuple[str, ...]]:
-    """Queries that count, their judgements, and the ids of judged queries that do not exist."""
-    if judged is None:
-        return queries, None, ()
-    chosen = tuple(query for query in queries if query.id in judged)
-    if not chosen:
-        raise DatasetError(
-            f"{qrels_folder}: none of the {len(judged)} queries that split {split!r} judges is in "
-            "queries.jsonl; check that both files belong together"
-        )
-    chosen_ids = {query.id for query in chosen}
-    qrels = {query.id: judged[query.id] for query in chosen}
-    return chosen, qrels, tuple(query_id for query_id in judged if query_id not in chosen_ids)
 
 
 def _cell(value: str) -> str:
@@ -299,20 +255,8 @@ def _cell(value: str) -> str:
     return value
 
 
-def _document_line(document: Document) -> bytes:
-    metadata = dict(document.metadata)
-    return _json_line({"_id": document.id, "title": "", "text": document.text, "metadata": metadata})
-
-
 def _json_line(record: dict[str, Any]) -> bytes:
     try:
-        return json.dumps(record, ensure_ascii=False).encode()
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
     except (TypeError, ValueError) as error:
         raise DatasetError(f"record {record['_id']!r}: cannot be written as JSON ({error}); correct it") from error
-
-
-def _write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    with path.open("wb") as file:
-        file.writelines(line + b"\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())

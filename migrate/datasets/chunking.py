@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from migrate.errors import DatasetError, UsageError
 from migrate.vectors import Document
 
-_BLANKS = re.compile(r"(\s+)")
 _SEPARATORS = " \n"
 """The letters of langchain's default separators: two line ends, one line end, a space."""
 _FIRST_MARK = 0x10000
@@ -22,12 +21,6 @@ _N_MARKS = 0x100000
 
 _STRETCHES = (1.0, 1.03, 1.1)
 """Factors on the tokens of words, tried until no chunk is too long: tokens of some models span words."""
-
-_MOST_WORDS = 1_000_000
-"""Words whose tokens are remembered: some 150 MB at most."""
-
-_BLOCK = 256
-"""Documents that are counted at a time."""
 
 Counter = Callable[[Sequence[str]], NDArray[np.int64]]
 """Tokens of each of n texts, (n,)."""
@@ -80,7 +73,7 @@ def chunk_documents(
 def _chunks(documents: Iterable[Document], cutter: _Cutter) -> Iterator[Document]:
     ids: set[str] = set()
     stream = iter(documents)
-    while block := list(islice(stream, _BLOCK)):
+    while block := list(islice(stream, 256)):
         for document, tokens in zip(block, cutter.count([document.text for document in block]).tolist(), strict=True):
             _add_id(document.id, ids)
             spans = cutter.cut(document.text, tokens) or [_Span(0, "")]
@@ -109,7 +102,7 @@ class _Cutter:
         self._weights: dict[str, int] = {}
 
     def cut(self, text: str, tokens: int) -> list[_Span]:
-        """The spans of a text of up to so many tokens; none is blank or inside another."""
+        """Return the spans of a text of up to so many tokens; none is blank or inside another."""
         if tokens <= self.tokens:
             return _stripped(0, text)
         spans: list[_Span] = []
@@ -120,7 +113,7 @@ class _Cutter:
         return _outermost(spans)
 
     def _cut_span(self, span: _Span, tokens: int) -> list[_Span]:
-        """As `cut`; where words weigh otherwise together than alone, the parts that are still over are cut again."""
+        """Cut a span; where words weigh otherwise together than alone, the parts that are still over are cut again."""
         words = _Words(span, tokens, self._weigh, self.tokens)
         for stretch in _STRETCHES:
             parts = self._windows(words, stretch)
@@ -134,7 +127,7 @@ class _Cutter:
         return fitting
 
     def _windows(self, words: _Words, stretch: float) -> list[_Span]:
-        """The splitter's windows of a span.
+        """Return the splitter's windows of a span.
 
         The splitter does not say where its chunks come from (its `add_start_index` takes the overlap for characters,
         and misses when it counts tokens), and searching for them goes wrong where a text repeats itself. So it is
@@ -142,7 +135,7 @@ class _Cutter:
         """
         from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-        before = words.tokens_before(stretch)
+        before = np.rint(words.before * stretch).astype(np.int64).tolist()  # of each mark, and the end
 
         def measure(marked: str) -> int:
             marks = marked.strip(_SEPARATORS)
@@ -155,8 +148,8 @@ class _Cutter:
         return [words.span(ord(window[0]) - _FIRST_MARK, ord(window[-1]) - _FIRST_MARK) for window in windows if window]
 
     def _weigh(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Tokens of each word, after a blank, as most words occur in texts."""
-        if len(self._weights) > _MOST_WORDS:
+        """Return the tokens of each word, after a blank, as most words occur in texts."""
+        if len(self._weights) > 1_000_000:  # some 150 MB
             self._weights.clear()
         fresh = [word for word in set(words) if word not in self._weights]
         self._weights.update(zip(fresh, self.count([f" {word}" for word in fresh]).tolist(), strict=True))
@@ -173,7 +166,7 @@ class _Words:
         self, span: _Span, tokens: int, weigh: Callable[[Sequence[str]], NDArray[np.int64]], most: int
     ) -> None:
         self._span = span
-        parts = _BLANKS.split(span.text)
+        parts = re.split(r"(\s+)", span.text)
         places = np.cumsum([0, *map(len, parts)])
         alone = weigh(parts[::2])
         # Alone they may have more tokens than in their text, or fewer.
@@ -184,38 +177,29 @@ class _Words:
         first = np.cumsum(pieces) - pieces
         self._starts = np.repeat(starts - first, pieces) + np.arange(pieces.sum())
         self._stops = np.where(np.repeat(is_long, pieces), self._starts + 1, np.repeat(stops, pieces))
-        self._before = np.concatenate([[0.0], np.cumsum(np.repeat(weights / pieces, pieces))])
+        self.before = np.concatenate([[0.0], np.cumsum(np.repeat(weights / pieces, pieces))])
         marks = "".join(map(chr, range(_FIRST_MARK, _FIRST_MARK + len(self._starts))))
         parts[::2] = [
             marks[start : start + count] for start, count in zip(first.tolist(), pieces.tolist(), strict=True)
         ]
-        parts[1::2] = map(_separator, parts[1::2])
+        # White space counts as the end of a paragraph or of a line, or as a space
+        parts[1::2] = ["\n" * min(blanks.count("\n"), 2) or " " for blanks in parts[1::2]]
         self.marked = "".join(parts)
 
-    def tokens_before(self, stretch: float) -> list[int]:
-        """Tokens before each mark and the end."""
-        before: list[int] = np.rint(self._before * stretch).astype(np.int64).tolist()
-        return before
-
     def span(self, first: int, last: int) -> _Span:
-        """The text from one word to another."""
+        """Return the text from one word to another."""
         start, stop = int(self._starts[first]), int(self._stops[last])
         return _Span(self._span.start + start, self._span.text[start:stop])
 
 
-def _separator(blanks: str) -> str:
-    """The separator that white space counts as: the end of a paragraph or of a line, or a space."""
-    return " " if blanks == " " else "\n" * min(blanks.count("\n"), 2) or " "
-
-
 def _stripped(start: int, text: str) -> list[_Span]:
-    """The span without white space at its ends, or none if there is nothing else."""
+    """Return the span without white space at its ends, or none if there is nothing else."""
     worded = text.strip()
     return [_Span(start + len(text) - len(text.lstrip()), worded)] if worded else []
 
 
 def _outermost(spans: list[_Span]) -> list[_Span]:
-    """The spans by their starts, without those inside another."""
+    """Return the spans by their starts, without those inside another."""
     kept: list[_Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
         if not kept or span.stop > kept[-1].stop:

@@ -24,8 +24,6 @@ from migrate.datasets.records import read_records, record_id, record_text
 from migrate.errors import DatasetError
 from migrate.vectors import Query
 
-_LEAST_CHANCE = 0.01
-
 
 @dataclass(frozen=True, slots=True)
 class GradedQueries:
@@ -41,21 +39,16 @@ class GradedQueries:
 
 
 def seal_of(before: str, query: Query, chance: float, doc_ids: Iterable[str]) -> str:
-    """The seal of a record, 32 hexadecimal digits; `before` is that of the record before, empty for the first."""
+    """Return the seal of a record, 32 hexadecimal digits; `before` is that of the one before, or empty."""
     sealed = [before, query.id, query.text, dict(query.metadata), f"{chance:.9g}", sorted(doc_ids)]
     return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def read_graded(path: Path) -> GradedQueries:
-    """The queries of such a file, up to the first one that is not graded.
+    """Read the queries of such a file, up to the first one that is not graded.
 
-    Raises
-    ------
-    DatasetError
-        A line is not what was written or not where it was written, a query is graded in part or after one that was
-        skipped, or none is graded.
-    OutputError
-        The operating system refused to read it.
+    Raises DatasetError if a line is not what was written or not where it was written, a query is graded in part or
+    after one that was skipped, or none is graded.
     """
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, int]] = {}
@@ -86,7 +79,7 @@ def read_graded(path: Path) -> GradedQueries:
 
 
 def _grades(record: dict[str, Any], place: str) -> dict[str, int] | None:
-    """The grades of a query's documents, None where none of them has any."""
+    """Return the grades of a query's documents, None where none of them has any."""
     documents = record.get("documents")
     if not isinstance(documents, list) or not documents or not all(isinstance(one, dict) for one in documents):
         raise DatasetError(f"{place}: there is no list of documents; take the file that `--judge-next` wrote")
@@ -100,7 +93,7 @@ def _grades(record: dict[str, Any], place: str) -> dict[str, int] | None:
 
 
 def _check_seal(record: dict[str, Any], before: str, number: int, query: Query, chance: float, place: str) -> str:
-    """The seal of a record, after making sure that it is the one that was drawn as number `number`."""
+    """Return the seal of a record, after making sure that it is the one that was drawn as number `number`."""
     found = record.get("place")
     if not isinstance(found, int) or isinstance(found, bool) or not isinstance(record.get("seal"), str):
         raise DatasetError(
@@ -124,8 +117,6 @@ def _check_seal(record: dict[str, Any], before: str, number: int, query: Query, 
 
 def _chance(record: dict[str, Any], place: str) -> float:
     chance = record.get("chance")
-    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not _LEAST_CHANCE <= chance <= 1:
-        raise DatasetError(
-            f"{place}: the chance is no number from {_LEAST_CHANCE:g} to 1; take what `--judge-next` wrote"
-        )
+    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0.01 <= chance <= 1:
+        raise DatasetError(f"{place}: the chance is no number from 0.01 to 1; take what `--judge-next` wrote")
     return float(chance)

@@ -1,8 +1,4 @@
-"""Reads files of records strictly: JSONL corpora, query logs and document labels.
-
-Every line must be UTF-8 and hold what it should; an error names the file and the line. A corpus is a stream that can
-be read more than once. Folders with queries and judgements are read by `beir.py`.
-"""
+"""Reads JSONL corpora, query logs, labels and ids strictly: an error names the file and the line."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +15,13 @@ from migrate.errors import DatasetError, OutputError
 from migrate.files import describe_os_error
 from migrate.vectors import Document, Query
 
-_BOM = b"\xef\xbb\xbf"
-
-
 _HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
 _HEADER_LABEL = frozenset({"label", "class", "category", "target"})
-
-
 _OF_A_QUERY = frozenset({"_id", "id", "text", "metadata", "chance", "documents"})
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Number (from 1) and text of every line that is not blank, without its line end; a BOM is skipped.
+    """Yield number (from 1) and text of every line that is not blank, without its line end; a BOM is skipped.
 
     Lines end at a newline byte only: Unicode has other line separators, and BEIR texts contain them.
     """
@@ -40,23 +32,20 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
-                line = _decode(raw.removeprefix(_BOM) if number == 1 else raw, path, number)
+                content = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                try:
+                    line = content.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    reason = f"byte 0x{content[error.start]:02x} at column {error.start + 1}"
+                    raise DatasetError(f"{path}:{number}: not UTF-8 ({reason}); convert the file to UTF-8") from None
                 if line.strip():
                     yield number, line
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
 
 
-def _decode(raw: bytes, path: Path, number: int) -> str:
-    try:
-        return raw.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        bad_byte = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
-        raise DatasetError(f"{path}:{number}: not UTF-8 ({bad_byte}); convert the file to UTF-8") from None
-
-
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place ("file:line") and content of every line of a JSONL file, each a JSON object."""
+    """Yield place ("file:line") and content of every line of a JSONL file, each a JSON object."""
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
@@ -71,7 +60,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def record_id(record: dict[str, Any], place: str) -> str:
-    """The id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits."""
+    """Return the id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits."""
     value = record.get("_id", record.get("id"))
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -82,7 +71,7 @@ def record_id(record: dict[str, Any], place: str) -> str:
 
 
 def record_text(record: dict[str, Any], key: str, place: str, *, default: str | None = None) -> str:
-    """The text under `key`; where it is absent or null, `default`, unless that is None too."""
+    """Return the text under `key`; where it is absent or null, `default`, unless that is None too."""
     value = record.get(key)
     if value is None and default is not None:
         return default
@@ -93,7 +82,7 @@ def record_text(record: dict[str, Any], key: str, place: str, *, default: str | 
 
 
 def encodable(text: str, place: str) -> str:
-    r"""`text`, once it is known that UTF-8 can hold it: JSON may spell half a surrogate pair, as in `"\ud83d"`."""
+    r"""Return `text` if UTF-8 can hold it: JSON may spell half a surrogate pair, as in `"\ud83d"`."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -103,7 +92,7 @@ def encodable(text: str, place: str) -> str:
 
 
 def describe_type(value: object) -> str:
-    """The JSON type of a value, for messages."""
+    """Return the JSON type of a value, for messages."""
     if value == "" and isinstance(value, str):
         return "an empty text"
     names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
@@ -111,7 +100,7 @@ def describe_type(value: object) -> str:
 
 
 def read_query_log(path: Path) -> tuple[Query, ...]:
-    """The queries of a log, each text once, the most frequent first, ties in the file's order.
+    """Read the queries of a log, each text once, the most frequent first, ties in the file's order.
 
     A file whose first line is a JSON object, or that is named `*.jsonl`, is read as one object a line with the query
     under `text` and, where it has one, an id under `_id` or `id` (BEIR's `queries.jsonl` is such a file). Any other
@@ -123,13 +112,13 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
     ------
     DatasetError
         The file is missing or holds no query; a line is not UTF-8, or, among JSON objects, is none, has no text or
-        an id that is neither a text nor a whole number. Names file and line.
+        an id that is neither a text nor a whole number.
     OutputError
         The operating system refused to read it.
     """
     times: Counter[str] = Counter()
     firsts: dict[str, Query] = {}
-    for query in _records(path) if _is_jsonl(path) else _lines(path):
+    for query in _logged_queries(path):
         if query.text:
             times[query.text] += 1
             firsts.setdefault(query.text, query)
@@ -138,22 +127,14 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
     return tuple(firsts[text] for text, _ in times.most_common())
 
 
-def _is_jsonl(path: Path) -> bool:
-    first = next((line for _, line in read_lines(path)), "")
-    if path.suffix == ".jsonl":
-        return True
-    try:
-        return isinstance(json.loads(first), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _lines(path: Path) -> Iterator[Query]:
-    for number, line in read_lines(path):
-        yield Query(str(number), line.strip())
-
-
-def _records(path: Path) -> Iterator[Query]:
+def _logged_queries(path: Path) -> Iterator[Query]:
+    is_jsonl = path.suffix == ".jsonl"
+    if not is_jsonl:
+        with suppress(ValueError, RecursionError):
+            is_jsonl = isinstance(json.loads(next((line for _, line in read_lines(path)), "")), dict)
+    if not is_jsonl:
+        yield from (Query(str(number), line.strip()) for number, line in read_lines(path))
+        return
     for place, record in read_records(path):
         named = record.get("_id", record.get("id")) is not None
         query_id = record_id(record, place) if named else place.rpartition(":")[2]
@@ -161,14 +142,14 @@ def _records(path: Path) -> Iterator[Query]:
 
 
 def query_metadata(record: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a query: those of its "metadata", where that is an object, and its own besides id and text."""
+    """Return the fields of a query: those of its "metadata", where that is an object, and its own but id and text."""
     own = {name: value for name, value in record.items() if name not in _OF_A_QUERY}
     metadata = record.get("metadata")
     return {**own, **metadata} if isinstance(metadata, dict) else own
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Label by document id.
+    """Read the label of each document id.
 
     A `.jsonl` or `.json` file has objects with an id under `_id` or `id` and a `label`, a text or a number; other files
     have two columns, id and label, with a tab between them or, in a `.csv` file, a comma. A header is accepted.
@@ -191,7 +172,7 @@ def read_labels(path: Path) -> dict[str, str]:
 
 
 def read_ids(path: Path) -> tuple[str, ...]:
-    """Ids of documents, each once: one a line, or JSONL with an id under `_id` or `id`.
+    """Read ids of documents, each once: one a line, or JSONL with an id under `_id` or `id`.
 
     Raises
     ------
@@ -219,16 +200,15 @@ def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    divider = "," if path.suffix == ".csv" else "\t"
+    divider, name = (",", "a comma") if path.suffix == ".csv" else ("\t", "a tab")
     for index, (number, line) in enumerate(read_lines(path)):
         fields = next(csv.reader([line], delimiter=divider), [])
         if len(fields) != 2 or not all(fields):
-            expected = f"id and label with {'a comma' if divider == ',' else 'a tab'} between them"
+            expected = f"id and label with {name} between them"
             raise DatasetError(f"{path}:{number}: expected {expected}, found {line[:80]!r}; correct the line")
-        doc_id, label = fields
-        header = doc_id.strip().casefold() in _HEADER_ID and label.strip().casefold() in _HEADER_LABEL
-        if index > 0 or not header:
-            yield f"{path}:{number}", doc_id, label
+        doc_id, label = (field.strip().casefold() for field in fields)
+        if index > 0 or doc_id not in _HEADER_ID or label not in _HEADER_LABEL:
+            yield f"{path}:{number}", fields[0], fields[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +219,7 @@ class Corpus:
     ---------------------
     DatasetError
         The file is missing or holds no document; a line is not UTF-8, not JSON, has no id or text, or has
-        an id that came before. Names file and line.
+        an id that came before.
     OutputError
         The operating system refused to read it.
     """
@@ -259,21 +239,11 @@ class Corpus:
 
 
 def read_corpus(path: Path) -> Corpus:
-    """Documents of a JSONL file of `{"_id" or "id", "text", "title"?, "metadata"?}`, in the file's order.
+    """Return the documents of a JSONL file of `{"_id" or "id", "text", "title"?, "metadata"?}`, in the file's order.
 
     A document's text is `title + " " + text`, stripped, as BEIR and sentence-transformers embed it; the title
     is kept in the metadata as well. Other keys of a record are not read. A text may be empty: whether that can
-    be embedded is for the embedder to say.
-
-    Parameters
-    ----------
-    path
-        The file. It is opened each time the corpus is iterated.
-
-    Raises
-    ------
-    DatasetError
-        There is no such file. What is wrong inside it is raised on iteration: see `Corpus`.
+    be embedded is for the embedder to say. Raises DatasetError if there is no such file; see `Corpus` for the others.
     """
     if not path.is_file():
         raise DatasetError(f"{path}: no such file; give a JSONL file of documents")

@@ -53,7 +53,7 @@ class DemoSet:
 
 
 def as_beir(docstrings: Iterable[Docstring]) -> DemoSet:
-    """Documents and queries of docstrings, in the same order."""
+    """Return documents and queries of docstrings, in the same order."""
     docstrings = list(docstrings)
     return DemoSet(
         documents=tuple(Document(each.name, f"{each.name}\n{each.body}") for each in docstrings),
@@ -62,7 +62,7 @@ def as_beir(docstrings: Iterable[Docstring]) -> DemoSet:
 
 
 def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: bool = False) -> DemoSet:
-    """Documents and queries from the docstrings that come with the package.
+    """Return documents and queries from the docstrings that come with the package.
 
     Parameters
     ----------
@@ -73,10 +73,7 @@ def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: boo
     with_vectors
         Take only those documents and queries that the package has vectors of.
 
-    Raises
-    ------
-    UsageError
-        `max_docs` is below 1.
+    Raises UsageError if `max_docs` is below 1.
     """
     if max_docs is not None and max_docs < 1:
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")

@@ -13,24 +13,22 @@ from typing import Literal
 
 from migrate.vectors import Document, query_key
 
-FEWEST_WORDS = 3
 MOST_WORDS = 15
 """A longer sentence is cut after so many words."""
 
-_TITLE = "title"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticQuery:
-    """What a document could be asked for by, and which part of it that is."""
+    """A query for a document, and the part of the document that it is."""
 
     text: str
     part: Literal["title", "first sentence"]
 
 
 def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) -> Iterator[tuple[str, SyntheticQuery]]:
-    """A query for each document that has one, no text and no key twice; `key` is what the document is judged as.
+    """Yield a query for each document that has one, no text and no key twice; `key` is what the document is judged as.
 
     The title in the metadata; where there is none, or another document has it too, the first sentence with some words.
 
@@ -49,7 +47,7 @@ def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) 
 
 
 def _parts(document: Document) -> Iterator[SyntheticQuery]:
-    title = _usable([str(document.metadata.get(_TITLE) or "")])
+    title = _usable([str(document.metadata.get("title") or "")])
     if title is not None:
         yield SyntheticQuery(title, "title")
     sentence = _usable(_SENTENCE_END.split(document.text))
@@ -58,9 +56,9 @@ def _parts(document: Document) -> Iterator[SyntheticQuery]:
 
 
 def _usable(texts: Iterable[str]) -> str | None:
-    """The first text with enough words, no longer than a question may be."""
+    """Return the first text with enough words, no longer than a question may be."""
     for text in texts:
         words = text.split()
-        if sum(any(map(str.isalpha, word)) for word in words) >= FEWEST_WORDS:
+        if sum(any(map(str.isalpha, word)) for word in words) >= 3:
             return " ".join(words[:MOST_WORDS])
     return None
