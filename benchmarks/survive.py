@@ -56,6 +56,7 @@ def run_child(job: Callable[[], object], delay_s: float | None = None) -> bool:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
+        os.dup2(2, 1)  # workers whose parent was killed say so
         try:
             job()
         except BaseException:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,15 +73,15 @@ class ParquetStore(Store):
             own = {}
         self.options = {**{key: own[key] for key in OPTIONS if isinstance(own.get(key), str)}, **options}
         self.columns = columns_of_store(self.schemas[0], files.location, self.options)
-        self.dim = self._dimension()
+        first_rows = self._read_first()
         self._check_ids()
         distance = self.options.get("distance")
         if distance is not None and distance not in _DISTANCES:
             raise UsageError(f"{files.location}: expected distance l2, cosine or dot, found {distance!r}")
-        rows, sample = range(min(64, self.count)), np.empty((0, self.dim), np.float32)
-        for _, batch in islice(self._take(np.array(rows, np.int64), [self.columns.vector], len(rows)), 1):
-            sample = self._matrix(batch.column(self.columns.vector), rows)
-        metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], sample)
+        vectors = np.empty((0, self.dim), np.float32)
+        if first_rows is not None:
+            vectors = self._matrix(first_rows, range(len(first_rows)))
+        metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], vectors)
         manifest = None if self.folder is None else find_manifest(self.folder, "store")
         notes = (*remarks, *self.columns.notes)
         if isinstance(files, LocalFiles) and manifest and manifest.store.index != self.shards[0].name:
@@ -250,23 +250,24 @@ class ParquetStore(Store):
         self._starts = np.cumsum([0, *sizes])
         self.count = int(self._starts[-1])
 
-    def _dimension(self) -> int:
+    def _read_first(self) -> Any:
+        """Return the vectors of the first rows as Arrow has them, None where there are none; note the dimension."""
         import pyarrow as pa
 
-        column = self.columns.vector
+        column, rows = self.columns.vector, np.arange(min(64, self.count))
         kind = self.schemas[0].field(column).type
+        first = next((batch.column(column) for _, batch in self._take(rows, [column], 64)), None)
         if pa.types.is_fixed_size_list(kind):
-            return int(kind.list_size)
-        if not self.count:
+            self.dim = int(kind.list_size)
+        elif first is None:
             raise StoreError(
                 f"{self.files.location}: column {column} has no rows, so no dimension; write the documents again"
             )
-        group = int(np.flatnonzero(self._starts)[0]) - 1
-        _, batch = next(self._parts([group], [column], 1))
-        first = batch.column(column)
-        if first.null_count or not len(first[0]):
+        elif not first[0].is_valid or not len(first[0]):
             raise self._bad_row(0, "of numbers")
-        return len(first[0])
+        else:
+            self.dim = len(first[0])
+        return first
 
     def _check_ids(self) -> None:
         """Refuse an id that two rows share; ids are read for it when the files are first opened as they are."""
