@@ -249,10 +249,8 @@ class DatabaseStore(Store):
             if start != self.info.count or self._read_version() != self._opened_at:
                 raise self._changed()
 
-        first = 0
-        for vectors in _in_batches(parts(), batch_size):
+        for first, vectors in _in_batches(parts(), self.info.count, batch_size):
             yield self._batch(range(first, first + len(vectors)), vectors)
-            first += len(vectors)
 
     def _batch(self, rows: range, vectors: Vectors) -> Batch:
         return Batch(LazyIds(len(rows), partial(self.ids, rows)), vectors)
@@ -469,18 +467,24 @@ class DatabaseStore(Store):
         return Exchange.at(self.driver, self.driver.name) if self.driver.swaps else None
 
 
-def _in_batches(parts: Iterable[Vectors], size: int) -> Iterator[Vectors]:
-    """Yield the vectors of parts in batches of one size; the last may be smaller."""
-    waiting, rows = list[Vectors](), 0
+def _in_batches(parts: Iterable[Vectors], count: int, size: int) -> Iterator[tuple[int, Vectors]]:
+    """Yield the vectors of `count` rows in batches of one size, each with its first row, valid until the next.
+
+    They are copied out of a part at once, while a processor's cache still holds it.
+    """
+    first, filled, buffer = 0, 0, np.empty((0, 0), np.float32)
     for vectors in parts:
-        waiting.append(vectors)
-        rows += len(vectors)
-        while rows >= size:
-            whole = np.concatenate(waiting)
-            yield whole[:size]
-            waiting, rows = [whole[size:]], rows - size
-    if rows:
-        yield np.concatenate(waiting)
+        unwritten = vectors
+        while len(unwritten):
+            rows = min(size, count - first)
+            if not buffer.size:
+                buffer = np.empty((rows, vectors.shape[1]), np.float32)
+            taken = min(len(unwritten), rows - filled)
+            buffer[filled : filled + taken] = unwritten[:taken]
+            unwritten, filled = unwritten[taken:], filled + taken
+            if filled == rows:
+                yield first, buffer[:rows]
+                first, filled = first + rows, 0
 
 
 def _spot(driver: Driver) -> str:
