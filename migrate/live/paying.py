@@ -166,25 +166,16 @@ class PayingEmbedder(WrappedEmbedder):
         return PayingEmbedder(embedder, self.account)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """As the embedder inside.
+        """As the embedder inside; raises as `embed_each`."""
+        rows: dict[int, Vectors] = {}
 
-        Raises
-        ------
-        SpendingError
-            The budget has no room for them.
-        """
-        self.account.require_room(texts)
-        parts = []
-        for places in self.account.parts(len(texts)):
-            part = [texts[place] for place in places]
-            tokens = self.account.pay(part)
-            try:
-                parts.append(self.embedder.embed(part, role, progress=progress))
-            except BaseException:
-                self.account.give_back(tokens)
-                raise
-            self._count(len(part), tokens)
-        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+        def keep(positions: Sequence[int], vectors: Vectors) -> None:
+            rows.update(zip(positions, vectors, strict=True))
+
+        self.embed_each(texts, role, keep, progress=progress)
+        if not texts:
+            return self.embedder.embed(texts, role)
+        return np.stack([rows[position] for position in range(len(texts))])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """As the embedder inside.
@@ -196,26 +187,21 @@ class PayingEmbedder(WrappedEmbedder):
         """
         self.account.require_room(texts)
         for places in self.account.parts(len(texts)):
-            self._embed_part(texts, places, role, keep, progress)
+            part, done = [texts[place] for place in places], 0
+            tokens = self.account.pay(part)
 
-    def _embed_part(self, texts: Sequence[Text], places: range, role: Role, keep: Keep, progress: Progress) -> None:
-        part, done = [texts[place] for place in places], 0
-        tokens = self.account.pay(part)
+            def keep_and_count(positions: Sequence[int], vectors: Vectors, places: range = places) -> None:
+                nonlocal done
+                keep([places[position] for position in positions], vectors)
+                done += len(positions)
 
-        def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
-            nonlocal done
-            keep([places[position] for position in positions], vectors)
-            done += len(positions)
-
-        try:
-            self.embedder.embed_each(part, role, keep_and_count, progress=progress)
-        except BaseException:
-            if not done:  # of a part it is not known what it cost
-                self.account.give_back(tokens)
-            raise
-        finally:
-            if done:
-                self._count(done, tokens)
+            try:
+                self.embedder.embed_each(part, role, keep_and_count, progress=progress)
+            finally:
+                if done:
+                    self._count(done, tokens)
+                else:  # of a part it is not known what it cost
+                    self.account.give_back(tokens)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
         """Vectors of texts that were embedded before, which count as no documents; raises as `embed`."""

@@ -12,10 +12,9 @@ import stat
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -36,12 +35,9 @@ from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
-from migrate.stores.file_store import as_files
+from migrate.stores.file_store import FileStore, as_files
 from migrate.stores.registry import open_store, path_in
 from migrate.vectors import Document, Vectors
-
-_NEXT: Final = "next"
-_OLD: Final = "old"
 
 
 class VectorWriter(ABC):
@@ -92,10 +88,7 @@ class RecordWriter(VectorWriter):
 
         `hashes` are of the texts by id. A document whose text has become another one meanwhile keeps what it has.
         """
-        if not isinstance(store, DatabaseStore):
-            raise UsageError(
-                f"{self.location}: stores of the kind {store.info.kind} cannot be written to while they serve"
-            )
+        assert isinstance(store, DatabaseStore)  # noqa: S101 - `writer_of` has seen to that
         is_own = self._written_to is not None and self._written_to() is store
         if store.is_copy and not is_own and not store.is_as_opened():
             return []  # what changed cannot be seen in it
@@ -110,21 +103,14 @@ class RecordWriter(VectorWriter):
 
 
 class FolderWriter(VectorWriter):
-    """Into files: all that waits comes by one new folder.
+    """Into files: all that waits comes by one new folder, when a share of the documents, 0-1, or some seconds wait."""
 
-    Parameters
-    ----------
-    share
-        Of the store's documents, 0-1: so many have to wait before a folder is written.
-    seconds
-        Or so long, if any wait.
-    """
-
-    def __init__(self, location: str, state: LiveState, *, share: float, seconds: float) -> None:
+    def __init__(self, files: FileStore, state: LiveState, *, share: float, seconds: float) -> None:
+        location, folder = files.info.location, real_path(files.folder)
         super().__init__(location, state)
         self._share, self._seconds = share, seconds
         self._published_at = time.monotonic()
-        place, folder = path_in(location), _folder(open_store(location))
+        place = path_in(location)
         if place is None or real_path(place) != folder:
             raise UsageError(
                 f"{location}: expected a folder that is one store, found a file; true vectors come by a new folder: "
@@ -134,8 +120,7 @@ class FolderWriter(VectorWriter):
         self.folder = folder
         self.renewed: Path | None = None
         """A store of the same documents, translated anew, in the place of which the next folder is written."""
-        self._next = state.path.parent / _NEXT
-        self._old = state.path.parent / _OLD
+        self._next, self._old = (state.path.parent / name for name in ("next", "old"))
 
     def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
         """Let them wait; the cache has them."""
@@ -158,10 +143,17 @@ class FolderWriter(VectorWriter):
             place = self.location if self.renewed is None else str(self.renewed)
             backfill_store(open_store(place), embedder, self._next, force=True, restart=True, prove=False)
             reach("folder written")
-            store = self._take_place()
-        if self.renewed is not None:
-            shutil.rmtree(self.renewed, ignore_errors=True)
-            self.renewed = None
+            with output_errors(self.folder):
+                _complete(self.folder, self._next)
+                sync_path(self._next)
+                shutil.rmtree(self._old, ignore_errors=True)
+                rename_folder(self._next, self.folder, self._old, force=True)
+                reach("folder exchanged")
+                shutil.rmtree(self._old, ignore_errors=True)
+            store = open_store(self.location)
+            if self.renewed is not None:
+                shutil.rmtree(self.renewed, ignore_errors=True)
+                self.renewed = None
         new = {**true, **self.waiting}
         self.state.mark_true(new, generation=generation_of(store))
         self.state.count({"written_back": len(self.waiting)})
@@ -169,57 +161,31 @@ class FolderWriter(VectorWriter):
         self._published_at = time.monotonic()
         return store
 
-    def _take_place(self) -> Store:
-        with output_errors(self.folder):
-            _complete(self.folder, self._next)
-            sync_path(self._next)
-            shutil.rmtree(self._old, ignore_errors=True)
-            rename_folder(self._next, self.folder, self._old, force=True)
-            reach("folder exchanged")
-            shutil.rmtree(self._old, ignore_errors=True)
-        return open_store(self.location)
-
-
-def _folder(store: Store) -> Path | None:
-    files = as_files(store)
-    return None if files is None else real_path(files.folder)
-
 
 def _complete(old: Path, new: Path) -> None:
     """Copy what else lies in the old folder, such as files of the user's and the token of a switch.
 
     All that is in the new one then may be read by the same users as before; its texts need not be for everyone.
     """
-    access = {new: old.stat()}
-    for path in _inside(old):
-        target = new / path.relative_to(old)
-        _copy(path, target)
-        if path.exists() and target.exists() and not target.is_symlink():
-            access[target] = path.stat()
-    for path in new.iterdir():
-        if path not in access and path.is_file() and not path.is_symlink():  # the store had no such file before
+
+    def passed_over(folder: str, names: list[str]) -> set[str]:
+        there = new / Path(folder).relative_to(old)
+        written = {name for name in names if os.path.lexists(there / name) and not (there / name).is_dir()}
+        return written | {name for name in names if is_endless(Path(folder, name))}
+
+    shutil.copytree(old, new, symlinks=True, ignore=passed_over, dirs_exist_ok=True)
+    for path in sorted([new, *new.rglob("*")], reverse=True):  # what is in a folder first: it may be one to read alone
+        before = old / path.relative_to(new)
+        if path.is_symlink():
+            continue
+        if not before.exists():  # the store had no such file
             path.chmod(old.stat().st_mode & 0o666)
-    for path, status in reversed(access.items()):  # what is in a folder first: it may be one to read alone
+            continue
+        status = before.stat()
         for owner in ((-1, status.st_gid), (status.st_uid, -1)):
             with suppress(PermissionError):  # only root may give files away
                 os.chown(path, *owner)
         path.chmod(stat.S_IMODE(status.st_mode))
-
-
-def _copy(path: Path, target: Path) -> None:
-    """Copy a file, a link as a link, or an empty folder, unless the target is there; a pipe holds nothing to copy."""
-    if path.is_dir() and not path.is_symlink():
-        target.mkdir(exist_ok=True)
-    elif not os.path.lexists(target) and (path.is_symlink() or path.is_file()):
-        shutil.copy2(path, target, follow_symlinks=False)
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    """All that lies in a folder, folders before what is in them; no link is followed."""
-    for entry in sorted(folder.iterdir()):
-        yield entry
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _inside(entry)
 
 
 def _require_replaceable(folder: Path) -> None:
@@ -229,8 +195,7 @@ def _require_replaceable(folder: Path) -> None:
             f"{folder}: expected a folder in whose place a new one can come, found a mount point ({mounts[0]}); move "
             "the store into a folder of its own inside or beside it"
         )
-    with output_errors(folder):
-        endless = next((path for path in _inside(folder) if not path.is_symlink() and is_endless(path)), None)
+    endless = next((path for path in sorted(folder.rglob("*")) if not path.is_symlink() and is_endless(path)), None)
     if endless is not None:
         raise UsageError(
             f"{folder}: expected files, folders and links, found {endless.relative_to(folder)}, a pipe, a socket or a "
@@ -246,12 +211,11 @@ def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -
     UsageError
         The kind can be written to in neither way.
     """
-    location = store.info.location
-    if as_files(store) is not None:
-        return FolderWriter(location, state, share=share, seconds=seconds)
+    if (files := as_files(store)) is not None:
+        return FolderWriter(files, state, share=share, seconds=seconds)
     if isinstance(store, DatabaseStore):
-        return RecordWriter(location, state)
+        return RecordWriter(store.info.location, state)
     raise UsageError(
-        f"{location}: stores of the kind {store.info.kind} cannot be written to while they serve; use two-stage search "
-        "and `backfill --from-cache`"
+        f"{store.info.location}: stores of the kind {store.info.kind} cannot be written to while they serve; use "
+        "two-stage search and `backfill --from-cache`"
     )
