@@ -53,5 +53,7 @@ class Reranking:
 
 def can_rerank(translated: Store, reference: Store) -> bool:
     """Return whether the stores hold the same ids, not only chunks of the same documents, and the texts to embed."""
+    if not reference.info.has_texts:
+        return False
     ids, others = ({doc_id for batch in store.scan() for doc_id in batch.ids} for store in (translated, reference))
-    return reference.info.has_texts and ids == others
+    return ids == others
