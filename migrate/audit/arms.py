@@ -15,6 +15,7 @@ from migrate.audit.results import (
     AGREEMENT,
     BM25,
     BRIDGE,
+    DEPTHS,
     FULL,
     HYBRID,
     HYBRID_FULL,
@@ -31,13 +32,14 @@ from migrate.audit.results import (
     prefix_name,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
-from migrate.audit.two_stage import DEPTHS, WITHOUT_TWO_STAGE, can_rerank
 from migrate.audit.verdict import Bounds, Floor, family_bounds
 from migrate.cost import usd_of
 from migrate.embedders.prefix import unit_of
+from migrate.stores.base import Store
 from migrate.vectors import Batch
 
 _NO_TEXTS = "needs texts, and the translated store has none"
+WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
 
 
 class Arm:
@@ -243,7 +245,7 @@ class TwoStageArm(Arm):
             return "left out by --two-stage none"
         if inputs.in_pool:
             return None if inputs.stores[FULL].info.has_texts else _NO_TEXTS
-        usable = can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
+        usable = _can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
         return None if usable else WITHOUT_TWO_STAGE
 
     @classmethod
@@ -399,6 +401,14 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     cost, weighting = arm.cost(retriever), query_set.weighting()
     weights = None if weighting is None or query_set.chances is None else weighting.values
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
+
+
+def _can_rerank(translated: Store, reference: Store) -> bool:
+    """Return whether the stores hold the same ids, not only chunks of the same documents, and the texts to embed."""
+    if not reference.info.has_texts:
+        return False
+    ids, others = ({doc_id for batch in store.scan() for doc_id in batch.ids} for store in (translated, reference))
+    return ids == others
 
 
 def _beyond(depth: int, inputs: PreparedAudit) -> str:

@@ -22,7 +22,7 @@ from migrate.audit.held_out import (
     unexplained_documents,
     unexplained_doubts,
 )
-from migrate.audit.inputs import AuditOptions, AuditRequest, prepare_audit, quotes
+from migrate.audit.inputs import AuditRequest, prepare_audit, quotes
 from migrate.audit.judging import (
     MOST,
     NEARLY_ALL,
@@ -100,9 +100,10 @@ def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> A
     scores = {name: result.scores[evaluation.measure] for name, result in results.items()}
     measured = _Measured(retriever, evaluation, runs, scores)
 
+    missing = [f"{name} {reason}" for name, reason in skipped.items() if name.startswith(TWO_STAGE)]
     findings = [
         *(Finding("caveat", remark) for remark in margin_remarks(options.margin, options.margin_from)),
-        *_missing_arms(options, skipped),
+        *([Finding("caveat", f"left out: {'; '.join(missing)}")] if options.two_stage and missing else []),
         *prepared.findings,
         *measured.oddities(results[FULL].mean("judged@10") or 0),
     ]
@@ -239,12 +240,6 @@ class _Measured:
         """The scores of the full re-embed, as they are expected where only a pool of it is there."""
         floor = self.evaluation.floor
         return self.scores[FULL] if floor is None else floor.expected
-
-
-def _missing_arms(options: AuditOptions, skipped: Mapping[str, str]) -> list[Finding]:
-    """Return that two-stage arms are left out, where they were asked for."""
-    missing = [f"{name} {reason}" for name, reason in skipped.items() if name.startswith(TWO_STAGE)]
-    return [Finding("caveat", f"left out: {'; '.join(missing)}")] if options.two_stage and missing else []
 
 
 def _is_limited(query_set: QuerySet, translated: Run, full: Run) -> bool:

@@ -73,7 +73,9 @@ def find_regressions(
 
     def hit(query_id: str, doc_id: str) -> Hit:
         grades = (query_set.qrels or {}).get(query_id, {})
-        return Hit(doc_id, _short(texts.get(doc_id, "")), grades.get(doc_id))
+        line = " ".join(texts.get(doc_id, "").split())
+        text = line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1].rstrip() + "…"
+        return Hit(doc_id, text, grades.get(doc_id))
 
     return tuple(
         Regression(
@@ -84,11 +86,6 @@ def find_regressions(
         )
         for row, query in zip(worst, queries, strict=True)
     )
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1].rstrip() + "…"
 
 
 NEIGHBOURS = 10
@@ -200,7 +197,6 @@ PASS_RATES = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 """Shares of the hits that the old thresholds of the table let pass."""
 
 _HITS = 10
-_BINS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +245,11 @@ def calibrate(
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
     before, after = (_Hits(sign * scores, relevant) for (scores, relevant), sign in zip(hits, signs, strict=True))
     table = [_threshold(before, after, rate, signs, judged=query_set.qrels is not None) for rate in PASS_RATES]
-    spread = {name: _histogram(scores) for name, (scores, _) in zip(names, hits, strict=True)}
-    return Calibration(metrics, tuple(table), spread)
+    spread = {name: np.histogram(scores, bins=40) for name, (scores, _) in zip(names, hits, strict=True)}
+    histograms = {
+        name: Histogram(tuple(edges.tolist()), tuple(counts.tolist())) for name, (counts, edges) in spread.items()
+    }
+    return Calibration(metrics, tuple(table), histograms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +292,6 @@ def _threshold(before: _Hits, after: _Hits, rate: float, signs: Sequence[float],
         after.precision(new) if judged else None,
         None if loosest is None else signs[1] * loosest,
     )
-
-
-def _histogram(scores: NDArray[np.float64]) -> Histogram:
-    counts, edges = np.histogram(scores, bins=_BINS)
-    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
 
 _SAMPLE = 2_000

@@ -180,7 +180,9 @@ def audit_downstream(
     progress("judge labels", 1, 3)
     _, numbers = number_labels([labels[doc_id] for doc_id in labelled.ids])
     train, test = divide(numbers, seed)
-    judged = _frequent(numbers, test[~labelled.is_true[test]])
+    judged = test[~labelled.is_true[test]]
+    times = np.bincount(numbers[judged], minlength=numbers.max(initial=0) + 1)
+    judged = judged[times[numbers[judged]] >= FEWEST_OF_A_LABEL]
     _check_enough(len(judged), "labelled", len(test))
     majority = (numbers[judged] == np.bincount(numbers[train]).argmax()).astype(np.float64)
     values = len(judged) / np.bincount(numbers[judged])[numbers[judged]] / len(np.unique(numbers[judged]))
@@ -188,8 +190,8 @@ def audit_downstream(
     judge = partial(_judge, rows=labelled.take(judged), margin=margin, seed=seed, weighting=evenly, guess=majority)
     tasks = []
     for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
-        predict = fit(labelled.true[train], numbers[train]).predict
-        tasks.append(judge(name, partial(_agrees, predict, numbers[judged])))
+        model = fit(labelled.true[train], numbers[train])
+        tasks.append(judge(name, partial(_agrees, model.predict, numbers[judged])))
     progress("judge labels", 2, 3)
     found: tuple[list[Kept], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
@@ -258,11 +260,6 @@ def plan_downstream(
     )
 
 
-def _frequent(numbers: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows whose label is that of enough of them."""
-    return rows[np.bincount(numbers[rows], minlength=numbers.max() + 1)[numbers[rows]] >= FEWEST_OF_A_LABEL]
-
-
 def _agrees(
     predict: Callable[[Vectors], NDArray[np.int64]], numbers: NDArray[np.int64], rows: Vectors
 ) -> NDArray[np.bool_]:
@@ -288,8 +285,11 @@ def _judge(
     outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
     if bounds.upper < margin:
         outcome = Outcome.NOT_SAFE
-    means = [float(np.average(right, weights=weighting and weighting.values)) for right in (true, translated)]
-    return Kept(task, len(true), *means, bounds, doubt, outcome if doubt is None else Outcome.INCONCLUSIVE)
+    if doubt is not None:
+        outcome = Outcome.INCONCLUSIVE
+    weights = None if weighting is None else weighting.values
+    before, now = (float(np.average(right, weights=weights)) for right in (true, translated))
+    return Kept(task, len(true), before, now, bounds, doubt, outcome)
 
 
 def _detect(

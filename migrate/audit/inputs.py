@@ -23,8 +23,7 @@ from migrate.audit.reference import (
     prove_reference,
     refuse_same_source,
 )
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, prefix_name
-from migrate.audit.two_stage import DEPTHS
+from migrate.audit.results import BRIDGE, DEPTHS, FULL, STAY, TRANSLATED, ArmCost, prefix_name
 from migrate.audit.verdict import MARGIN, RESAMPLES, Finding, doubt
 from migrate.check.again import prove_model
 from migrate.cost import Tally, tally_of, usd_of
@@ -231,7 +230,7 @@ class AuditOptions:
         case, to see whether the full re-embed is worse.
     two_stage
         How many documents each two-stage arm reranks: a pool goes as deep for every query. None for the usual depths
-        (`migrate.audit.two_stage.DEPTHS`), as far as a pool goes by itself.
+        (`migrate.audit.results.DEPTHS`), as far as a pool goes by itself.
     slice_fields
         Metadata fields to group queries by.
     price_usd_per_mtok

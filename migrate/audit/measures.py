@@ -26,12 +26,13 @@ def ndcg(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
 
     Linear gain, as trec_eval's ndcg_cut (Järvelin & Kekäläinen 2002). 0 for a query without relevant documents.
     """
-    return np.array([_ndcg(run.top(query_id, k), qrels.get(query_id, {}), k) for query_id in query_ids])
-
-
-def _ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    ideal = _dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
-    return _dcg([max(grades.get(doc_id, 0), 0) for doc_id in ranking]) / ideal if ideal > 0 else 0.0
+    values = []
+    for query_id in query_ids:
+        grades = qrels.get(query_id, {})
+        ideal = _dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
+        gains = [max(grades.get(doc_id, 0), 0) for doc_id in run.top(query_id, k)]
+        values.append(_dcg(gains) / ideal if ideal > 0 else 0.0)
+    return np.array(values)
 
 
 def ndcg_at_random(qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:

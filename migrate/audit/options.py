@@ -6,8 +6,11 @@ matters for the next step is what it would cost from here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
+from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BRIDGE, FULL, PREFIX, STAY, TRANSLATED, ArmCost, ArmResult
 from migrate.audit.verdict import Bounds, Outcome
@@ -38,12 +41,12 @@ class Option:
     @property
     def cost(self) -> float:
         """Dollars in all, or tokens where there is no price; infinite where neither is known."""
-        return _amount(self.usd, self.tokens)
+        return next((cost for cost in (self.usd, self.tokens) if cost is not None), inf)
 
     @property
     def left(self) -> float:
         """The part of `cost` that is still to be paid."""
-        return _amount(self.usd_left, self.tokens_left)
+        return next((cost for cost in (self.usd_left, self.tokens_left) if cost is not None), inf)
 
 
 def options_of(report: AuditReport) -> tuple[Option, ...]:
@@ -55,12 +58,12 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
     """
     arms = {arm.name: arm for arm in report.arms}
     full_left = _left_of_full(report)
-    options = []
-    for name, bounds in {TRANSLATED: report.verdict.retention, **report.family}.items():
-        if name not in arms:
-            continue
-        is_safe = report.outcome_of(name) is Outcome.SAFE
-        options.append(_option(arms[name], bounds, report, full_left, is_safe=is_safe))
+    retained = {TRANSLATED: report.verdict.retention, **report.family}
+    options = [
+        _option(arms[name], bounds, report, full_left, is_safe=report.outcome_of(name) is Outcome.SAFE)
+        for name, bounds in retained.items()
+        if name in arms
+    ]
     best = report.frontier.cheapest_safe if report.frontier is not None else None
     if best is not None:
         options.append(_option(best.arm, best.verdict.retention, report, full_left, is_safe=True))
@@ -86,20 +89,15 @@ def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmC
     reranking, n = arm.reranking, report.verdict.n_queries
     if reranking is not None and report.pool is not None and report.is_kept:  # the pool has paid for these queries
         further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
-        whole = (_sum(sample.tokens, further.tokens, full.tokens), _sum(sample.usd, further.usd, full.usd))
-        arm = replace(arm, tokens=whole[0], usd=whole[1])
-    proof = _NOTHING if report.pool is None else ArmCost(report.pool.tokens, report.pool.usd)
+        whole = _combined(_sum, sample, further, full)
+        arm = replace(arm, tokens=whole.tokens, usd=whole.usd)
     left = _NOTHING
     if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit
-        left = (
-            _NOTHING
-            if report.is_kept
-            else ArmCost(_less(arm.tokens, 0.0, full_left.tokens), _less(arm.usd, 0.0, full_left.usd))
-        )
+        left = _NOTHING if report.is_kept else _combined(_less, arm, _NOTHING, full_left)
     elif arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
-        left = ArmCost(_less(arm.tokens, sample.tokens, full_left.tokens), _less(arm.usd, sample.usd, full_left.usd))
-    tokens, usd = _sum(arm.tokens, proof.tokens, full.tokens), _sum(arm.usd, proof.usd, full.usd)
-    return Option(arm.name, bounds, tokens, usd, left.tokens, left.usd, is_safe)
+        left = _combined(_less, arm, sample, full_left)
+    cost = _combined(_sum, arm, report.pool or _NOTHING, full)
+    return Option(arm.name, bounds, cost.tokens, cost.usd, left.tokens, left.usd, is_safe)
 
 
 def _left_of_full(report: AuditReport) -> ArmCost:
@@ -109,13 +107,15 @@ def _left_of_full(report: AuditReport) -> ArmCost:
         return _NOTHING
     full, sample = report.arm(FULL), report.arm(TRANSLATED)
     if pool is None or not report.is_kept:
-        return ArmCost(_less(full.tokens, sample.tokens), _less(full.usd, sample.usd))
+        return _combined(_less, full, sample)
     share = pool.true_outside / pool.count
-    paid = [
-        None if cost is None or whole is None else cost + share * whole
-        for cost, whole in ((pool.tokens, full.tokens), (pool.usd, full.usd))
-    ]
-    return ArmCost(_less(full.tokens, paid[0]), _less(full.usd, paid[1]))
+    outside = ArmCost(full.tokens and share * full.tokens, full.usd and share * full.usd)
+    return _combined(_less, full, _combined(_sum, pool, outside))
+
+
+def _combined(combine: Callable[..., float | None], *costs: ArmCost | ArmResult | PoolSummary) -> ArmCost:
+    """Return a combination of costs, in tokens and in dollars."""
+    return ArmCost(combine(*(cost.tokens for cost in costs)), combine(*(cost.usd for cost in costs)))
 
 
 def _less(cost: float | None, paid: float | None, most: float | None = None) -> float | None:
@@ -126,12 +126,7 @@ def _less(cost: float | None, paid: float | None, most: float | None = None) -> 
     return None if left is None and most else min(left or 0.0, most)
 
 
-def _sum(cost: float | None, proof: float | None, most: float | None) -> float | None:
+def _sum(cost: float | None, proof: float | None, most: float | None = None) -> float | None:
     if cost is None or proof is None:
         return None
     return cost + proof if most is None else min(cost + proof, most)
-
-
-def _amount(usd: float | None, tokens: float | None) -> float:
-    amount = usd if usd is not None else tokens
-    return float("inf") if amount is None else amount

@@ -155,7 +155,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
 
 
 def _staged(progress: Progress, stage: str) -> Progress:
-    """The same progress under another name."""
+    """Return the same progress under another name."""
     return lambda _, done, total: progress(stage, done, total)
 
 

@@ -85,6 +85,11 @@ class _Rows:
     def cosines(self) -> NDArray[np.float64]:
         return pairwise(self.translated, self.reference)
 
+    @property
+    def copied(self) -> float:
+        """The share of the translated rows that are as good as equal to those they are held against."""
+        return float((self.cosines[~self.true] >= _NEARLY_EQUAL).mean()) if (~self.true).any() else 0.0
+
     @cached_property
     def chance(self) -> float:
         """The cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
@@ -173,7 +178,7 @@ def prove_pool(
             "no true vectors and no manifest names its model"
         )
         doubts.append(doubt(text, "reference"))
-    if not named and rows is not None and _is_file(embedder.identity) and (share := _copied_share(rows)) > _SAME_SHARE:
+    if not named and rows is not None and _is_file(embedder.identity) and (share := rows.copied) > _SAME_SHARE:
         text = (
             f"{share:.0%} of the vectors of {embedder.identity.spec} that the pool needs are those of the translated "
             "store, whose true ones they should be: is the file an export of that store?"
@@ -510,11 +515,6 @@ def _unproven(reference: Store, rows: _Rows | None) -> Finding:
         "`audit --reference build` can"
     )
     return doubt(text, "reference")
-
-
-def _copied_share(rows: _Rows) -> float:
-    """Share of the translated rows that are as good as equal to those they are held against."""
-    return float((rows.cosines[~rows.true] >= _NEARLY_EQUAL).mean()) if (~rows.true).any() else 0.0
 
 
 def _lost(rows: _Rows | None) -> list[Finding]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.query_set import QuerySet
-from migrate.audit.two_stage import Reranking
 from migrate.audit.verdict import CONFIDENCE, Bounds, Floor, Verdict, decide, retention_bounds
 from migrate.search.runs import Run
 
@@ -25,6 +24,44 @@ MEAN, RANDOM = "mean", "random"
 TWO_STAGE, REEMBEDDED, PREFIX = "two-stage", "translated + k%", "prefix"
 
 NDCG, AGREEMENT = "nDCG@10", "agreement@10"
+
+DEPTHS = (20, 50, 200)
+"""How many documents two stages embed for a query by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """The documents that a two-stage arm embeds, in tokens of the target model.
+
+    `depth` documents for a first query, then `documents_per_query` on average over the queries of the audit, as the
+    cache has the others; it ends with `cached_share` of the store. A further query embeds `tokens_further`: what each
+    had that no other one had (Good 1953). Money is None where no price is known.
+    """
+
+    depth: int
+    tokens_first: float
+    usd_first: float | None
+    documents_per_query: float
+    tokens_per_query: float
+    usd_per_query: float | None
+    cached_share: float
+    tokens_further: float
+    usd_further: float | None
+
+    @property
+    def sentence(self) -> str:
+        """The cost in words."""
+        return (
+            f"two-stage {self.depth} embeds {self.depth} documents for a first query ({self._price(self.usd_first)}"
+            f"about {self.tokens_first:,.0f} tokens) and, with a cache, {self.documents_per_query:.1f} per query over "
+            f"the queries of this audit ({self._price(self.usd_per_query)}about {self.tokens_per_query:,.0f} tokens); "
+            f"the cache then has true vectors of {self.cached_share:.1%} of the store, and `backfill --from-cache` "
+            "puts them in"
+        )
+
+    @staticmethod
+    def _price(usd: float | None) -> str:
+        return "" if usd is None else f"${usd:.2g}, "
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys
-from migrate.audit.results import FULL, TRANSLATED, Evaluation
-from migrate.audit.two_stage import Reranking
+from migrate.audit.results import FULL, TRANSLATED, Evaluation, Reranking
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.audit.verdict import CONFIDENCE, Floor
 from migrate.cost import usd_of

@@ -200,12 +200,12 @@ def retention_bounds(
     floor, with the error that the floor leaves.
     """
     weighting = weighting or _EVEN
-    bounds = _retentions([arm], full, seed, resamples, confidence, weighting)[0]
+    bounds = _retention(arm, full, seed, resamples, confidence, weighting)
     if floor is None:
         return bounds
     own, standard = floor.extreme(arm, full)
     level = 1 - (1 - FLOOR_SHARE) * (1 - confidence)
-    wide = floor.widen(bounds, _retentions([own], standard, seed, resamples, level, weighting)[0])
+    wide = floor.widen(bounds, _retention(own, standard, seed, resamples, level, weighting))
     likely = _ratio(*map(weighting.of, floor.likely(arm, full)))
     return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
 
@@ -229,9 +229,6 @@ def family_bounds(
     of them show, count among the k.
     """
     each = 1 - (1 - confidence) / max(len(arms) + others, 1)
-    if floor is None:
-        bounds = _retentions(list(arms.values()), full, seed, resamples, each, weighting or _EVEN)
-        return dict(zip(arms, bounds, strict=True))
     return {
         name: retention_bounds(
             arm, full, seed=seed, resamples=resamples, confidence=each, weighting=weighting, floor=floor
@@ -321,17 +318,14 @@ def mean_bounds(
     return lower, upper
 
 
-def _retentions(
-    arms: list[Scores], full: Scores, seed: int, resamples: int, confidence: float, weighting: Weighting
-) -> list[Bounds]:
+def _retention(arm: Scores, full: Scores, seed: int, resamples: int, confidence: float, weighting: Weighting) -> Bounds:
     perfect = bool((full == 1).all()) and weighting.heaviest == 1
-    arms, full = [weighting.of(arm) for arm in arms], weighting.of(full)
-    estimates = [_ratio(arm, full) for arm in arms]
+    arm, full = weighting.of(arm), weighting.of(full)
     if not full.any():
-        return [Bounds(estimate, 0.0, np.inf) for estimate in estimates]
-    sums, unseen = weighted_sums(weighting.rows(np.column_stack([full, *arms])), seed=seed, resamples=resamples)
+        return Bounds(_ratio(arm, full), 0.0, np.inf)
+    sums, unseen = weighted_sums(weighting.rows(np.column_stack([full, arm])), seed=seed, resamples=resamples)
     lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, weighting=weighting)
-    return [Bounds(*three) for three in zip(estimates, lower.tolist(), upper.tolist(), strict=True)]
+    return Bounds(_ratio(arm, full), float(lower[0]), float(upper[0]))
 
 
 def _ratio(arm: Scores, full: Scores) -> float:

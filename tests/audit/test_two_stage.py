@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
 
+from migrate.audit.arms import WITHOUT_TWO_STAGE
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
-from migrate.audit.two_stage import WITHOUT_TWO_STAGE
 from migrate.cost.count import count_texts
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document

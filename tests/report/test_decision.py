@@ -11,8 +11,7 @@ from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
-from migrate.audit.two_stage import Reranking
+from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison, Reranking
 from migrate.audit.verdict import Bounds, Outcome, Verdict, doubt
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
