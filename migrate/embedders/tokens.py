@@ -12,29 +12,34 @@ of Latin script. `benchmarks/cost.py` prints how far the estimate is off on text
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.openai_tokens import estimate_tokens, token_counter
 from migrate.errors import InputError
+from migrate.files import sha256_file
 
 if TYPE_CHECKING:
+    from tiktoken import Encoding
     from tokenizers import Tokenizer
 
 Counts = NDArray[np.int64]
 """Tokens of each of n texts, (n,)."""
 
 
-_TEXTS_PER_TURN = 32
+CL100K_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+"""Hash of the encoding of OpenAI's embedding models in tiktoken's cache."""
 
 _MOST_WORDS = 2_000_000
 """Words that are remembered: some 300 MB at most."""
@@ -75,10 +80,25 @@ class TokenCounter(ABC):
         return self.source if self.exact else f"{self.source}; a total may be {self.error:.0%} off"
 
 
+@cache
 def find_api_counter(name: str) -> TokenCounter | None:
-    """A counter that counts as the API does; None where only an estimate is possible."""
-    count = token_counter(name)
-    return None if count is estimate_tokens else ApiCounter(count)
+    """Return a counter that counts as OpenAI does, or None.
+
+    tiktoken downloads an encoding that it does not have, or that is damaged, so it is used only where the whole file
+    is in its cache.
+    """
+    url = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324
+    if not name.startswith("text-embedding-") or folder == "":
+        return None
+    try:
+        if sha256_file(path) != CL100K_SHA256:
+            return None
+        import tiktoken
+    except (OSError, ImportError):
+        return None
+    return ApiCounter(tiktoken.get_encoding("cl100k_base"))
 
 
 class ApiCounter(TokenCounter):
@@ -86,15 +106,18 @@ class ApiCounter(TokenCounter):
 
     source = "exact, by tiktoken's encoding of OpenAI's models"
 
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
 
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text."""
-        turns = [texts[start : start + _TEXTS_PER_TURN] for start in range(0, len(texts), _TEXTS_PER_TURN)]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            counts = threads.map(lambda turn: [self._count(text) for text in turn], turns)
+            counts = threads.map(self._count, (texts[start : start + 32] for start in range(0, len(texts), 32)))
             return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)
+
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        # What is longer than any model takes is not worth counting to its end, and takes tiktoken long
+        return [len(self._encoding.encode_ordinary(text[:100_000])) for text in texts]
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
