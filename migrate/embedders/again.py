@@ -26,11 +26,6 @@ ASKED_AGAIN: Final = 8
 SAME: Final = 0.999
 """Cosine of two vectors of one text; those of an API, or of a copy that rounds, differ in the fourth digit at most."""
 
-_NOW: Final = (
-    "the model behind the name has changed since, or the server mixes up its texts; name the server that still has the "
-    "model, or start anew with another --cache for the one that it is now"
-)
-
 
 def needs_proof(embedder: Embedder) -> bool:
     """Whether nothing but its answers says which model it is: it is behind an API, or may be."""
@@ -79,7 +74,9 @@ def prove_answers(
         worst, others = int(cosines.argmin()), int((cosines < SAME).sum())
         raise VectorError(
             f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[asked[worst]].id!r} than it "
-            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): {_NOW}"
+            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): the model behind the name has "
+            "changed since, or the server mixes up its texts; name the server that still has the model, or start anew "
+            "with another --cache for the one that it is now"
         )
     return len(asked)
 

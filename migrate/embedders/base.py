@@ -140,8 +140,9 @@ class Embedder(ABC):
         return 0
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Whether the vector of each text is in the cache, so that embedding it costs nothing."""
-        return [False] * len(texts)
+        """Return for each text if its vector is in the cache, so that embedding it costs nothing."""
+        cached = self.find(texts, role)
+        return [position in cached for position in range(len(texts))]
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are in the cache, (dim,), by the position of their texts; nothing is embedded."""
@@ -298,10 +299,6 @@ class WrappedEmbedder(Embedder):
     def quick_identity(self) -> ModelIdentity:
         """As the wrapped embedder."""
         return self.embedder.quick_identity()
-
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Ask the embedder inside."""
-        return self.embedder.known(texts, role)
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """Ask the embedder inside."""

@@ -305,15 +305,6 @@ class CachedEmbedder(WrappedEmbedder):
         """Texts that were embedded."""
         return self._counts["misses"]
 
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Whether each text is on disk already, so that embedding it costs nothing."""
-        if not self.path.exists():
-            return [False] * len(texts)
-        with CacheFile(self.path) as file:
-            keys = self._keys(texts, role)
-            cached = file.read(set(keys))
-        return [key in cached for key in keys]
-
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
 
@@ -322,8 +313,10 @@ class CachedEmbedder(WrappedEmbedder):
         InputError
             The cache is damaged or something else.
         """
+        if not self.path.exists():
+            return {}
+        keys = self._keys(texts, role)
         with CacheFile(self.path) as file:
-            keys = self._keys(texts, role)
             cached = file.read(set(keys))
         return {position: cached[key] for position, key in enumerate(keys) if key in cached}
 

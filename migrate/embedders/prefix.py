@@ -149,10 +149,6 @@ class PrefixEmbedder(WrappedEmbedder):
         """As `embed`, past any cache inside."""
         return self.embedder.embed_again(self._cut(texts, role), role)
 
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Whether what is left of each text is in the cache."""
-        return self.embedder.known(self._cut(texts, role), role)
-
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """What the cache has of what is left of the texts."""
         return self.embedder.find(self._cut(texts, role), role)
