@@ -56,7 +56,6 @@ HOMES = {
     "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
-    "httpx": [],
     "tiktoken": ["embedders/tokens"],
     "sklearn": ["audit/slices", "embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],

@@ -74,7 +74,7 @@ def prove_answers(
         worst, others = int(cosines.argmin()), int((cosines < SAME).sum())
         raise VectorError(
             f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[asked[worst]].id!r} than it "
-            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): the model behind the name has "
+            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): the model of that name has "
             "changed since, or the server mixes up its texts; name the server that still has the model, or start anew "
             "with another --cache for the one that it is now"
         )
