@@ -162,7 +162,7 @@ def recorded_options(model: ModelIdentity) -> RecordedOptions:
 
 
 def special_options(model: ModelIdentity) -> dict[str, Any]:
-    """Those of `recorded_options` that are not what the registry has for the model; all where it does not know it.
+    """Return the `recorded_options` that differ from the registry's; all for a model that is not in it.
 
     >>> special_options(ModelIdentity("sentence-transformers:intfloat/e5-base-v2", 768, True, "", "query: "))
     {'document_prefix': ''}

@@ -123,7 +123,7 @@ class CacheFile:
             raise
 
     def _is_ours(self) -> bool:
-        """Whether the file is a cache as it should be; False for an empty one, and for one of version 1.
+        """Return True for a cache of this version, False for an empty one and for one of version 1.
 
         In a transaction: it reads twice.
         """
@@ -235,7 +235,7 @@ class CacheFile:
 
 
 def default_cache_path() -> Path:
-    """Where embeddings are kept unless the user says otherwise."""
+    """Return the cache that is used unless the user names another."""
     return cache_folder() / "embeddings.sqlite"
 
 
@@ -350,7 +350,7 @@ class CachedEmbedder(WrappedEmbedder):
         return as_vectors(np.stack([vectors[key] for key in keys]), source=str(self.path))
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """As the embedder behind the cache, which is neither asked nor told."""
+        """Embed past the cache, which is neither read nor written."""
         return self.embedder.embed_again(texts, role)
 
     def _embed_missing(

@@ -155,7 +155,7 @@ class FileEmbedder(Embedder):
 
     @property
     def needs_texts(self) -> bool:
-        """Whether documents are found by their texts, and not by their ids."""
+        """True if documents are found by their texts, and not by their ids."""
         return self._tables["document"].row_of_text is not None
 
     @cached_property

@@ -102,7 +102,7 @@ class LangChainEmbedder(Embedder):
         return vectors.shape[1], summarize_norms(vectors).is_unit
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """As of any embedder; a declared dimension is trusted here, and every vector is checked against it."""
+        """Check the dimension; a declared one is trusted here, and every vector is checked against it."""
         model_dim = self.dimensions or self._shape[0]
         if model_dim != dim:
             raise other_dimension(self.spec, model_dim, dim, source, advice)

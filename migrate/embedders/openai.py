@@ -385,7 +385,7 @@ class OpenAIEmbedder(Embedder):
         return [request[:half], request[half:]]
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """As of any embedder; for a model that is not in the registry, the first answer is checked."""
+        """Check the dimension; for a model that is not in the registry, the first answer is checked."""
         if self._served.dim not in (None, dim):
             raise other_dimension(f"openai:{self.name}", self._served.dim, dim, source, advice)
         self._served.expect(dim, f"as {source} has", f"{advice}, or check `base_url`")

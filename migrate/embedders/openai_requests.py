@@ -309,7 +309,7 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _attempts(error: APIConnectionError | APIStatusError) -> int:
-    """How often the library sent the request of an error."""
+    """Count how often the library sent the request of an error."""
     return 1 + int(error.request.headers.get("x-stainless-retry-count", "0"))
 
 

