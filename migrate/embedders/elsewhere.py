@@ -27,11 +27,6 @@ from migrate.work.jobs import Pool, Task
 from migrate.work.runner import Runner
 from migrate.work.shards import VECTORS, pack
 
-_VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-"""What a model of a server is reached with."""
-
-_ANYWHERE = ("auto", "cpu")
-
 
 @dataclass(frozen=True)
 class RemoteModel(Task):
@@ -181,8 +176,8 @@ class RemoteEmbedder(WrappedEmbedder):
         # A model that cannot be told from others has files of its own
         known = [scope or uuid.uuid4().hex, *(f"{name} {sha256(state[name]).hexdigest()}" for name in sorted(state))]
         digest = sha256("\n".join(known).encode()).hexdigest()
-        found = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-        environment = found if model.profile.is_api else {}
+        variables = ("OPENAI_API_KEY", "OPENAI_BASE_URL") if model.profile.is_api else ()
+        environment = {name: os.environ[name] for name in variables if name in os.environ}
         return RemoteModel(model.loaded_by or model, digest, scope, state, environment, users)
 
 
@@ -195,7 +190,7 @@ def elsewhere(embedder: Embedder, runner: Runner) -> Embedder:
 
 def _as_here(model: Embedder, runner: Runner) -> Embedder:
     """The model as this machine can load it: the device that is asked for may be one that only workers have."""
-    if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in _ANYWHERE or model.state():
+    if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in ("auto", "cpu") or model.state():
         return model
     spec, options = model.loaded_by
     here = load_embedder(spec, **{**options, "device": "auto"})

@@ -92,7 +92,7 @@ class PrefixEmbedder(WrappedEmbedder):
         self.tokens = tokens
 
     def around(self, embedder: Embedder) -> PrefixEmbedder:
-        """The same cut before another embedder."""
+        """Cut the texts of another embedder in the same way."""
         return PrefixEmbedder(embedder, self.tokens)
 
     @property
@@ -133,7 +133,7 @@ class PrefixEmbedder(WrappedEmbedder):
         if role == "query":
             return texts
         cut = first_tokens(self._counter, [text.text for text in texts], self.tokens)
-        return [_with_text(text, left) for text, left in zip(texts, cut, strict=True)]
+        return [Document(text.id, left) if left != text.text else text for text, left in zip(texts, cut, strict=True)]
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed queries, or the first tokens of documents."""
@@ -162,10 +162,6 @@ class PrefixEmbedder(WrappedEmbedder):
         """The model's, and for documents how much of them it is given."""
         scope = self.embedder.cache_scope(role)
         return scope if role == "query" else prefix_spec(self.tokens, scope)
-
-
-def _with_text(text: Text, left: str) -> Text:
-    return Document(text.id, left) if left != text.text else text
 
 
 def whole_model(model: ModelIdentity) -> ModelIdentity:
