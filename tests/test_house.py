@@ -64,8 +64,7 @@ HOMES = {
     "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
-    "httpx": ["embedders/openai_session"],
-    "tiktoken": ["embedders/openai_tokens"],
+    "tiktoken": ["embedders/tokens"],
     "sklearn": [
         "audit/slices",
         "embedders/tfidf",

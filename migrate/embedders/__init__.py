@@ -138,20 +138,8 @@ def load_embedder(
         seed=seed,
     )
     embedder = kind.load(name, options)
-    embedder.loaded_by = (
-        named,
-        {
-            "base_url": base_url,
-            "device": device,
-            "batch_size": batch_size,
-            "concurrency": concurrency,
-            "rate": rate,
-            "dimensions": dimensions,
-            "document_prefix": document_prefix,
-            "query_prefix": query_prefix,
-            "seed": seed,
-        },
-    )
+    portable = {name: getattr(options, name) for name in options.__slots__ if name not in ("layer", "length", "state")}
+    embedder.loaded_by = (named, portable)
     if cache is not None and embedder.cacheable:
         from migrate.embedders.cache import CachedEmbedder
 
@@ -174,7 +162,7 @@ def recorded_options(model: ModelIdentity) -> RecordedOptions:
 
 
 def special_options(model: ModelIdentity) -> dict[str, Any]:
-    """Those of `recorded_options` that are not what the registry has for the model; all where it does not know it.
+    """Return the `recorded_options` that differ from the registry's; all for a model that is not in it.
 
     >>> special_options(ModelIdentity("sentence-transformers:intfloat/e5-base-v2", 768, True, "", "query: "))
     {'document_prefix': ''}

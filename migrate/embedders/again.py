@@ -1,4 +1,4 @@
-"""Whether the model behind a name is what it was: some texts are embedded again, past the cache, and compared.
+"""Proof that the model behind a name is the one it was: some texts are embedded again, past the cache, and compared.
 
 The weights of a model that runs here have a hash, which is looked at in each run. A model behind an API has a name
 alone, and what the cache or a store says of it is as old as they are. So whoever spends on such a model, or judges by
@@ -26,20 +26,15 @@ ASKED_AGAIN: Final = 8
 SAME: Final = 0.999
 """Cosine of two vectors of one text; those of an API, or of a copy that rounds, differ in the fourth digit at most."""
 
-_NOW: Final = (
-    "the model behind the name has changed since, or the server mixes up its texts; name the server that still has the "
-    "model, or start anew with another --cache for the one that it is now"
-)
-
 
 def needs_proof(embedder: Embedder) -> bool:
-    """Whether nothing but its answers says which model it is: it is behind an API, or may be."""
+    """Return True if only its answers tell which model it is: it is behind an API, or may be."""
     profile = embedder.profile
     return profile.is_api or profile.is_paid is not False
 
 
 def prove_known(embedder: Embedder, texts: Sequence[Text], role: Role = "document", *, source: str) -> int:
-    """As `prove_answers`, for those of the texts that the cache has the vectors of; how many were embedded again."""
+    """Compare, as `prove_answers`, the texts whose vectors are in the cache; return how many were embedded again."""
     if not texts or not needs_proof(embedder):
         return 0
     cached = embedder.find(texts, role)
@@ -52,7 +47,7 @@ def prove_known(embedder: Embedder, texts: Sequence[Text], role: Role = "documen
 def prove_answers(
     embedder: Embedder, texts: Sequence[Text], vectors: Vectors, role: Role = "document", *, source: str
 ) -> int:
-    """Embed some texts again, past the cache, and compare with their `vectors`, (n, dim); how many were embedded.
+    """Embed some texts again, past the cache, compare with their `vectors`, (n, dim), and return how many there were.
 
     They are the first, the last and others at random, one of them alone and the rest in another order than before. A
     model that runs here is not asked. `source` begins the message.
@@ -79,13 +74,15 @@ def prove_answers(
         worst, others = int(cosines.argmin()), int((cosines < SAME).sum())
         raise VectorError(
             f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[asked[worst]].id!r} than it "
-            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): {_NOW}"
+            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): the model has changed "
+            "since, or the server mixes up its texts; name the server that still has the model, or start anew with "
+            "another --cache for the new one"
         )
     return len(asked)
 
 
 def some_places(count: int, rng: np.random.Generator) -> list[int]:
-    """The first of so many, the last, and others at random, ascending: `ASKED_AGAIN` of them at most."""
+    """Return the first of so many positions, the last, and others at random, ascending: `ASKED_AGAIN` at most."""
     if count <= ASKED_AGAIN:
         return list(range(count))
     inner = 1 + rng.choice(count - 2, ASKED_AGAIN - 2, replace=False)
@@ -93,7 +90,7 @@ def some_places(count: int, rng: np.random.Generator) -> list[int]:
 
 
 class Witnesses:
-    """Some of the texts that a run embeds, each batch's with the same chance, to be embedded again in its end."""
+    """Random sample of the texts that a run embeds, to be embedded again at its end."""
 
     def __init__(self, embedder: Embedder, source: str) -> None:
         self._embedder, self._source = embedder, source
@@ -102,7 +99,7 @@ class Witnesses:
         self._seen = 0
 
     def add(self, texts: Sequence[Text], vectors: Vectors) -> None:
-        """Note some texts of a batch, with their vectors, (n, dim)."""
+        """Sample some texts of a batch, with their vectors, (n, dim)."""
         for place in some_places(len(texts), self._rng):
             witness = texts[place], vectors[place].copy()
             self._seen += 1
@@ -112,7 +109,7 @@ class Witnesses:
                 self._kept[chosen] = witness
 
     def check(self) -> None:
-        """Embed them again; raises as `prove_answers`."""
+        """Embed the sample again; raises as `prove_answers`."""
         if self._kept:
             texts, vectors = zip(*self._kept, strict=True)
             prove_answers(self._embedder, texts, np.stack(vectors), source=self._source)

@@ -28,7 +28,7 @@ BUILT_WITH = "name the model that it was built with"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenTable:
-    """What a local model knows of words before it reads a text: its tokenizer and the input vector of each token.
+    """The tokenizer of a local model and the input vector of each of its tokens.
 
     `tokenizer` is JSON of the tokenizers library; `vectors` is (vocabulary, width), float32; `limit` is how many
     tokens of a text the model reads, special ones left aside, None where there is no limit.
@@ -111,12 +111,12 @@ class Embedder(ABC):
         return self.embed(texts, "query", progress=progress)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """As `embed`, past any cache: what the model gives now."""
+        """Embed past any cache: the model's vectors as they are now."""
         return self.embed(texts, role)
 
     @property
     def needs_texts(self) -> bool:
-        """Whether it reads the texts; vectors in a file may be found by the ids alone."""
+        """True if it reads the texts; vectors in a file may be found by the ids alone."""
         return True
 
     @property
@@ -131,7 +131,7 @@ class Embedder(ABC):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; a local model without a tokenizer file is loaded, which may download it."""
+        """Return the profile; a local model without a tokenizer file is loaded, which may download it."""
         return self.profile
 
     @property
@@ -140,8 +140,9 @@ class Embedder(ABC):
         return 0
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Whether the vector of each text is in the cache, so that embedding it costs nothing."""
-        return [False] * len(texts)
+        """Return for each text if its vector is in the cache, so that embedding it costs nothing."""
+        cached = self.find(texts, role)
+        return [position in cached for position in range(len(texts))]
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are in the cache, (dim,), by the position of their texts; nothing is embedded."""
@@ -273,35 +274,31 @@ class WrappedEmbedder(Embedder):
 
     @property
     def identity(self) -> ModelIdentity:
-        """As the wrapped embedder."""
+        """Identity of the wrapped embedder."""
         return self.embedder.identity
 
     @property
     def needs_texts(self) -> bool:
-        """Whether the embedder inside reads the texts."""
+        """True if the embedder inside reads the texts."""
         return self.embedder.needs_texts
 
     @property
     def profile(self) -> Profile:
-        """As the wrapped embedder."""
+        """Profile of the wrapped embedder."""
         return self.embedder.profile
 
     @property
     def usage_tokens(self) -> int:
-        """As the wrapped embedder."""
+        """Tokens charged to the wrapped embedder."""
         return self.embedder.usage_tokens
 
     def loaded_profile(self) -> Profile:
-        """As the wrapped embedder."""
+        """Return the loaded profile of the wrapped embedder."""
         return self.embedder.loaded_profile()
 
     def quick_identity(self) -> ModelIdentity:
-        """As the wrapped embedder."""
+        """Return the quick identity of the wrapped embedder."""
         return self.embedder.quick_identity()
-
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Ask the embedder inside."""
-        return self.embedder.known(texts, role)
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """Ask the embedder inside."""
@@ -330,7 +327,7 @@ class WrappedEmbedder(Embedder):
         return None if prefixed is None else self.around(prefixed)
 
     def variants(self) -> Iterator[Variant]:
-        """As the wrapped embedder, uncached and uncounted: no cache key tells them apart."""
+        """Variants of the wrapped embedder, uncached and uncounted: no cache key tells them apart."""
         return self.embedder.variants()
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
@@ -338,11 +335,11 @@ class WrappedEmbedder(Embedder):
         self.embedder.expect_dim(dim, source, advice=advice)
 
     def cache_scope(self, role: Role) -> str:
-        """As the wrapped embedder."""
+        """Return the cache scope of the wrapped embedder."""
         return self.embedder.cache_scope(role)
 
     def token_table(self) -> TokenTable | None:
-        """As the wrapped embedder."""
+        """Return the token table of the wrapped embedder."""
         return self.embedder.token_table()
 
     def fit(self, corpus: Iterable[Text]) -> None:
@@ -350,5 +347,5 @@ class WrappedEmbedder(Embedder):
         self.embedder.fit(corpus)
 
     def state(self) -> Mapping[str, bytes]:
-        """As the wrapped embedder."""
+        """Return the state of the wrapped embedder."""
         return self.embedder.state()

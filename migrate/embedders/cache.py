@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder, Role, WrappedEmbedder, require_texts
-from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
+from migrate.errors import InputError, LockedError, OutputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
 
@@ -31,7 +31,6 @@ APPLICATION_ID = 0x4C4D4543
 FORMAT_VERSION = 2
 """Version 2 also says which queries chose a text."""
 
-_KEYS_PER_QUERY = 500
 _BUSY_TIMEOUT_S = 60.0
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID",
@@ -77,16 +76,17 @@ class CacheFile:
         with output_errors(self.path):
             make_private(self.path)
             file, folder = self.path.stat(), self.path.parent.stat()
-        if file.st_uid not in (os.geteuid(), 0):
-            raise self._not_private("belongs to another user", "choose another path")
-        if file.st_mode & stat.S_IWOTH:
-            raise self._not_private("may be written to by everyone", f"remove that permission (chmod o-w {self.path})")
-        if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
-            advice = f"remove that permission (chmod o-w {self.path.parent})"
-            raise self._not_private("is in a folder that everyone may write to", advice)
-
-    def _not_private(self, what: str, advice: str) -> InputError:
-        return InputError(f"{self.path}: the embedding cache {what}; {advice}")
+        faults = {
+            "belongs to another user; choose another path": file.st_uid not in (os.geteuid(), 0),
+            f"may be written to by everyone; remove that permission (chmod o-w {self.path})": file.st_mode
+            & stat.S_IWOTH,
+            f"is in a folder that everyone may write to; remove that permission (chmod o-w {self.path.parent})": (
+                folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
+            ),
+        }
+        for fault, applies in faults.items():
+            if applies:
+                raise InputError(f"{self.path}: the embedding cache {fault}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -123,7 +123,7 @@ class CacheFile:
             raise
 
     def _is_ours(self) -> bool:
-        """Whether the file is a cache as it should be; False for an empty one, and for one of version 1.
+        """Return True for a cache of this version, False for an empty one and for one of version 1.
 
         In a transaction: it reads twice.
         """
@@ -145,7 +145,7 @@ class CacheFile:
         return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
 
     def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
-        """The vectors, shape (dim,), of the keys that are in the cache."""
+        """Return the vectors, shape (dim,), of the keys that are in the cache."""
         with self._translated():
             rows = self._rows("key, vector, checksum", "embeddings", keys)
             vectors = {key: self._check(vector, checksum) for key, vector, checksum in rows}
@@ -192,8 +192,8 @@ class CacheFile:
     def _rows(self, columns: str, table: str, keys: Collection[bytes]) -> Iterator[Any]:
         """Yield the rows of some keys, in the order of these, asking for some at a time."""
         ordered = sorted(keys)
-        for start in range(0, len(ordered), _KEYS_PER_QUERY):
-            part = ordered[start : start + _KEYS_PER_QUERY]
+        for start in range(0, len(ordered), 500):
+            part = ordered[start : start + 500]
             marks = ",".join("?" * len(part))
             # all at once: a cursor would be closed with the generator, and the database may be closed by then
             yield from self._database.execute(
@@ -204,12 +204,8 @@ class CacheFile:
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Return the digests of the queries of some choices."""
         with self._translated():
-            found = [
-                query
-                for choice in choices
-                for (query,) in self._database.execute("SELECT query FROM choosers WHERE choice = ?", (choice,))
-            ]
-        return frozenset(found)
+            query = "SELECT query FROM choosers WHERE choice = ?"
+            return frozenset(digest for choice in choices for (digest,) in self._database.execute(query, (choice,)))
 
     def _damaged(self, what: str) -> InputError:
         return InputError(
@@ -221,21 +217,20 @@ class CacheFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._translate(error) from error
-
-    def _translate(self, error: sqlite3.Error) -> LeadMigrateError:
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-            return self._damaged(str(error))
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return LockedError(f"another run holds the cache {self.path}; wait for it, or choose another path")
-        return OutputError(
-            f"cannot write the embedding cache {self.path}: {error}; free some space or choose another path"
-        )
+            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+                raise self._damaged(str(error)) from error
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise LockedError(
+                    f"another run holds the cache {self.path}; wait for it, or choose another path"
+                ) from error
+            raise OutputError(
+                f"cannot write the embedding cache {self.path}: {error}; free some space or choose another path"
+            ) from error
 
 
 def default_cache_path() -> Path:
-    """Where embeddings are kept unless the user says otherwise."""
+    """Return the cache that is used unless the user names another."""
     return cache_folder() / "embeddings.sqlite"
 
 
@@ -305,15 +300,6 @@ class CachedEmbedder(WrappedEmbedder):
         """Texts that were embedded."""
         return self._counts["misses"]
 
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Whether each text is on disk already, so that embedding it costs nothing."""
-        if not self.path.exists():
-            return [False] * len(texts)
-        with CacheFile(self.path) as file:
-            keys = self._keys(texts, role)
-            cached = file.read(set(keys))
-        return [key in cached for key in keys]
-
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
 
@@ -322,8 +308,10 @@ class CachedEmbedder(WrappedEmbedder):
         InputError
             The cache is damaged or something else.
         """
+        if not self.path.exists():
+            return {}
+        keys = self._keys(texts, role)
         with CacheFile(self.path) as file:
-            keys = self._keys(texts, role)
             cached = file.read(set(keys))
         return {position: cached[key] for position, key in enumerate(keys) if key in cached}
 
@@ -357,7 +345,7 @@ class CachedEmbedder(WrappedEmbedder):
         return as_vectors(np.stack([vectors[key] for key in keys]), source=str(self.path))
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """As the embedder behind the cache, which is neither asked nor told."""
+        """Embed past the cache, which is neither read nor written."""
         return self.embedder.embed_again(texts, role)
 
     def _embed_missing(
@@ -389,6 +377,6 @@ class CachedEmbedder(WrappedEmbedder):
         keys = []
         for text in texts:
             digest = scope.copy()
-            digest.update(text.text.encode(errors="surrogatepass"))  # what no model takes is in no cache
+            digest.update(text.text.encode(errors="surrogatepass"))  # half a surrogate pair is in no cache
             keys.append(digest.digest())
         return keys

@@ -27,11 +27,6 @@ from migrate.work.jobs import Pool, Task
 from migrate.work.runner import Runner
 from migrate.work.shards import VECTORS, pack
 
-_VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-"""What a model of a server is reached with."""
-
-_ANYWHERE = ("auto", "cpu")
-
 
 @dataclass(frozen=True)
 class RemoteModel(Task):
@@ -112,17 +107,17 @@ class RemoteEmbedder(WrappedEmbedder):
         return RemoteEmbedder(embedder, self.runner)
 
     def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
-        """What is put around the model is put around this one: a meter stays here."""
+        """Put the change around this embedder, so that a meter stays in this process."""
         return change(self)
 
     @property
     def identity(self) -> ModelIdentity:
-        """As a worker has it, so that it need not be loaded here."""
+        """Identity that a worker reported, so that the model need not be loaded here."""
         return self._identity or self.embedder.identity
 
     @property
     def usage_tokens(self) -> int:
-        """Those of the workers too."""
+        """Tokens that the workers used, and this process."""
         return self.embedder.usage_tokens + self._usage_tokens
 
     @contextmanager
@@ -142,7 +137,7 @@ class RemoteEmbedder(WrappedEmbedder):
                 self._pool = None
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """As the model, in one call of a worker."""
+        """Embed texts in one call of a worker."""
         if self._pool is None or not texts:
             return self.embedder.embed(texts, role, progress=progress)
         block = self._pool.call([Document(text.id, text.text) for text in texts], role)
@@ -165,14 +160,14 @@ class RemoteEmbedder(WrappedEmbedder):
         return files
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
-        """As the model, all of them in one call of a worker."""
+        """Embed texts in one call of a worker, and hand them over together."""
         if self._pool is None:
             self.embedder.embed_each(texts, role, keep, progress=progress)
         elif texts:
             keep(range(len(texts)), self.embed(texts, role, progress=progress))
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """As the model here: the few texts that prove it need no worker."""
+        """Embed in this process: the few texts that prove the model need no worker."""
         return self.embedder.embed_again(texts, role)
 
     def _portable(self, users: int) -> RemoteModel:
@@ -181,8 +176,8 @@ class RemoteEmbedder(WrappedEmbedder):
         # A model that cannot be told from others has files of its own
         known = [scope or uuid.uuid4().hex, *(f"{name} {sha256(state[name]).hexdigest()}" for name in sorted(state))]
         digest = sha256("\n".join(known).encode()).hexdigest()
-        found = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-        environment = found if model.profile.is_api else {}
+        variables = ("OPENAI_API_KEY", "OPENAI_BASE_URL") if model.profile.is_api else ()
+        environment = {name: os.environ[name] for name in variables if name in os.environ}
         return RemoteModel(model.loaded_by or model, digest, scope, state, environment, users)
 
 
@@ -195,7 +190,7 @@ def elsewhere(embedder: Embedder, runner: Runner) -> Embedder:
 
 def _as_here(model: Embedder, runner: Runner) -> Embedder:
     """The model as this machine can load it: the device that is asked for may be one that only workers have."""
-    if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in _ANYWHERE or model.state():
+    if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in ("auto", "cpu") or model.state():
         return model
     spec, options = model.loaded_by
     here = load_embedder(spec, **{**options, "device": "auto"})
@@ -204,7 +199,7 @@ def _as_here(model: Embedder, runner: Runner) -> Embedder:
 
 
 def remote_in(embedder: Embedder) -> RemoteEmbedder | None:
-    """What of an embedder runs elsewhere; None for nothing."""
+    """Return the part of an embedder that runs elsewhere, or None."""
     while not isinstance(embedder, RemoteEmbedder):
         if not isinstance(embedder, WrappedEmbedder):
             return None

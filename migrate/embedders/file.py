@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -31,25 +31,8 @@ from migrate.files import describe_os_error, is_endless, sha256_file
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
 
-MAX_EXPANSION = 100
-"""How many times larger than the file its arrays may be; vectors hardly compress at all, id lists up to some tens."""
-
-_ALWAYS_ALLOWED = 64 << 20
-_LONGEST_REASON = 200
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, KeyError, OverflowError, struct.error)
-
-
 ROUNDED_UNIT_TOLERANCE = 2e-3
 """How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
-
-_EXACT_UNIT_TOLERANCE = 1e-6
-
-_FEWEST_ALIKE = 4
-"""Rows that are one vector: not by chance."""
-
-_NAMED = 3
-"""Ids that a message names; it counts all."""
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -66,8 +49,17 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         ) from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
-    except _DAMAGED as error:
-        reason = str(error)[:_LONGEST_REASON]
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        KeyError,
+        OverflowError,
+        struct.error,
+    ) as error:
+        reason = str(error)[:200]
         raise InputError(
             f"{path}: not an .npz file, or a damaged one ({reason}); copy it again, or write it with numpy.savez"
         ) from error
@@ -81,11 +73,11 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     names = archive.namelist()
     if len(set(names)) < len(names):
         raise ValueError("an array twice")
-    if any(member.compress_type not in _METHODS for member in archive.infolist()):
+    if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in archive.infolist()):
         raise ValueError("arrays that are packed in another way")
     expanded = sum(member.file_size for member in archive.infolist())
-    allowed = MAX_EXPANSION * path.stat().st_size + _ALWAYS_ALLOWED
-    if expanded > allowed:
+    # Vectors hardly compress at all, lists of ids up to some tens of times
+    if expanded > 100 * path.stat().st_size + (64 << 20):
         raise InputError(
             f"{path}: claims {expanded} bytes of arrays in a file of {path.stat().st_size}; it is not read: "
             "save the arrays with numpy.savez"
@@ -93,10 +85,18 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
-    """One array, after its header is found to claim no more bytes than the member has."""
+    """Read one array, after its header is found to claim no more bytes than the member has."""
     size = archive.getinfo(name).file_size
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     with archive.open(name) as file:
-        shape, dtype = _read_header(file)
+        version = npy.read_magic(file)
+        if version not in readers:
+            raise ValueError(f"array format {version}")
+        try:
+            shape, _, dtype = readers[version](file)
+        # NumPy evaluates a header as Python, and passes on Python's errors about a broken one
+        except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, TypeError) as error:
+            raise ValueError("an array with a damaged header") from error
     if dtype.hasobject or dtype.names:
         raise InputError(f"{path}: {name} holds Python objects or records, which are not read; save plain arrays")
     if math.prod(shape) * dtype.itemsize > size:
@@ -106,18 +106,6 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]
     with archive.open(name) as file:
         array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
     return array
-
-
-def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = npy.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"array format {version}")
-    try:
-        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
-    # NumPy evaluates a header as Python, and passes on Python's errors about a broken one
-    except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError("an array with a damaged header") from error
-    return shape, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +155,7 @@ class FileEmbedder(Embedder):
 
     @property
     def needs_texts(self) -> bool:
-        """Whether documents are found by their texts, and not by their ids."""
+        """True if documents are found by their texts, and not by their ids."""
         return self._tables["document"].row_of_text is not None
 
     @cached_property
@@ -180,13 +168,10 @@ class FileEmbedder(Embedder):
         tables: dict[Role, _Table] = {"document": self._read_table(arrays, "doc_ids", "docs", "doc_texts")}
         if "queries" in arrays:
             tables["query"] = self._read_table(arrays, "query_ids", "queries", "query_texts")
-            self._check_same_dim(tables)
+            dims = tables["document"].vectors.shape[1], tables["query"].vectors.shape[1]
+            if dims[0] != dims[1]:
+                raise VectorError(f"{self.path}: documents have dimension {dims[0]}, queries {dims[1]}; use one model")
         return tables
-
-    def _check_same_dim(self, tables: Mapping[Role, _Table]) -> None:
-        documents, queries = tables["document"].vectors.shape[1], tables["query"].vectors.shape[1]
-        if documents != queries:
-            raise VectorError(f"{self.path}: documents have dimension {documents}, queries {queries}; use one model")
 
     def _read_table(self, arrays: Mapping[str, np.ndarray], ids_name: str, name: str, texts_name: str) -> _Table:
         if ids_name not in arrays:
@@ -222,7 +207,7 @@ class FileEmbedder(Embedder):
         with np.errstate(over="ignore"):
             vectors = as_vectors(array, source=str(self.path))
         check_vectors(ids, vectors, source=f"{self.path} ({name})")
-        if len(vectors) >= _FEWEST_ALIKE and (vectors == vectors[0]).all():
+        if len(vectors) >= 4 and (vectors == vectors[0]).all():
             raise InputError(f"{self.path}: {len(vectors):,} rows of {name} are the same vector; embed the texts again")
         return vectors
 
@@ -246,7 +231,7 @@ class FileEmbedder(Embedder):
     def _missing(self, table: _Table, missing: Sequence[Text], count: int, role: Role) -> InputError:
         """The error for texts that the file does not hold: by far the most often it is a file of other texts."""
         plural = "queries" if role == "query" else "documents"
-        named = ", ".join(repr(text.id) for text in missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        named = ", ".join(repr(text.id) for text in missing[:3]) + (", ..." if len(missing) > 3 else "")
         changed = sum(text.id in table.row_of_id for text in missing) if table.row_of_text is not None else 0
         changed_note = f" ({changed:,} of them have another text there)" if changed else ""
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
@@ -265,7 +250,7 @@ def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:
     off = max(norms.maximum - 1, 1 - norms.minimum)
     if off >= ROUNDED_UNIT_TOLERANCE:
         return vectors, False
-    return vectors if off < _EXACT_UNIT_TOLERANCE else unit_rows(vectors), True
+    return vectors if off < 1e-6 else unit_rows(vectors), True
 
 
 def _describe(array: np.ndarray) -> str:

@@ -25,17 +25,8 @@ from migrate.plugins import installed, load_plugin
 
 ENTRY_POINTS = "lead_migrate.embedders"
 
-_PREFIX = "prefix"
-_PREFIX_SPEC = re.compile(f"{_PREFIX}:([1-9][0-9]{{0,8}}):(.+)", re.DOTALL)
-
 POOLINGS = ("mean", "cls", "max", "lasttoken", "weightedmean")
 """How the vectors of tokens become one."""
-
-_LAYER = "layer"
-_LAYER_SPEC = re.compile(f"{_LAYER}:(0|[1-9][0-9]{{0,3}}):(?:({'|'.join(POOLINGS)}):)?(.+)", re.DOTALL)
-
-_LENGTH = "length"
-_LENGTH_SPEC = re.compile(f"{_LENGTH}:([1-9][0-9]{{0,8}}):(.+)", re.DOTALL)
 
 BUILT_IN = {
     "sentence-transformers": "migrate.embedders.sentence_transformers:KIND",
@@ -99,67 +90,62 @@ class EmbedderKind:
 
 
 def prefix_spec(tokens: int, spec: str) -> str:
-    """The spec of a model that is given the first tokens of each document.
+    """Return the spec of a model that is given the first tokens of each document.
 
     >>> prefix_spec(24, "tfidf:64")
     'prefix:24:tfidf:64'
     """
-    return f"{_PREFIX}:{tokens}:{spec}"
+    return f"prefix:{tokens}:{spec}"
 
 
 def split_prefix(spec: str) -> tuple[int | None, str]:
-    """How many tokens of a document a model is given, None for all, and the spec without that.
+    """Return how many tokens of a document a model is given, None for all, and the spec without that.
 
     >>> split_prefix("prefix:24:tfidf:64"), split_prefix("tfidf:64")
     ((24, 'tfidf:64'), (None, 'tfidf:64'))
     """
-    match = _PREFIX_SPEC.fullmatch(spec)
+    match = re.fullmatch("prefix:([1-9][0-9]{0,8}):(.+)", spec, re.DOTALL)
     return (None, spec) if match is None else (int(match[1]), match[2])
 
 
 def layer_spec(layer: Layer, spec: str) -> str:
-    """The spec of a layer of a model.
+    """Return the spec of a layer of a model.
 
     >>> layer_spec(Layer(4, "cls"), "packaged:all-MiniLM-L6-v2")
     'layer:4:cls:packaged:all-MiniLM-L6-v2'
     """
-    return ":".join([_LAYER, str(layer.number), *([layer.pooling] if layer.pooling else []), spec])
+    return ":".join(["layer", str(layer.number), *([layer.pooling] if layer.pooling else []), spec])
 
 
 def split_layer(spec: str) -> tuple[Layer | None, str]:
-    """The layer of a model that vectors are of, None for what the model gives, and the spec without that.
+    """Return the layer of a model that vectors are of, None for the model's own vectors, and the spec without that.
 
     >>> split_layer("layer:4:tfidf:64"), split_layer("tfidf:64")
     ((Layer(number=4, pooling=None), 'tfidf:64'), (None, 'tfidf:64'))
     """
-    match = _LAYER_SPEC.fullmatch(spec)
+    match = re.fullmatch(f"layer:(0|[1-9][0-9]{{0,3}}):(?:({'|'.join(POOLINGS)}):)?(.+)", spec, re.DOTALL)
     return (None, spec) if match is None else (Layer(int(match[1]), match[2]), match[3])
 
 
 def length_spec(tokens: int, spec: str) -> str:
-    """The spec of a model that cuts every text, prefix and special tokens included, at so many tokens.
-
-    >>> length_spec(512, "packaged:all-MiniLM-L6-v2")
-    'length:512:packaged:all-MiniLM-L6-v2'
-    """
-    return f"{_LENGTH}:{tokens}:{spec}"
+    """Return the spec of a model that cuts every text, prefix and special tokens included, at so many tokens."""
+    return f"length:{tokens}:{spec}"
 
 
 def split_length(spec: str) -> tuple[int | None, str]:
-    """At how many tokens a model cuts texts, None for where it does so itself, and the spec without that.
+    """Return at how many tokens a model cuts texts, None for its own limit, and the spec without that.
 
     >>> split_length("length:512:e5-base-v2"), split_length("e5-base-v2")
     ((512, 'e5-base-v2'), (None, 'e5-base-v2'))
     """
-    match = _LENGTH_SPEC.fullmatch(spec)
+    match = re.fullmatch("length:([1-9][0-9]{0,8}):(.+)", spec, re.DOTALL)
     return (None, spec) if match is None else (int(match[1]), match[2])
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """Kind and name of a spec as manifests record it; no kind where it has none, as that of a caller's own embedder.
+    """Return kind and name of a recorded spec, those of the model inside `prefix:`, `layer:` and `length:`.
 
-    Of a layer of a model, of one that is given the first tokens of documents, and of one that cuts texts elsewhere,
-    those of the model.
+    The kind is empty where the spec has none, as that of a caller's own embedder.
 
     >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("prefix:24:tfidf:64")
     (('file', 'vectors.npz'), ('', 'my own'), ('tfidf', '64'))
@@ -172,25 +158,19 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """Kind and name of a model spec, the name as the registry spells it, if it is listed.
+    """Return kind and name of a model spec, the name as the registry spells it, if it is listed.
 
     >>> parse_spec("e5-base-v2")
     ('sentence-transformers', 'intfloat/e5-base-v2')
     """
     kind, name = split_spec(spec)
-    if spec.startswith(f"{_PREFIX}:"):
-        raise UsageError(
-            f"expected a number of tokens and one model, such as {_PREFIX}:24:all-MiniLM-L6-v2, found {spec!r}"
-        )
-    if spec.startswith(f"{_LAYER}:"):
-        raise UsageError(
-            f"expected one layer, how to pool it, and one model, such as {_LAYER}:4:all-MiniLM-L6-v2 or "
-            f"{_LAYER}:4:cls:all-MiniLM-L6-v2, found {spec!r}"
-        )
-    if spec.startswith(f"{_LENGTH}:"):
-        raise UsageError(
-            f"expected a number of tokens and one model, such as {_LENGTH}:512:all-MiniLM-L6-v2, found {spec!r}"
-        )
+    for form in (
+        "prefix:TOKENS:MODEL, such as prefix:24:all-MiniLM-L6-v2",
+        "layer:N:MODEL or layer:N:POOLING:MODEL, such as layer:4:cls:all-MiniLM-L6-v2",
+        "length:TOKENS:MODEL, such as length:512:all-MiniLM-L6-v2",
+    ):
+        if spec.startswith(form.partition(":")[0] + ":"):
+            raise UsageError(f"{spec!r} is not of the form {form}")
     if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
         if not name:
             raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")
@@ -204,12 +184,12 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
 
 def kind_names() -> list[str]:
-    """Every kind that is installed, those of this package first."""
+    """Return every kind that is installed, those of this package first."""
     return list(dict.fromkeys([*BUILT_IN, *installed(ENTRY_POINTS)]))
 
 
 def find_kind(name: str) -> EmbedderKind:
-    """The kind of a name; imports its module, and nothing heavy for a kind of this package."""
+    """Return the kind of a name; this imports its module, and nothing heavy for a kind of this package."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         kind: EmbedderKind = getattr(import_module(module), attribute)
@@ -222,17 +202,17 @@ def find_kind(name: str) -> EmbedderKind:
 
 
 def kind_of(spec: str) -> EmbedderKind | None:
-    """The kind of a recorded spec; None where it is not installed or has none."""
+    """Return the kind of a recorded spec, or None where it is not installed or has none."""
     kind, _ = split_spec(spec)
     return find_kind(kind) if kind in BUILT_IN or kind in installed(ENTRY_POINTS) else None
 
 
 def may_cost_money(spec: str) -> bool:
-    """Whether texts that the model of a spec embeds may cost money: those of an API, or of code that nobody knows."""
+    """Return True if embedding by the model of a spec may cost money: it is an API, or unknown code."""
     return split_spec(spec)[0] == "openai" or runs_code(spec)
 
 
 def runs_code(spec: str) -> bool:
-    """Whether the name in a spec says which code to run, so that no file may choose it."""
+    """Return True if the name in a spec says which code to run, so that no file may choose it."""
     kind = kind_of(spec)
     return kind is not None and kind.runs_code

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
 _EXAMPLE = "langchain_openai:OpenAIEmbeddings"
-_BATCH_SIZE = 64
-_LONGEST_REASON = 200
-_MODEL_NAMES = ("model", "model_name", "model_id", "deployment")
-"""Attributes by which LangChain's own classes say their model."""
 
 
 class LangChainEmbedder(Embedder):
@@ -58,7 +54,7 @@ class LangChainEmbedder(Embedder):
         dimensions: int | None = None,
         document_prefix: str = "",
         query_prefix: str = "",
-        batch_size: int = _BATCH_SIZE,
+        batch_size: int = 64,
     ) -> None:
         self.embeddings = embeddings
         self.class_name = f"{type(embeddings).__module__}:{type(embeddings).__qualname__}"
@@ -94,7 +90,9 @@ class LangChainEmbedder(Embedder):
 
     @property
     def _model_name(self) -> str | None:
-        names = (getattr(self.embeddings, attribute, None) for attribute in _MODEL_NAMES)
+        """The name that LangChain's own classes give their model."""
+        attributes = ("model", "model_name", "model_id", "deployment")
+        names = (getattr(self.embeddings, attribute, None) for attribute in attributes)
         return next((name for name in names if isinstance(name, str) and name), None)
 
     @cached_property
@@ -104,7 +102,7 @@ class LangChainEmbedder(Embedder):
         return vectors.shape[1], summarize_norms(vectors).is_unit
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """As of any embedder; a declared dimension is trusted here, and every vector is checked against it."""
+        """Check the dimension; a declared one is trusted here, and every vector is checked against it."""
         model_dim = self.dimensions or self._shape[0]
         if model_dim != dim:
             raise other_dimension(self.spec, model_dim, dim, source, advice)
@@ -216,7 +214,7 @@ def _make(item: Any, spec: str) -> Embeddings:
 def _reason(error: Exception) -> str:
     """Class and message of an exception in one line."""
     message = " ".join(str(error).split()) or "no message"
-    return f"{type(error).__name__}: {message[:_LONGEST_REASON]}"
+    return f"{type(error).__name__}: {message[:200]}"
 
 
 def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
@@ -226,7 +224,7 @@ def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
         dimensions=options.dimensions,
         document_prefix=options.document_prefix or "",
         query_prefix=options.query_prefix or "",
-        batch_size=options.batch_size or _BATCH_SIZE,
+        batch_size=options.batch_size or 64,
     )
 
 

@@ -1,32 +1,30 @@
 """Models behind OpenAI's embeddings API, or behind any server that speaks it.
 
-Texts are split into requests within the API's limits. Several requests are in flight at once, failures are retried
-when that can help, and answers are checked.
+Texts are split into requests within the API's limits. Several requests are in flight at once, each in a thread with
+the openai library's own retries, and each answer is handed over as it comes.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
 from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
-from migrate.embedders.openai_answers import Answer, SameModel, Sameness, TooLongError
-from migrate.embedders.openai_limits import RetryPolicy, Throttle, parse_rate
-from migrate.embedders.openai_session import Endpoint, Expected, Flight, LoopThread, Session, first_answer
-from migrate.embedders.openai_tokens import token_counter
+from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError
 from migrate.embedders.profile import Profile
-from migrate.embedders.registry import RATE_LIMITS, find_model, known_models
+from migrate.embedders.registry import RATE_LIMITS, ModelFacts, find_model, known_models
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
-from migrate.errors import AuthenticationError, InputError, UsageError
+from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 from migrate.files import canonical_json
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summarize_norms
@@ -34,27 +32,20 @@ from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summari
 MAX_REQUEST_TEXTS = 2048
 MAX_REQUEST_TOKENS = 300_000
 
-FEW_TEXTS = 16
-"""A request of fewer texts is hardly faster than one of this many."""
-
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
 
-
 DEFAULT_CONCURRENCY = 8
-MAX_CONCURRENCY = 256
 
-MOST_AT_ONCE = 16_384
-"""The most texts to hand over at once, at any concurrency: their vectors are held in memory."""
-
-_PLACEHOLDER_KEY = "none-needed"
+GRACE_S = 10.0
+"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
 
 
 def fair_share(count: int, concurrency: int, most: int) -> int:
-    """Texts in a request where `count` are to be sent, `concurrency` requests at a time, of at most `most` texts.
+    """Return how many texts to put into a request where `count` are to be sent, of at most `most`.
 
-    Few texts are dealt out to all; of many, requests grow up to the limit only where each place has four of them to
-    send, so that none waits long for the last one. A place that is the only one takes as many as it may.
+    Few texts are dealt out to all requests in flight; of many, requests grow up to the limit only where each place has
+    four of them to send, so that none waits long for the last one. A single place takes as many as it may.
 
     >>> [fair_share(count, 8, 2048) for count in (10, 1_000, 8_192, 1_000_000)]
     [16, 125, 256, 2048]
@@ -62,7 +53,7 @@ def fair_share(count: int, concurrency: int, most: int) -> int:
     if concurrency == 1:
         return most
     once, four_times = -(-count // concurrency), -(-count // (4 * concurrency))
-    return min(most, max(FEW_TEXTS, min(once, MANY_TEXTS // 2), four_times))
+    return min(most, max(16, min(once, MANY_TEXTS // 2), four_times))  # fewer than 16 are hardly faster
 
 
 def split_requests(
@@ -83,6 +74,99 @@ def split_requests(
         yield range(start, len(tokens))
 
 
+class ServedModel:
+    """The model behind a server, as its answers show it; each is checked against what is known before it is used.
+
+    Parameters
+    ----------
+    name, service
+        The model in the requests, and the server in messages.
+    facts, dimensions
+        What the registry knows of it, and what the user asked for.
+    """
+
+    def __init__(self, name: str, service: str, facts: ModelFacts | None, dimensions: int | None) -> None:
+        self.service = service
+        self.dim: int | None = None
+        self.normalized = facts.normalized if facts else None
+        self._name, self._answers_as = name, ""
+        siblings = [other.name for other in known_models() if other.provider == "openai"] if facts else []
+        self._siblings = set(map(bare_name, siblings)) - {bare_name(name)}
+        self._first: Vectors | None = None
+        self._alike: set[str] | None = set()
+        if dimensions is not None:
+            advice = f"leave out `dimensions={dimensions}`, or name a model that gives vectors of that length"
+            self.expect(dimensions, "as requested", advice)
+        elif facts is not None:
+            self.expect(facts.dim, f"as {name} gives by itself", "if `base_url` is right, give `dimensions={dim}`")
+
+    def expect(self, dim: int, reason: str, advice: str) -> None:
+        """Expect vectors of a dimension, for a reason, and advise what to do where answers have another."""
+        self.dim, self._reason, self._advice = dim, reason, advice
+
+    def check(self, texts: Sequence[str], answer: Answer) -> Vectors:
+        """Return the vectors of an answer, and learn dimension, normalisation and name from the first.
+
+        Raises
+        ------
+        RemoteError
+            They have another dimension, are of another model by its name, or are one vector for different texts.
+        """
+        dim = answer.vectors.shape[1]
+        if self.dim is None:
+            self.expect(dim, "as earlier answers", "is another model behind `base_url` now, or more than one?")
+        if dim != self.dim:
+            raise RemoteError(
+                f"{self.service}: the answer has vectors of dimension {dim}, not {self.dim} ({self._reason}); "
+                f"{self._advice.format(dim=dim)}"
+            )
+        if answer.model:
+            self._check_name(answer.model)
+        if self._alike is not None:
+            self._check_difference(texts, answer.vectors)
+        if self.normalized is None:
+            self.normalized = summarize_norms(answer.vectors).is_unit
+        return answer.vectors
+
+    def _check_name(self, name: str) -> None:
+        """Servers of open models name them by a path, a file or a tag, so the first answer's name counts."""
+        bare = bare_name(name)
+        if bare in self._siblings:
+            raise RemoteError(
+                f"{self.service}: {self._name!r} was requested, and {name!r} answered; check `base_url` and its models"
+            )
+        self._answers_as = self._answers_as or name
+        if bare != bare_name(self._answers_as):
+            raise RemoteError(
+                f"{self.service}: two models answered, {self._answers_as!r} and then {name!r}; use a server that keeps "
+                "to one"
+            )
+
+    def _check_difference(self, texts: Sequence[str], vectors: Vectors) -> None:
+        """Refuse one vector for four different texts, as a stub gives it; once two vectors differ, stop looking."""
+        first = self._first = vectors[0].copy() if self._first is None else self._first
+        if self._alike is None or (np.abs(vectors - first) > 1e-5 * np.abs(first).max()).any():
+            self._alike = None
+            return
+        # Models without capitals or accents rightly give one vector to some texts that differ
+        self._alike.update("".join(filter(str.isalnum, text.casefold())) for text in texts)
+        if len(self._alike) >= 4:
+            raise RemoteError(
+                f"{self.service}: the server returned one and the same vector for {len(self._alike)} different texts; "
+                "check the model behind `base_url`"
+            )
+
+
+def bare_name(name: str) -> str:
+    """Return the name of a model without provider, folder, file type and version.
+
+    >>> bare_name("openai/text-embedding-3-small-2024-05-01"), bare_name("/models/bge-m3.gguf")
+    ('text-embedding-3-small', 'bge-m3')
+    """
+    base = re.split(r"[/\\]", name.casefold().rstrip("/\\"))[-1]
+    return re.sub(r"(\.(gguf|bin|onnx|safetensors)|:latest|[-@:]v?\d{4}-?\d{2}-?\d{2}|(?<=-\d{3})-v\d+)$", "", base)
+
+
 class OpenAIEmbedder(Embedder):
     """A model of an OpenAI-compatible server. The key is read from OPENAI_API_KEY.
 
@@ -98,21 +182,18 @@ class OpenAIEmbedder(Embedder):
         Texts in one request, 1 to 2048; None shares them out among the requests that are in flight, up to 2,048 for
         OpenAI and 256 for other servers, and 300,000 tokens.
     concurrency
-        Requests in flight at most, 1 to 256.
+        Requests in flight at most, 1 to 256; a 429 halves them for a while.
     rate_per_s
-        Requests a second at most; None for no limit but the server's own, which is always kept to.
+        Requests a second at most; None for no limit but the server's own.
     timeout_s
-        Seconds to wait for one answer, from the first byte sent to the last one received.
-    retry
-        How often, and after which waits, a failed request is sent again.
+        Seconds to wait for the beginning of an answer, and from there for its end.
+    attempts
+        How often a request is sent at most, by the openai library's own retries.
 
     Attributes
     ----------
     usage_tokens
         Tokens the server has charged for so far, those of answers that could not be used included.
-    before_request
-        Called before each request with its tokens, estimated high, in the thread that called `embed`. Where it raises,
-        nothing further is sent, and what is in flight is kept.
     """
 
     usage_tokens = 0
@@ -129,52 +210,40 @@ class OpenAIEmbedder(Embedder):
         concurrency: int = DEFAULT_CONCURRENCY,
         rate_per_s: float | None = None,
         timeout_s: float = 120.0,
-        retry: RetryPolicy | None = None,
+        attempts: int = 8,
     ) -> None:
         if batch_size is not None and not 1 <= batch_size <= MAX_REQUEST_TEXTS:
-            raise UsageError(f"expected a batch size from 1 to {MAX_REQUEST_TEXTS} for openai, found {batch_size}")
-        if not 1 <= concurrency <= MAX_CONCURRENCY:
-            raise UsageError(f"expected a concurrency from 1 to {MAX_CONCURRENCY}, found {concurrency}")
+            raise UsageError(f"the batch size for openai must be from 1 to {MAX_REQUEST_TEXTS}, not {batch_size}")
+        if not 1 <= concurrency <= 256:
+            raise UsageError(f"the concurrency must be from 1 to 256, not {concurrency}")
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        if base_url is not None and not base_url.startswith(("http://", "https://")):
+            raise UsageError(f"{base_url!r} is no `base_url`; give one such as http://localhost:8000/v1")
         facts = find_model(name)
         self.facts = facts if facts and facts.provider == "openai" else None
         self.name = self.facts.name if self.facts else name
-        self.base_url = _check_url(base_url or os.environ.get("OPENAI_BASE_URL") or None)
+        self.base_url = base_url
         self.dimensions = dimensions
-        self.prefixes = {
-            "document": document_prefix if document_prefix is not None else "",
-            "query": query_prefix if query_prefix is not None else "",
-        }
+        self.prefixes = {"document": document_prefix or "", "query": query_prefix or ""}
         self.request_texts = batch_size
         self.concurrency = concurrency
-        self.batch_size = min(MOST_AT_ONCE, 4 * concurrency * (batch_size or MANY_TEXTS))
+        # Vectors of one call are held in memory, so it gets 16,384 texts at most, at any concurrency
+        self.batch_size = min(16_384, 4 * concurrency * (batch_size or MANY_TEXTS))
         self.timeout_s = timeout_s
-        self.retry = retry or RetryPolicy()
-        self.usage_tokens = 0
-        self.before_request: Callable[[int], None] = _allow
-        self._rate_per_s = rate_per_s
-        self._throttle = Throttle(concurrency, rate_per_s)
-        self._one_call = threading.RLock()
-        self._charging = threading.Lock()
-        self._expected = self._told_beforehand()
-        self._normalized = self.facts.normalized if self.facts else None
-        self._sameness = Sameness()
-        siblings = [facts.name for facts in known_models() if facts.provider == "openai"] if self.facts else ()
-        self._same_model = SameModel(self.name, siblings)
-
-    @property
-    def service(self) -> str:
-        """The name of the server in messages."""
-        return self.base_url or "OpenAI"
+        self.attempts = attempts
+        self._limit = RequestLimit(concurrency, rate_per_s)
+        self._one_call, self._charging = threading.RLock(), threading.Lock()
+        self._served = ServedModel(self.name, base_url or "OpenAI", self.facts, dimensions)
 
     @property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; for a model that is not in the registry, one word is embedded."""
-        if self._expected is None or self._normalized is None:
+        if self._served.dim is None or self._served.normalized is None:
             self.embed([Query("probe", "word")], "document")
         return ModelIdentity(
             spec=f"openai:{self.name}",
-            dim=self._expected.dim if self._expected else 0,
-            normalized=bool(self._normalized),
+            dim=self._served.dim or 0,
+            normalized=bool(self._served.normalized),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
         )
@@ -208,17 +277,15 @@ class OpenAIEmbedder(Embedder):
         """The same model of the same server, with requests of its own, each tried so many times."""
         other = copy(self)
         other._one_call, other._charging = threading.RLock(), threading.Lock()
-        other._throttle = Throttle(self.concurrency, self._rate_per_s)
-        other._sameness, other.usage_tokens = Sameness(), 0
-        other.retry = replace(self.retry, max_attempts=attempts, max_unreached=attempts, max_unusable=attempts)
+        other._limit = RequestLimit(self.concurrency, self._limit.rate_per_s)
+        other._served, other.usage_tokens, other.attempts = copy(self._served), 0, attempts
         return other
 
     def share(self, users: int) -> None:
-        """Take one of so many equal parts of the requests in flight, of the user's rate and of the server's limits."""
+        """Take one of so many equal parts of the requests in flight and of the user's rate."""
         if users > 1:
-            rate = self._throttle.rate_per_s
-            self.concurrency = max(1, self.concurrency // users)
-            self._throttle = Throttle(self.concurrency, None if rate is None else rate / users, users=users)
+            self._limit = self._limit.share(users)
+            self.concurrency = self._limit.concurrency
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
@@ -239,14 +306,11 @@ class OpenAIEmbedder(Embedder):
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        rows: list[Vectors | None] = [None] * len(texts)
-
-        def keep(positions: Sequence[int], vectors: Vectors) -> None:
-            for position, vector in zip(positions, vectors, strict=True):
-                rows[position] = vector
-
-        self.embed_each(texts, role, keep, progress=progress)
-        return np.stack([row for row in rows if row is not None])
+        rows: dict[int, Vectors] = {}
+        self.embed_each(
+            texts, role, lambda places, vectors: rows.update(zip(places, vectors, strict=True)), progress=progress
+        )
+        return np.stack([rows[place] for place in range(len(texts))])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
@@ -256,74 +320,79 @@ class OpenAIEmbedder(Embedder):
         """
         require_texts(texts, model=f"openai:{self.name}")
         inputs = [self.prefixes[role] + text.text for text in texts]
-        tokens = [self._count(text) for text in inputs]
+        waiting = deque(self._requests(inputs))
+        in_flight: dict[Future[Answer], range] = {}
+        done = 0
 
-        def take(answers: Mapping[range, Answer]) -> None:
-            positions = list(chain.from_iterable(answers))
-            for answer in answers.values():
-                self._same_model.add(answer.model, service=self.service)
-            vectors = np.concatenate([answer.vectors for answer in answers.values()])
-            self._learn([inputs[position] for position in positions], vectors)
-            keep(positions, vectors)
+        def take(future: Future[Answer]) -> range:
+            request = in_flight[future]
+            keep(request, self._served.check(inputs[request.start : request.stop], future.result()))
+            del in_flight[future]
+            return request
 
-        with self._one_call, self._new_flight(inputs, tokens) as flight:
-            self._throttle.begin(self.retry.clock.now())
+        with self._one_call, self._client() as client:
             try:
-                flight.run(
-                    split_requests(tokens, max_texts=self._texts_in_request(len(texts))),
-                    keep=take,
-                    on_progress=lambda done: progress("embed", done, len(texts)),
-                )
-            except TooLongError as error:
-                raise InputError(
-                    f"{texts[error.position].id!r} is longer than openai:{self.name} takes ({error}); "
-                    "cut it into chunks"
-                ) from error
+                while waiting or in_flight:
+                    # A place is free again only when its answer was kept: a kill costs the requests in flight at most
+                    while waiting and len(in_flight) < self._limit.places:
+                        request = waiting.popleft()
+                        in_flight[client.start(inputs[request.start : request.stop])] = request
+                    for future in wait(in_flight, return_when=FIRST_COMPLETED).done:
+                        try:
+                            done += len(take(future))
+                        except TooLongError as error:
+                            request = in_flight.pop(future)
+                            waiting.extendleft(reversed(self._halves(request, texts, error)))
+                        else:
+                            progress("embed", done, len(texts))
+            except BaseException:
+                client.stop()
+                for future in wait(in_flight, timeout=GRACE_S).done:
+                    with suppress(Exception):  # the first error is raised
+                        take(future)
+                raise
 
-    @contextmanager
-    def _new_flight(self, inputs: Sequence[str], tokens: Sequence[int]) -> Iterator[Flight]:
-        """A `Flight` that sends requests for runs of `inputs`, and closes its connections at the end."""
-        endpoint = Endpoint(self.name, self.base_url, self._key, self.dimensions, self.timeout_s)
-        session = Session(endpoint, self._throttle, self.retry, expected=self._expected, charge=self._charge)
-        with LoopThread(session.close) as loop:
-            yield Flight(loop, session, inputs, tokens, before_request=self.before_request)
+    def _client(self) -> Client:
+        """A client for one call, with connections of its own."""
+        return Client(
+            self.name,
+            base_url=self.base_url,
+            key=self._key,
+            dimensions=self.dimensions,
+            timeout_s=self.timeout_s,
+            attempts=self.attempts,
+            limit=self._limit,
+            charge=self._charge,
+        )
 
-    def _texts_in_request(self, count: int) -> int:
-        if self.request_texts is not None:
-            return self.request_texts
-        return fair_share(count, self.concurrency, MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS)
+    def _requests(self, inputs: Sequence[str]) -> Iterator[range]:
+        """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""
+        most = self.request_texts
+        if most is None:
+            limit = MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS
+            most = fair_share(len(inputs), self.concurrency, limit)
+        counter = self.profile.counter
+        tokens = np.ceil(counter.count(inputs) * (1 + counter.error)).astype(int).tolist()
+        return split_requests(tokens, max_texts=most)
+
+    def _halves(self, request: range, texts: Sequence[Text], error: TooLongError) -> list[range]:
+        """The halves of a request that is too long for the server."""
+        if len(request) == 1:
+            raise InputError(
+                f"{texts[request.start].id!r} is longer than openai:{self.name} takes ({error}); cut it into chunks"
+            ) from error
+        half = len(request) // 2
+        return [request[:half], request[half:]]
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """As of any embedder; for a model that is not in the registry, the first answer is checked."""
-        if self._expected is not None and self._expected.dim != dim:
-            raise other_dimension(f"openai:{self.name}", self._expected.dim, dim, source, advice)
-        self._expected = Expected(dim, f"as {source} has", f"{advice}, or check `base_url`")
-
-    def _told_beforehand(self) -> Expected | None:
-        """The dimension that the user chose, or else that of the registry."""
-        if self.dimensions is not None:
-            advice = f"leave out `dimensions={self.dimensions}`, or name a model that gives vectors of that length"
-            return Expected(self.dimensions, "as asked for", advice)
-        if self.facts is None:
-            return None
-        advice = "if `base_url` is right, give `dimensions={dim}`"
-        return Expected(self.facts.dim, f"as {self.name} gives by itself", advice)
-
-    def _learn(self, texts: Sequence[str], vectors: Vectors) -> None:
-        """From the first answers learn the dimension and normalisation, and that the model tells texts apart."""
-        if self._expected is None:
-            self._expected = first_answer(vectors.shape[1])
-        self._sameness.add(texts, vectors, service=self.service)
-        if self._normalized is None:
-            self._normalized = summarize_norms(vectors).is_unit
+        """Check the dimension; for a model that is not in the registry, the first answer is checked."""
+        if self._served.dim not in (None, dim):
+            raise other_dimension(f"openai:{self.name}", self._served.dim, dim, source, advice)
+        self._served.expect(dim, f"as {source} has", f"{advice}, or check `base_url`")
 
     def _charge(self, tokens: int) -> None:
         with self._charging:
             self.usage_tokens += tokens
-
-    @cached_property
-    def _count(self) -> Callable[[str], int]:
-        return token_counter(self.name)
 
     @cached_property
     def _key(self) -> str:
@@ -334,17 +403,20 @@ class OpenAIEmbedder(Embedder):
             )
         if not (key.isascii() and key.isprintable()):
             raise AuthenticationError("OPENAI_API_KEY holds characters that no key has; paste it again")
-        return key or _PLACEHOLDER_KEY
+        return key or "none-needed"
 
 
-def _allow(_tokens: int) -> None:
-    """Let every request go."""
+def parse_rate(text: str) -> float:
+    """Return the requests a second of `3000/min`, `50/s` or `100/h`.
 
-
-def _check_url(url: str | None) -> str | None:
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise UsageError(f"expected a `base_url` such as http://localhost:8000/v1, found {url!r}")
-    return url
+    >>> parse_rate("3000/min")
+    50.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)/(s|min|h)", text.replace(" ", ""), re.ASCII)
+    per_s = float(match[1]) / {"s": 1, "min": 60, "h": 3600}[match[2]] if match else 0.0
+    if not 0 < per_s < float("inf"):
+        raise UsageError(f"{text!r} is no rate of requests; give one such as 3000/min, 50/s or 100/h")
+    return per_s
 
 
 def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:

@@ -53,7 +53,7 @@ def _first_words(text: str, words: int) -> str:
 
 
 def unit_of(counter: TokenCounter) -> str:
-    """What `first_tokens` counts."""
+    """Return the unit that `first_tokens` counts."""
     return "tokens" if isinstance(counter, TokenizerCounter) else "words"
 
 
@@ -92,7 +92,7 @@ class PrefixEmbedder(WrappedEmbedder):
         self.tokens = tokens
 
     def around(self, embedder: Embedder) -> PrefixEmbedder:
-        """The same cut before another embedder."""
+        """Cut the texts of another embedder in the same way."""
         return PrefixEmbedder(embedder, self.tokens)
 
     @property
@@ -101,7 +101,7 @@ class PrefixEmbedder(WrappedEmbedder):
         return self._named(self.embedder.identity)
 
     def quick_identity(self) -> ModelIdentity:
-        """As `identity`, of what is known of the model without loading it."""
+        """Return the identity, as far as it is known without loading the model."""
         return self._named(self.embedder.quick_identity())
 
     def _named(self, model: ModelIdentity) -> ModelIdentity:
@@ -113,7 +113,7 @@ class PrefixEmbedder(WrappedEmbedder):
         return self._cutting(self.embedder.profile)
 
     def loaded_profile(self) -> Profile:
-        """As `profile`, of a model that is loaded if need be."""
+        """Return the profile of the model, loaded if need be."""
         return self._cutting(self.embedder.loaded_profile())
 
     def _cutting(self, profile: Profile) -> Profile:
@@ -133,32 +133,28 @@ class PrefixEmbedder(WrappedEmbedder):
         if role == "query":
             return texts
         cut = first_tokens(self._counter, [text.text for text in texts], self.tokens)
-        return [_with_text(text, left) for text, left in zip(texts, cut, strict=True)]
+        return [Document(text.id, left) if left != text.text else text for text, left in zip(texts, cut, strict=True)]
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """Embed queries, or what is left of documents."""
+        """Embed queries, or the first tokens of documents."""
         require_texts(texts, model=self._spec)
         return self.embedder.embed(self._cut(texts, role), role, progress=progress)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
-        """As `embed`, in parts."""
+        """Embed queries, or the first tokens of documents, in parts."""
         require_texts(texts, model=self._spec)
         self.embedder.embed_each(self._cut(texts, role), role, keep, progress=progress)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """As `embed`, past any cache inside."""
+        """Embed past any cache inside."""
         return self.embedder.embed_again(self._cut(texts, role), role)
 
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
-        """Whether what is left of each text is in the cache."""
-        return self.embedder.known(self._cut(texts, role), role)
-
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
-        """What the cache has of what is left of the texts."""
+        """Find vectors of the first tokens in the cache."""
         return self.embedder.find(self._cut(texts, role), role)
 
     def variants(self) -> Iterator[Variant]:
-        """Those of the model, given what is left of documents."""
+        """Yield variants of the model, given the first tokens of documents."""
         for variant in self.embedder.variants():
             yield replace(variant, embedder=self.around(variant.embedder))
 
@@ -166,10 +162,6 @@ class PrefixEmbedder(WrappedEmbedder):
         """The model's, and for documents how much of them it is given."""
         scope = self.embedder.cache_scope(role)
         return scope if role == "query" else prefix_spec(self.tokens, scope)
-
-
-def _with_text(text: Text, left: str) -> Text:
-    return Document(text.id, left) if left != text.text else text
 
 
 def whole_model(model: ModelIdentity) -> ModelIdentity:

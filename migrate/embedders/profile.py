@@ -1,4 +1,4 @@
-"""What is known of an embedder before anything is loaded or sent: price, limits, tokens, abilities."""
+"""Profile of an embedder before anything is loaded or sent: price, limits, tokens, abilities."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Profile:
         return self.counter.count([self.prefix + text for text in given])
 
     def read(self, texts: Sequence[Text]) -> Counts:
-        """As many of these as the model takes, which is what is paid for."""
+        """Count the tokens that the model takes of each text, which are those paid for."""
         return self.cut(self.count(texts))
 
     def cut(self, counts: Counts) -> Counts:

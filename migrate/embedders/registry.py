@@ -16,35 +16,25 @@ their date.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from typing import Literal
 
-Provider = Literal["sentence-transformers", "openai"]
-
 PRICES_DATE = "2026-05"
 """Year and month of the prices and of `RATE_LIMITS`."""
-
-PRICES_SOURCE = "developers.openai.com/api/docs/models"
-
-_OLD_MONTHS = 3
-_BATCH_SHARE = 0.5
-
-_RETRIEVAL_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model before it is loaded.
+    """Facts about a model that are known before it is loaded.
 
     `max_tokens` is the length beyond which a local model cuts a text off and an API refuses it.
     """
 
     name: str
-    provider: Provider
+    provider: Literal["sentence-transformers", "openai"]
     dim: int
     document_prefix: str
     query_prefix: str
@@ -55,7 +45,7 @@ class ModelFacts:
     @property
     def batch_price_usd_per_mtok(self) -> float | None:
         """The price through the provider's batch service, which answers within a day."""
-        return None if self.price_usd_per_mtok is None else self.price_usd_per_mtok * _BATCH_SHARE
+        return None if self.price_usd_per_mtok is None else self.price_usd_per_mtok / 2
 
     @property
     def spec(self) -> str:
@@ -89,7 +79,7 @@ RATE_LIMITS = (
 
 
 def prices_age(today: date) -> str:
-    """How old the prices are, in words; empty while they are young.
+    """Say how old the prices are; empty while they are young.
 
     >>> prices_age(date(2026, 6, 1))
     ''
@@ -98,9 +88,12 @@ def prices_age(today: date) -> str:
     """
     year, month = map(int, PRICES_DATE.split("-"))
     months = 12 * (today.year - year) + today.month - month
-    if months < _OLD_MONTHS:
+    if months < 3:
         return ""
-    return f"prices and limits are of {PRICES_DATE}, {months} months old; check {PRICES_SOURCE} or give --price"
+    return (
+        f"prices and limits are of {PRICES_DATE}, {months} months old; "
+        "check developers.openai.com/api/docs/models or give --price"
+    )
 
 
 def _local(
@@ -121,7 +114,7 @@ def _openai(name: str, dim: int, price_usd_per_mtok: float) -> ModelFacts:
 
 
 _E5 = ("passage: ", "query: ")
-_INSTRUCTED = ("", _RETRIEVAL_INSTRUCTION)
+_INSTRUCTED = ("", "Represent this sentence for searching relevant passages: ")
 
 _MODELS = (
     _local("intfloat/e5-small-v2", 384, prefixes=_E5),
@@ -153,17 +146,15 @@ def known_models() -> tuple[ModelFacts, ...]:
     return _MODELS
 
 
-def _spellings(facts: ModelFacts) -> Iterator[str]:
-    """The names a model answers to; LEAD itself writes OpenAI's with an organisation."""
-    yield facts.name.lower()
-    yield facts.short_name.lower()
-    if facts.provider == "openai":
-        yield f"openai/{facts.name}"
-
-
 @cache
 def _by_spelling() -> dict[str, ModelFacts]:
-    return {spelling: facts for facts in _MODELS for spelling in _spellings(facts)}
+    """Models by the names they answer to; LEAD itself writes OpenAI's with an organisation."""
+    spellings = {}
+    for facts in _MODELS:
+        spellings |= dict.fromkeys([facts.name.lower(), facts.short_name.lower()], facts)
+        if facts.provider == "openai":
+            spellings[f"openai/{facts.name}"] = facts
+    return spellings
 
 
 def find_model(name: str) -> ModelFacts | None:

@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,18 +41,7 @@ from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-_NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
-
-
-LENGTHS: Final = (128, 256, 384, 512)
-"""Tokens at which well-known wrappers of models cut texts off."""
-
 PACKAGED_NAME = "all-MiniLM-L6-v2"
-
-_PROMPTS: Mapping[Role, tuple[str, ...]] = {"document": ("document", "passage"), "query": ("query",)}
-_TOKENIZER = "tokenizer.json"
-_ENDLESS = 10**9
-"""What transformers writes for no limit is larger."""
 
 
 def pick_device(device: str) -> str:
@@ -109,29 +98,15 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def dimension_of(model: SentenceTransformer) -> int:
-    """`get_embedding_dimension` came with sentence-transformers 6, which deprecates the older name."""
-    ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
-    dim = ask()
-    if dim is None:
-        raise InputError("the model does not say its dimension; it is probably not an embedding model")
-    return int(dim)
-
-
-def is_normalizing(model: SentenceTransformer) -> bool:
-    """Whether the last module is Normalize: the model's own word, which outranks any table."""
-    modules = list(model)
-    return bool(modules) and type(modules[-1]).__name__ == "Normalize"
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep the warnings, log lines and progress bars of the libraries below off the user's terminal."""
     from transformers.utils import logging as transformers_logging
 
-    levels = {name: logging.getLogger(name).level for name in _NOISY_LOGGERS}
+    noisy = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
+    levels = {name: logging.getLogger(name).level for name in noisy}
     bars = transformers_logging.is_progress_bar_enabled()
-    for name in _NOISY_LOGGERS:
+    for name in noisy:
         logging.getLogger(name).setLevel(logging.ERROR)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -158,9 +133,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    parts = list(model)
-    pooling: Any = next((part for part in parts if type(part).__name__ == "Pooling"), None)
-    config = getattr(getattr(parts[0], "auto_model", None), "config", None)
+    parts, pooling, config = list(model), _pooling(model), _config(model)
     last = getattr(config, "num_hidden_layers", None)
     if pooling is None or config is None or last is None:
         raise UsageError(f"{spec}: the model has no layers that are pooled; leave the layer out")
@@ -188,8 +161,7 @@ def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTr
     """Each pooling that the model does not use, by name, with a model that does; none for a model without pooling."""
     from sentence_transformers import SentenceTransformer
 
-    parts = list(model)
-    pooling: Any = next((part for part in parts if type(part).__name__ == "Pooling"), None)
+    pooling = _pooling(model)
     if pooling is None:
         return
     facts = pooling.get_config_dict()
@@ -200,22 +172,23 @@ def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTr
         if mode != used:
             with quiet():
                 replacement = type(pooling)(dim, pooling_mode=mode)
-                modules = [replacement if part is pooling else part for part in parts]
+                modules = [replacement if part is pooling else part for part in model]
                 yield mode, SentenceTransformer(modules=modules, device=str(model.device)).eval()
 
 
-def _layer_before_pooling(model: SentenceTransformer) -> int | None:
-    """The number of the layer that is pooled last of all, for `at_layer`; None where more than the norm comes after."""
-    parts = list(model)
-    config = getattr(getattr(parts[0], "auto_model", None), "config", None)
-    plain = all(type(part).__name__ in ("Pooling", "Normalize") for part in parts[1:])
-    return getattr(config, "num_hidden_layers", None) if plain else None
+def _pooling(model: SentenceTransformer) -> Any:
+    """The module that pools, or None."""
+    return next((part for part in model if type(part).__name__ == "Pooling"), None)
+
+
+def _config(model: SentenceTransformer) -> Any:
+    """The configuration of the network, or None."""
+    return getattr(getattr(model[0], "auto_model", None), "config", None)
 
 
 def _positions(model: SentenceTransformer) -> int:
-    """How many tokens the network can read; what it reads now where it does not say."""
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    return int(getattr(config, "max_position_embeddings", None) or model.max_seq_length or 0)
+    """Return how many tokens the network can read, or reads now."""
+    return int(getattr(_config(model), "max_position_embeddings", None) or model.max_seq_length or 0)
 
 
 @contextmanager
@@ -232,21 +205,6 @@ def _cutting(model: SentenceTransformer, tokens: int | None) -> Iterator[None]:
         model.max_seq_length = before
 
 
-def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
-    if facts is not None:
-        return facts.dim
-    if folder is None:
-        return None
-    dense = [_read(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
-    dims = [_read(folder / "config.json").get("hidden_size"), *dense]
-    return next((dim for dim in reversed(dims) if isinstance(dim, int)), None)
-
-
-def _hidden_size(folder: Path | None) -> int | None:
-    size = None if folder is None else _read(folder / "config.json").get("hidden_size")
-    return size if isinstance(size, int) else None
-
-
 def _prefix(
     role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
 ) -> str:
@@ -255,33 +213,28 @@ def _prefix(
         return explicit
     if facts is not None:
         return facts.query_prefix if role == "query" else facts.document_prefix
-    model_prompts = prompts()
-    return next((prompt for name in _PROMPTS[role] if (prompt := model_prompts.get(name))), "")
-
-
-def _file_prompts(folder: Path | None) -> Mapping[str, str | None]:
-    return {} if folder is None else _read(folder / "config_sentence_transformers.json").get("prompts") or {}
+    found = prompts()
+    return found.get(role) or (found.get("passage") if role == "document" else None) or ""
 
 
 def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
     """The model's own limit comes before the registry's; without one, that of tokenizer and network applies."""
-    if folder is None:
-        return None if facts is None else facts.max_tokens
-    limit = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    limit = _read(folder, "sentence_bert_config.json").get("max_seq_length")
     if isinstance(limit, int):
         return limit
     lengths = (
-        _read(folder / "tokenizer_config.json").get("model_max_length"),
-        _read(folder / "config.json").get("max_position_embeddings"),
+        _read(folder, "tokenizer_config.json").get("model_max_length"),
+        _read(folder, "config.json").get("max_position_embeddings"),
     )
-    limits = [length for length in lengths if isinstance(length, int) and 0 < length < _ENDLESS]
+    # transformers writes a larger number for no limit
+    limits = [length for length in lengths if isinstance(length, int) and 0 < length < 10**9]
     return min(limits, default=None if facts is None else facts.max_tokens)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A model's JSON file; nothing where it is not there or not an object."""
+def _read(folder: Path | None, name: str) -> dict[str, Any]:
+    """A model's JSON file; empty where it is not there or not an object."""
     try:
-        return read_table(path)
+        return {} if folder is None else read_table(folder / name)
     except (OSError, MalformedError):
         return {}
 
@@ -331,7 +284,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     @cached_property
     def source(self) -> ModelSource:
-        """Where the model is loaded from."""
+        """Source that the model is loaded from."""
         if self.packaged:
             return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
         return find_source(self.name)
@@ -357,13 +310,24 @@ class SentenceTransformersEmbedder(Embedder):
     @cached_property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; of a folder only its base name."""
-        facts = find_model(self.source.name)
-        document_prefix, query_prefix = self._prefixes(facts, lambda: self.model.prompts)
+        model = self.model
+        # `get_embedding_dimension` came with sentence-transformers 6, which deprecates the older name
+        dim = (getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension)()
+        if dim is None:
+            raise InputError("the model does not say its dimension; it is probably not an embedding model")
+        # The model's own word, which outranks any table
+        normalized = [type(part).__name__ for part in model][-1:] == ["Normalize"]
+        return self._identity(self.source, int(dim), normalized, lambda: model.prompts)
+
+    def _identity(
+        self, source: ModelSource, dim: int, normalized: bool, prompts: Callable[[], Mapping[str, str | None]]
+    ) -> ModelIdentity:
+        document_prefix, query_prefix = self._prefixes(find_model(source.name), prompts)
         return ModelIdentity(
-            spec=self._spec_of(self.source.name),
-            dim=dimension_of(self.model),
-            normalized=is_normalizing(self.model),
-            revision=weights_revision(self.source),
+            spec=self._spec_of(source.name),
+            dim=dim,
+            normalized=normalized,
+            revision=weights_revision(source),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
         )
@@ -388,27 +352,27 @@ class SentenceTransformersEmbedder(Embedder):
         if self.layer is not None or facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
         source = self.source if self.packaged else packaged_source(facts.name) or ModelSource(facts.name)
-        document_prefix, query_prefix = self._prefixes(facts, dict)
-        return ModelIdentity(
-            spec=self._spec_of(facts.name),
-            dim=facts.dim,
-            normalized=facts.normalized,
-            revision=weights_revision(source),
-            document_prefix=document_prefix,
-            query_prefix=query_prefix,
-        )
+        return self._identity(source, facts.dim, facts.normalized, dict)
 
     @property
     def profile(self) -> Profile:
         """Free; as far as the registry and the model's files on this machine tell, without reading weights."""
         facts, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
         kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
-        tokenizer = None if folder is None else folder / _TOKENIZER
-        document_prefix, query_prefix = self._prefixes(facts, lambda: _file_prompts(folder))
+        tokenizer = None if folder is None else folder / "tokenizer.json"
+        document_prefix, query_prefix = self._prefixes(
+            facts, lambda: _read(folder, "config_sentence_transformers.json").get("prompts") or {}
+        )
+        sizes = [_read(folder, "config.json").get("hidden_size")]
+        if self.layer is None and folder is not None:
+            sizes += [
+                _read(path.parent, path.name).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))
+            ]
+        known = facts.dim if facts is not None and self.layer is None else None
         return Profile(
             self._spec_of(name, kind),
             kind=kind,
-            dim=_dim(facts, folder) if self.layer is None else _hidden_size(folder),
+            dim=known or next((size for size in reversed(sizes) if isinstance(size, int)), None),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
             max_tokens=self.length or _max_tokens(facts, folder),
@@ -417,7 +381,7 @@ class SentenceTransformersEmbedder(Embedder):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; where there is no tokenizer file, the model is loaded."""
+        """Return the profile; where there is no tokenizer file, the model is loaded."""
         profile = self.profile
         table = None if profile.counter.exact else self.token_table()
         if table is None:
@@ -433,28 +397,28 @@ class SentenceTransformersEmbedder(Embedder):
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes."""
-        identity = replace(self.identity, document_prefix=document_prefix, query_prefix=query_prefix)
-        prefixed = copy(self)
-        prefixed.document_prefix, prefixed.query_prefix, prefixed.identity = document_prefix, query_prefix, identity
-        return prefixed
+        return self._changed(document_prefix=document_prefix, query_prefix=query_prefix)
 
     def _changed(self, **settings: Any) -> SentenceTransformersEmbedder:
-        """The same model, loaded once for both, with another layer or length."""
+        """The same model, loaded once for both, with other prefixes, another layer or length."""
         identity, changed = self.identity, copy(self)
         for name, value in settings.items():
             setattr(changed, name, value)
-        changed.identity = replace(identity, spec=changed._spec_of(self.source.name))
+        prefixes = {name: value for name, value in settings.items() if name.endswith("_prefix")}
+        changed.identity = replace(identity, spec=changed._spec_of(self.source.name), **prefixes)
         return changed
 
     def variants(self) -> Iterator[Variant]:
         """Documents embedded with another pooling of the same tokens, or cut off at another length."""
-        number = _layer_before_pooling(self.model) if self.layer is None else self.layer.number
+        number = None if self.layer is None else self.layer.number
+        if number is None and all(type(part).__name__ in ("Pooling", "Normalize") for part in list(self.model)[1:]):
+            number = getattr(_config(self.model), "num_hidden_layers", None)
         for mode, model in other_poolings(self.model):
             layer = None if number is None else Layer(number, mode)
             variant = self._changed(model=model, layer=layer or self.layer)
             yield Variant("pooling", f"with {mode} pooling", variant, has_spec=layer is not None)
         used, longest = self.length or self.model.max_seq_length, _positions(self.model)
-        for tokens in LENGTHS:
+        for tokens in (128, 256, 384, 512):  # at which well-known wrappers of models cut texts off
             if used is not None and tokens != used and tokens <= longest:
                 meaning = f"with texts cut at {tokens} tokens instead of {used}"
                 # No token is shorter than a character; two are special ones

@@ -33,14 +33,12 @@ STATE_NAME = "embedder.json"
 WEIGHTS_NAME = "embedder.safetensors"
 FORMAT_VERSION = 1
 
-
-_SVD_ROUNDS = 7
 _SMALLEST_NORM = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TfidfState:
-    """What `TfidfEmbedder.fit` learned.
+    """State that `TfidfEmbedder.fit` learned.
 
     `vocabulary` has w words, `idf` their weights, shape (w,), float64; `components` are the directions kept,
     (dim, w), float32; `fallback` is where a text without a known word goes, (dim,), float32.
@@ -63,6 +61,25 @@ class TfidfState:
         }
         weights: dict[str, NDArray[Any]] = {"components": self.components, "fallback": self.fallback, "idf": self.idf}
         return canonical_json(facts).encode() + b"\n", save(weights)
+
+    @cached_property
+    def revision(self) -> str:
+        """Hash of the state."""
+        return hashlib.sha256(b"".join(self.to_files())).hexdigest()
+
+    @cached_property
+    def directions(self) -> NDArray[np.float64]:
+        """The components as columns, (w, dim), converted once: they are large."""
+        return self.components.T.astype(np.float64)
+
+    @cached_property
+    def vectorizer(self) -> TfidfVectorizer:
+        """The vectorizer of scikit-learn with these words and weights."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        vectorizer = TfidfVectorizer(sublinear_tf=True, vocabulary=list(self.vocabulary))
+        vectorizer.idf_ = self.idf
+        return vectorizer
 
 
 def read_state(folder: Path, *, dim: int) -> TfidfState:
@@ -137,7 +154,7 @@ class TfidfEmbedder(Embedder):
     def __init__(self, dim: int, *, seed: int = 0, state: Path | None = None) -> None:
         self.dim = dim
         self.seed = seed
-        self._learned = _Learned(read_state(state, dim=dim)) if state is not None else None
+        self._learned = read_state(state, dim=dim) if state is not None else None
 
     @property
     def identity(self) -> ModelIdentity:
@@ -159,15 +176,15 @@ class TfidfEmbedder(Embedder):
             The corpus has fewer documents or words than the dimension.
         """
         if self._learned is None:
-            self._learned = _Learned(learn(corpus, dim=self.dim, seed=self.seed))
+            self._learned = learn(corpus, dim=self.dim, seed=self.seed)
 
     def state(self) -> Mapping[str, bytes]:
-        """What `fit` learned; equal states are equal bytes."""
-        facts, weights = self._fitted.state.to_files()
+        """Learned state as files; equal states are equal bytes."""
+        facts, weights = self._fitted.to_files()
         return {STATE_NAME: facts, WEIGHTS_NAME: weights}
 
     @property
-    def _fitted(self) -> _Learned:
+    def _fitted(self) -> TfidfState:
         if self._learned is None:
             raise UsageError(
                 f"tfidf:{self.dim} has learned nothing yet; give it the corpus to fit, or the folder of its saved state"
@@ -181,32 +198,9 @@ class TfidfEmbedder(Embedder):
             return np.empty((0, self.dim), dtype=np.float32)
         weights = learned.vectorizer.transform([text.text for text in texts])
         projected = np.asarray(weights @ learned.directions)
-        projected[np.linalg.norm(projected, axis=1) < _SMALLEST_NORM] = learned.state.fallback
+        projected[np.linalg.norm(projected, axis=1) < _SMALLEST_NORM] = learned.fallback
         progress("embed", len(texts), len(texts))
         return unit_rows(as_vectors(projected))
-
-
-class _Learned:
-    """A state in the shapes that embedding needs, each made once."""
-
-    def __init__(self, state: TfidfState) -> None:
-        self.state = state
-
-    @cached_property
-    def revision(self) -> str:
-        return hashlib.sha256(b"".join(self.state.to_files())).hexdigest()
-
-    @cached_property
-    def directions(self) -> NDArray[np.float64]:
-        return self.state.components.T.astype(np.float64)
-
-    @cached_property
-    def vectorizer(self) -> TfidfVectorizer:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        vectorizer = TfidfVectorizer(sublinear_tf=True, vocabulary=list(self.state.vocabulary))
-        vectorizer.idf_ = self.state.idf
-        return vectorizer
 
 
 def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
@@ -225,7 +219,7 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
             f"tfidf:{dim} needs {dim} documents and words, found {documents} and {words}; choose a smaller dimension"
         )
     with np.errstate(invalid="ignore"):  # shares of the variance, unused here and undefined for one document
-        svd = TruncatedSVD(n_components=dim, n_iter=_SVD_ROUNDS, random_state=seed).fit(weights)
+        svd = TruncatedSVD(n_components=dim, n_iter=7, random_state=seed).fit(weights)
     components = as_vectors(svd.components_)
     rows = np.asarray(weights @ components.T.astype(np.float64))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)

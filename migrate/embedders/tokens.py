@@ -12,36 +12,36 @@ of Latin script. `benchmarks/cost.py` prints how far the estimate is off on text
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.openai_tokens import estimate_tokens, token_counter
 from migrate.errors import InputError
+from migrate.files import sha256_file
 
 if TYPE_CHECKING:
+    from tiktoken import Encoding
     from tokenizers import Tokenizer
 
 Counts = NDArray[np.int64]
 """Tokens of each of n texts, (n,)."""
 
 
-_TEXTS_PER_TURN = 32
-
-_MOST_WORDS = 2_000_000
-"""Words that are remembered: some 300 MB at most."""
+CL100K_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+"""Hash of the encoding of OpenAI's embedding models in tiktoken's cache."""
 
 _LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
-_FOREIGN_SHARE = 0.1
-"""Share of the characters outside ASCII from which a text passes for one in another language than English."""
 
 
 def whole(text: str) -> str:
@@ -66,19 +66,34 @@ class TokenCounter(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether the counts are the model's own."""
+        """True if the counts are the model's own."""
         return self.error == 0
 
     @property
     def sentence(self) -> str:
-        """Where the figures come from, and how far they may be off."""
+        """Source of the figures, and how far they may be off."""
         return self.source if self.exact else f"{self.source}; a total may be {self.error:.0%} off"
 
 
+@cache
 def find_api_counter(name: str) -> TokenCounter | None:
-    """A counter that counts as the API does; None where only an estimate is possible."""
-    count = token_counter(name)
-    return None if count is estimate_tokens else ApiCounter(count)
+    """Return a counter that counts as OpenAI does, or None.
+
+    tiktoken downloads an encoding that it does not have, or that is damaged, so it is used only where the whole file
+    is in its cache.
+    """
+    url = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324
+    if not name.startswith("text-embedding-") or folder == "":
+        return None
+    try:
+        if sha256_file(path) != CL100K_SHA256:
+            return None
+        import tiktoken
+    except (OSError, ImportError):
+        return None
+    return ApiCounter(tiktoken.get_encoding("cl100k_base"))
 
 
 class ApiCounter(TokenCounter):
@@ -86,15 +101,18 @@ class ApiCounter(TokenCounter):
 
     source = "exact, by tiktoken's encoding of OpenAI's models"
 
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
 
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text."""
-        turns = [texts[start : start + _TEXTS_PER_TURN] for start in range(0, len(texts), _TEXTS_PER_TURN)]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            counts = threads.map(lambda turn: [self._count(text) for text in turn], turns)
+            counts = threads.map(self._count, (texts[start : start + 32] for start in range(0, len(texts), 32)))
             return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)
+
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        # What is longer than any model takes is not worth counting to its end, and takes tiktoken long
+        return [len(self._encoding.encode_ordinary(text[:100_000])) for text in texts]
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
@@ -106,7 +124,7 @@ def read_tokenizer(path: Path) -> TokenizerCounter:
 
 
 def make_counter(text: str) -> TokenizerCounter:
-    """As `read_tokenizer`, from the content of such a file; the library may raise anything on other content."""
+    """Make a counter from the content of a `tokenizer.json`; the library may raise anything on other content."""
     from tokenizers import Tokenizer
 
     facts = json.loads(text)
@@ -118,7 +136,7 @@ def make_counter(text: str) -> TokenizerCounter:
 
 
 def is_wordwise(facts: Any) -> bool:
-    """Whether a text has as many tokens as its words have one by one.
+    """Return True if a text has as many tokens as its words have one by one.
 
     BERT's normalizer and pre-tokenizer see nothing beyond a blank: white space always ends a word.
     An added token with a blank inside would be the exception.
@@ -143,7 +161,7 @@ class TokenizerCounter(TokenCounter):
         return np.array(self._lengths(texts, add_special_tokens=True), dtype=np.int64)
 
     def ends(self, texts: Sequence[str], tokens: int) -> list[int]:
-        """Where the first `tokens` tokens of each text end, special ones left aside; a text of no more ends there."""
+        """Return where the first `tokens` tokens of each text end, without special ones; a shorter text ends there."""
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
             len(text) if len(encoding) <= tokens else encoding.offsets[tokens - 1][1]
@@ -170,7 +188,7 @@ class WordCounter(TokenizerCounter):
         self._known.update(zip(fresh, self._lengths(fresh, add_special_tokens=False), strict=True))
         tokens_of = self._known.__getitem__
         counts = [sum(map(tokens_of, words)) for words in split]
-        if len(self._known) > _MOST_WORDS:
+        if len(self._known) > 2_000_000:  # some 300 MB
             self._known = {"": 0}
         return np.array(counts, dtype=np.int64) + self.special
 
@@ -214,7 +232,7 @@ BYTE_PAIRS = Weights("cl100k_base", (0.892, 0.051, 0.094, 0.809, 0.524, 0.78, 0.
 
 
 def features(texts: Sequence[str]) -> NDArray[np.float64]:
-    """What the weights are of, (n, 9), for n texts.
+    """Count what the weights are of, (n, 9), in n texts.
 
     Runs of ASCII letters, ASCII letters, capitals, digits, other ASCII marks, runs of blanks inside a line, line ends,
     characters of two bytes in UTF-8, characters of three or four.
@@ -233,7 +251,7 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _sums(marked: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How many are marked in each text."""
+    """Count the marked bytes of each text."""
     return np.add.reduceat(marked, starts, dtype=np.float64) if len(starts) else np.empty(0)
 
 
@@ -257,5 +275,6 @@ class EstimateCounter(TokenCounter):
     def error(self) -> float:  # type: ignore[override]
         """The measured error for texts of this kind."""
         _, letters, _, digits, marks, _, _, two, three = self._seen
-        foreign = two + three > _FOREIGN_SHARE * max(letters + digits + marks + two + three, 1)
+        # From a tenth of the characters outside ASCII on, a text passes for one in another language than English
+        foreign = two + three > 0.1 * max(letters + digits + marks + two + three, 1)
         return self.weights.foreign_error if foreign else self.weights.error

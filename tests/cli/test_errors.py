@@ -237,5 +237,5 @@ def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, b
         assert server.requests == []
         options = ["--target", "openai:tiny", "--base-url", server.url, "--no-cache"]
         code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
-        assert code == 7 and "expected vectors of dimension 24 (as " in line and "found 8; name the model" in line
+        assert code == 7 and "vectors of dimension 8, not 24 (as " in line and "name the model" in line
         assert len(server.requests) == 1

@@ -7,13 +7,13 @@ answered with HTTP 200 is billed, whether the answer can be used or not: see `bi
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +22,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
-
-from migrate.embedders.openai_limits import Clock
 
 KEY = "sk-test-0123456789"
 DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-ada-002": 1536, "tiny": 8, "tiny-raw": 8}
@@ -104,20 +102,26 @@ def _cut(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, "embedding": _encode(np.frombuffer(base64.b64decode(item["embedding"]), "<f4")[:-1], "base64")}
 
 
-class ImpatientClock(Clock):
-    """Waits for nothing: time passes by what was waited for, which is noted."""
+class ImpatientTime:
+    """The module `time` for a client that does not wait: what it would have waited for is noted."""
 
-    def __init__(self, waits: list[float] | None = None) -> None:
-        self.time = 0.0
-        self.waits = [] if waits is None else waits
+    def __init__(self) -> None:
+        self.waits: list[float] = []
 
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
-        self.time += seconds
-        await asyncio.sleep(0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def do_not_wait(patch: Any) -> list[float]:
+    """Patch the client, by pytest's `monkeypatch`, so that it tries again at once; returns its waits as they come."""
+    impatient = ImpatientTime()
+    patch.setattr("openai._base_client.time", impatient)
+    patch.setattr("openai._base_client.random", lambda: 0.0)
+    patch.setattr("migrate.embedders.openai_requests.time", impatient)
+    return impatient.waits
 
 
 @dataclass

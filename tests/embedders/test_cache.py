@@ -16,7 +16,6 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder, CacheFile, default_cache_path
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.openai_limits import RetryPolicy
 from migrate.errors import InputError, LockedError, OutputError, RemoteError
 from migrate.files import cache_folder
 from migrate.manifest import ModelIdentity
@@ -120,7 +119,7 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
     embedders = [CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url), path) for _ in range(3)]
     embedders[0].embed_documents(documents("a", "b"))
     server.faults += [fake.SHORTER] * 9
-    with pytest.raises(RemoteError, match=r"dimension 8 \(as .*cache.sqlite has\), found 7; --no-cache or another"):
+    with pytest.raises(RemoteError, match=r"dimension 7, not 8 \(as .*cache.sqlite has\); --no-cache or another"):
         embedders[1].embed_documents(documents("a", "c"))
     assert len(server.requests) == 2
     embedders[2].embed_documents(documents("c"))
@@ -131,10 +130,9 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
 
 def test_nothing_is_paid_twice_after_a_failure(path, server, documents):
     texts = documents(*(f"text {number}" for number in range(40)))
-    policy = RetryPolicy(max_attempts=1)
 
     def run():
-        return CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url, batch_size=10, retry=policy), path)
+        return CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url, batch_size=10, attempts=1), path)
 
     server.gate = lambda number: server.faults.append(fake.status(500)) if number == 3 else None
     with pytest.raises(RemoteError):

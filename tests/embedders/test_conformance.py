@@ -2,12 +2,13 @@
 
 from copy import copy
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from migrate.embedders import load_embedder
-from migrate.embedders.kinds import BUILT_IN
+from migrate.embedders.kinds import BUILT_IN, LoadOptions
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.testing.embedders import TEXTS, EmbedderTests
 from migrate.vectors import Document
@@ -40,6 +41,17 @@ class TestPrefix(TestTfidf):
             return embedder
 
         return make
+
+
+class TestKindOfTheDocs(EmbedderTests):
+    """The whole kind that docs/adding-an-embedder.md shows."""
+
+    @pytest.fixture
+    def make(self):
+        page = (Path(__file__).parents[2] / "docs" / "adding-an-embedder.md").read_text()
+        module = {}
+        exec(page.split("```python\n")[1].split("```")[0], module)
+        return lambda: module["KIND"].load("16", LoadOptions())
 
 
 class TestFile(EmbedderTests):

@@ -87,9 +87,9 @@ def test_specs_are_read_and_written():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (f"layer:x:{MINILM}", "expected one layer, how to pool it"),
-        ("layer:4", "expected one layer, how to pool it"),
-        (f"layer:3:layer:4:{MINILM}", "expected one layer, how to pool it"),
+        (f"layer:x:{MINILM}", "is not of the form layer:N:MODEL"),
+        ("layer:4", "is not of the form layer:N:MODEL"),
+        (f"layer:3:layer:4:{MINILM}", "is not of the form layer:N:MODEL"),
         ("layer:4:median:" + MINILM, "unknown model"),
         ("layer:4:tfidf:64", "tfidf:64 has no layers"),
         ("layer:4:openai:text-embedding-3-small", "has no layers"),
@@ -103,7 +103,7 @@ def test_what_no_layer_is_is_refused(spec, message):
 def test_a_layer_beyond_the_last_is_refused():
     with pytest.raises(UsageError, match="expected a layer from 0 to 6, found 7"):
         load_embedder(f"layer:7:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
-    with pytest.raises(UsageError, match="expected one layer"):
+    with pytest.raises(UsageError, match="is not of the form"):
         parse_spec("layer:-1:" + MINILM)
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 import socket
 import traceback
@@ -8,20 +7,17 @@ import openai_server as fake
 import pytest
 
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.openai_limits import RetryPolicy
-from migrate.embedders.openai_tokens import estimate_tokens
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError, VectorError
 
 
 @pytest.fixture
-def waits():
-    return []
+def waits(monkeypatch):
+    return fake.do_not_wait(monkeypatch)
 
 
 @pytest.fixture
 def embedder(server, waits):
-    policy = RetryPolicy(max_attempts=4, clock=fake.ImpatientClock(waits), share=lambda: 1.0)
-    return OpenAIEmbedder("tiny", base_url=server.url, retry=policy, timeout_s=0.2)
+    return OpenAIEmbedder("tiny", base_url=server.url, attempts=4, timeout_s=0.2)
 
 
 def expected(*texts):
@@ -65,13 +61,14 @@ def test_tries_again_after_a_passing_fault(fault, server, embedder, waits, docum
     vectors = embedder.embed_documents(documents("one", "two"))
     np.testing.assert_array_equal(vectors, expected("one", "two"))
     assert len(server.requests) == 2
-    assert waits == [1.0]
+    assert len(waits) == 1
 
 
 def test_waits_longer_after_each_failure(server, embedder, waits, documents):
-    server.faults += [fake.status(500)] * 3
     embedder.embed_documents(documents("one"))
-    assert waits == [1.0, 2.0, 4.0]
+    server.faults += [fake.status(500)] * 3
+    embedder.embed_documents(documents("two"))
+    assert waits == [0.5, 1.0, 2.0]
 
 
 def test_obeys_retry_after(server, embedder, waits, documents):
@@ -82,7 +79,7 @@ def test_obeys_retry_after(server, embedder, waits, documents):
 
 def test_does_not_wait_for_hours(server, embedder, waits, documents):
     server.faults.append(fake.status(429, retry_after="7200"))
-    with pytest.raises(RemoteError, match="7200 s"):
+    with pytest.raises(RemoteError, match=r"failed once with: .*; the server asks to wait 7200 s: run again"):
         embedder.embed_documents(documents("one"))
     assert waits == []
 
@@ -99,16 +96,20 @@ def test_restores_the_order_without_asking_again(server, embedder, documents):
     ("name", "attempts", "told"),
     [
         ("500", 4, "HTTP 500 (spoiled); try again later"),
-        ("timeout", 3, "within 0.2 s; is the server busy"),
-        ("truncated JSON", 3, "that is not a list of embeddings"),
+        ("429", 4, "HTTP 429 (slow down); try again later"),
+        ("timeout", 4, "no answer within 0.2 s, perhaps for want of a smaller `batch_size`; is the server running"),
+        ("dripping", 3, "no whole answer within 0.2 s"),
+        ("truncated JSON", 3, "that is not a list of embeddings with"),
         ("too few", 3, "1 embeddings for 2 texts; check `base_url`"),
-        ("same index", 3, "do not say which text each belongs to"),
-        ("no index", 3, "do not say which text each belongs to"),
+        ("same index", 3, "without the numbers of their texts"),
+        ("no index", 3, "not a list of embeddings with an index each"),
         ("NaN", 3, "an embedding that is zero, NaN or Inf"),
         ("zero", 3, "an embedding that is zero, NaN or Inf"),
     ],
 )
 def test_gives_up_and_says_what_happened(name, attempts, told, server, embedder, waits, documents):
+    embedder.embed_documents(documents("zero"))
+    del server.requests[:]
     server.faults += [TRANSIENT[name]] * 9
     with pytest.raises(RemoteError, match=f"failed {attempts} times, the last time with") as caught:
         embedder.embed_documents(documents("one", "two"))
@@ -121,15 +122,16 @@ def test_gives_up_and_says_what_happened(name, attempts, told, server, embedder,
 
 def test_answers_that_cannot_be_used_are_few_even_between_other_failures(server, embedder, documents):
     server.faults += [fake.NAN, fake.status(500), fake.NAN, fake.NAN]
-    embedder = replace_retry(embedder, max_attempts=9)
-    with pytest.raises(RemoteError, match="failed 4 times"):
+    with pytest.raises(RemoteError, match="failed 3 times"):
         embedder.embed_documents(documents("one two"))
     assert embedder.usage_tokens == server.billed_tokens == 3 * 2
 
 
-def replace_retry(embedder, **changes):
-    embedder.retry = dataclasses.replace(embedder.retry, **changes)
-    return embedder
+@pytest.mark.parametrize(("failures", "waited"), [(2, [0.5, 1.0]), (5, [0.5, 1.0, 0.5, 1.0, 2.0])])
+def test_a_server_that_refuses_at_first_is_there_and_gets_all_attempts(failures, waited, server, waits, documents):
+    server.faults += [fake.status(429)] * failures
+    OpenAIEmbedder("tiny", base_url=server.url, attempts=6).embed_documents(documents("one"))
+    assert len(server.requests) == failures + 1 and len(waits) >= len(waited) - 1
 
 
 def a_free_port():
@@ -140,41 +142,36 @@ def a_free_port():
 
 def test_gives_up_soon_on_a_server_that_is_not_there(waits, documents):
     port = a_free_port()
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits), share=lambda: 1.0)
     with pytest.raises(RemoteError) as caught:
-        OpenAIEmbedder("tiny", base_url=f"http://127.0.0.1:{port}/v1", retry=policy).embed_documents(documents("one"))
+        OpenAIEmbedder("tiny", base_url=f"http://127.0.0.1:{port}/v1").embed_documents(documents("one"))
     assert str(caught.value) == (
-        f"http://127.0.0.1:{port}/v1 failed 3 times, the last time with: nothing listens at 127.0.0.1:{port} "
-        "(connection refused); is the server running, and is `base_url` right?"
+        f"http://127.0.0.1:{port}/v1 failed 3 times, the last time with: no connection "
+        "(Connection refused); is the server running, and is `base_url` right?"
     )
-    assert waits == [1.0, 2.0]
+    assert waits == [0.5, 1.0]
 
 
 def test_a_host_that_is_not_known_is_named(waits, documents):
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
     url = "http://no-such-host.invalid/v1"
-    with pytest.raises(RemoteError, match=r"the host of no-such-host\.invalid:80 is not known .*is `base_url` right"):
-        OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
+    with pytest.raises(RemoteError, match=r"no connection \(.+\); .*is `base_url` right"):
+        OpenAIEmbedder("tiny", base_url=url).embed_documents(documents("one"))
     assert len(waits) == 2
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_not_there(server, waits, documents):
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
     url = server.url.replace("http:", "https:")
-    address = url.split("/")[2]
-    with pytest.raises(RemoteError, match=f"no secure connection to {address} .*is `base_url` right"):
-        OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
+    with pytest.raises(RemoteError, match=r"no connection \(.*SSL.*is `base_url` right"):
+        OpenAIEmbedder("tiny", base_url=url).embed_documents(documents("one"))
     assert len(waits) == 2
 
 
 def test_a_server_that_goes_away_in_a_long_run_is_waited_for_longer(waits, documents):
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits), share=lambda: 1.0)
     with fake.OpenAIServer() as server:
-        embedder = OpenAIEmbedder("tiny", base_url=server.url, retry=policy)
+        embedder = OpenAIEmbedder("tiny", base_url=server.url)
         embedder.embed_documents(documents("one"))
-    with pytest.raises(RemoteError, match=r"failed 6 times, .*nothing listens at"):
+    with pytest.raises(RemoteError, match=r"failed 8 times, .*no connection"):
         embedder.embed_documents(documents("two"))
-    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
 
 
 def test_does_not_try_again_without_quota(server, embedder, waits, documents):
@@ -244,8 +241,7 @@ def test_a_request_larger_than_the_minutes_tokens_is_split_and_not_sent_again(se
     message = "Request too large for text-embedding-3-small on tokens per min (TPM): Limit 10, Requested 16."
     server.faults.append(fake.status(429, message, "rate_limit_exceeded"))
     texts = [f"a {number}" for number in range(8)]
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
-    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1, retry=policy)
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1)
     np.testing.assert_array_equal(embedder.embed_documents(documents(*texts)), expected(*texts))
     assert [len(request.inputs) for request in server.requests] == [8, 4, 4]
     assert waits == []
@@ -276,7 +272,7 @@ def test_requests_stay_within_both_limits(server, documents):
     embedder.embed_documents(documents(*texts, *(f"x{number}" for number in range(5000))))
     assert max(len(request.inputs) for request in server.requests) == 2048
     for request in server.requests:
-        assert sum(estimate_tokens(text) for text in request.inputs) <= 300_000
+        assert sum(map(fake.count_tokens, request.inputs)) <= 300_000
     assert len(server.texts_served) == 6200
 
 
@@ -332,22 +328,21 @@ def test_dimensions_are_asked_for(server, documents):
 @pytest.mark.parametrize(
     ("name", "dimensions", "expects", "told"),
     [
-        ("tiny", None, None, r"dimension 8 \(as earlier answers\), found 7; is another model behind `base_url` now"),
-        ("tiny", 8, None, r"dimension 8 \(as asked for\), found 7; leave out `dimensions=8`"),
+        ("tiny", None, None, r"dimension 7, not 8 \(as earlier answers\); is another model behind `base_url` now"),
+        ("tiny", 8, None, r"dimension 7, not 8 \(as requested\); leave out `dimensions=8`"),
         (
             "text-embedding-3-small",
             None,
             None,
-            r"1536 \(as text-embedding-3-small gives by itself\), found 1535; if .*",
+            r"dimension 1535, not 1536 \(as text-embedding-3-small gives by itself\); if .* `dimensions=1535`",
         ),
-        ("tiny", None, 8, r"dimension 8 \(as my-store has\), found 7; name the model that it was built with, or check"),
+        ("tiny", None, 8, r"dimension 7, not 8 \(as my-store has\); name the model that it was built with, or check"),
     ],
 )
 def test_a_whole_answer_of_another_dimension_is_paid_for_once(
     name, dimensions, expects, told, server, waits, documents
 ):
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
-    embedder = OpenAIEmbedder(name, base_url=server.url, dimensions=dimensions, retry=policy)
+    embedder = OpenAIEmbedder(name, base_url=server.url, dimensions=dimensions)
     if expects is not None:
         embedder.expect_dim(expects, "my-store")
     elif dimensions is None:
@@ -371,8 +366,7 @@ def test_the_dimension_that_a_store_expects_is_held_against_what_is_known_before
 def test_a_server_that_gives_one_vector_to_all_texts_is_refused_at_once(
     batch_size, others, requests, server, waits, documents
 ):
-    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
-    embedder = OpenAIEmbedder("tiny", base_url=server.url, retry=policy, batch_size=batch_size, concurrency=1)
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=batch_size, concurrency=1)
     server.faults += [fake.CONSTANT] * 99
     with pytest.raises(RemoteError, match="one and the same vector for 4 different texts; check the model"):
         embedder.embed_documents(documents("one", "ONE!", "a", "b", "one.", "c", *others))
@@ -449,8 +443,12 @@ def test_a_server_names_its_model_as_it_likes(asked, names, server, documents):
 @pytest.mark.parametrize(
     ("asked", "names", "message"),
     [
-        ("tiny", ["tiny", "tiny", "other"], "expected all answers of one model, found 'tiny' and then 'other'"),
-        ("text-embedding-3-small", ["openai/text-embedding-3-large"], "expected answers of 'text-embedding-3-small'"),
+        ("tiny", ["tiny", "tiny", "other"], "two models answered, 'tiny' and then 'other'"),
+        (
+            "text-embedding-3-small",
+            ["openai/text-embedding-3-large"],
+            "'text-embedding-3-small' was requested, and 'openai/text-embedding-3-large' answered",
+        ),
     ],
 )
 def test_an_answer_of_another_model_is_refused(asked, names, message, server, documents):

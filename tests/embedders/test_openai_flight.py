@@ -12,8 +12,7 @@ import pytest
 from migrate.embed import embed_corpus
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.openai_limits import RetryPolicy
-from migrate.embedders.openai_session import LoopThread
+from migrate.embedders.openai_requests import RequestLimit
 from migrate.errors import InputError, RemoteError
 from migrate.stores import open_store
 
@@ -63,68 +62,47 @@ def test_it_is_used_inside_a_running_event_loop_and_from_two_threads(server, tex
     assert len(found) == 2 and embedder.usage_tokens == 160
 
 
-def test_all_pause_when_one_is_told_to(server, texts):
-    arrivals, lock = [], threading.Lock()
+def test_a_429_halves_the_requests_in_flight_and_each_answer_allows_one_more(server, texts):
+    """Of 8 requests in flight two are refused, and wait for long enough that only their halves go on."""
+    in_flight, lock = [], threading.Lock()
 
     def gate(number):
         with lock:
-            arrivals.append(time.monotonic())
-        if number == 12:
-            server.faults.append(fake.status(429, retry_after_ms="600"))
+            in_flight.append(server.in_flight)
+            if number in (10, 11):
+                server.faults.append(fake.status(429, retry_after_ms="600"))
         time.sleep(0.02)
 
     server.gate = gate
     np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
-    assert len(arrivals) == 41
-    # Were it one place that pauses, seven others would go on
-    assert np.diff(arrivals).max() > 0.5
+    assert len(in_flight) == 42
+    assert max(in_flight[1:11]) > 5 and min(in_flight[14:18]) <= 4
 
 
-def test_a_429_that_hits_all_at_once_costs_no_attempts_while_others_are_answered(server, texts):
-    """A window of 5 requests, then 429 until it is over: 40 requests take 8 windows, more than there are attempts."""
-    clock, window = fake.ImpatientClock(), {"id": None, "left": 0}
+def test_requests_in_flight_are_one_at_first_and_never_none():
+    limit, seen = RequestLimit(8, None), []
+    for step in (lambda: None, limit.succeed, limit.halve, limit.halve, limit.succeed, *[limit.halve] * 3):
+        step()
+        seen.append(limit.places)
+    assert seen == [1, 8, 4, 2, 3, 1, 1, 1]
+
+
+def test_a_server_that_takes_five_requests_a_window_is_obeyed_until_the_end(server, texts):
+    """A window of 5 requests, then 429 until it is over: 40 requests take 8 windows, as many as there are attempts."""
+    window = {"id": None, "left": 0}
 
     def gate(_number):
         with server.lock:
-            here = int(clock.time // 10)
-            if window["id"] != here:
-                window.update(id=here, left=5)
+            now = time.monotonic() / 0.4
+            if window["id"] != int(now):
+                window.update(id=int(now), left=5)
             window["left"] -= 1
             if window["left"] < 0:
-                server.faults.append(fake.status(429, retry_after=str(10 - clock.time % 10)))
+                server.faults.append(fake.status(429, retry_after_ms=str(400 * (1 - now % 1))))
 
     server.gate = gate
-    policy = RetryPolicy(max_attempts=3, clock=clock)
-    vectors = embedder_of(server, retry=policy).embed_documents(texts)
-    np.testing.assert_array_equal(vectors, expected(texts))
+    np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
     assert len(server.billed) == 400
-
-
-def test_requests_keep_to_the_pace_that_headers_tell(server, texts):
-    """A bucket of 2 requests that fills at 20 a second: 20 requests take 0.9 s, and hardly one of them is refused."""
-    bucket = {"level": 2.0, "at": time.monotonic()}
-
-    def spend():
-        now = time.monotonic()
-        bucket["level"] = min(2.0, bucket["level"] + 20 * (now - bucket["at"]))
-        bucket["at"] = now
-
-    def gate(_number):
-        with server.lock:
-            spend()
-            bucket["level"] -= 1
-            if bucket["level"] < 0:
-                server.faults.append(fake.status(429))
-
-    def headers():
-        reset_ms = 1000 * (2 - bucket["level"]) / 20
-        left = str(int(bucket["level"]))
-        names = ("limit", "2"), ("remaining", left), ("reset", f"{reset_ms:.3f}ms")
-        return {f"x-ratelimit-{name}-requests": value for name, value in names}
-
-    server.gate, server.headers = gate, headers
-    np.testing.assert_array_equal(embedder_of(server).embed_documents(texts[:200]), expected(texts[:200]))
-    assert len(server.requests) <= 32  # 44 and more where headers tell nothing; a busy machine sends some too near
 
 
 def test_a_rate_of_the_users_own_is_kept_to(server, texts):
@@ -155,15 +133,18 @@ MISBEHAVIOUR = {
 NOT_BILLED = ("429 with retry-after", "429", "500", "slow", "dripping", "reset")
 
 
-def test_a_server_that_misbehaves_in_every_way_loses_nothing_and_the_bill_is_told(server, texts, tmp_path, capsys):
+def test_a_server_that_misbehaves_in_every_way_loses_nothing_and_the_bill_is_told(
+    server, texts, tmp_path, capsys, monkeypatch
+):
     rng = random.Random(7)
     names = [*MISBEHAVIOUR, *MISBEHAVIOUR]
     rng.shuffle(names)
     plan = [name for bad in names for name in (bad, *["good"] * rng.randint(0, 2))]
     server.faults.extend(MISBEHAVIOUR.get(name, fake.Fault()) for name in plan)
-    policy = RetryPolicy(max_attempts=20, max_unreached=20, max_unusable=20, first_wait_s=0.01, longest_wait_s=0.05)
+    fake.do_not_wait(monkeypatch)
+    monkeypatch.setattr("migrate.embedders.openai_requests.Client.few", 20)
     api = OpenAIEmbedder(
-        "text-embedding-3-small", base_url=server.url, dimensions=8, batch_size=10, retry=policy, timeout_s=1.0
+        "text-embedding-3-small", base_url=server.url, dimensions=8, batch_size=10, attempts=20, timeout_s=1.0
     )
     vectors = CachedEmbedder(api, tmp_path / "cache.sqlite").embed_documents(texts)
     np.testing.assert_array_equal(vectors, expected(texts))
@@ -178,12 +159,6 @@ def test_a_server_that_misbehaves_in_every_way_loses_nothing_and_the_bill_is_tol
         print(f"\n400 texts, {len(server.requests)} requests, {len(names)} spoiled: {len(server.billed)} texts billed")
 
 
-def test_a_drip_is_ended_by_the_time_for_the_whole_answer(server, texts):
-    server.faults.append(fake.DRIP)
-    with pytest.raises(RemoteError, match=r"no answer from 127\.0\.0\.1:\d+ within 0\.3 s"):
-        embedder_of(server, timeout_s=0.3, retry=RetryPolicy(max_attempts=1)).embed_documents(texts[:10])
-
-
 class Stop(Exception):
     pass
 
@@ -196,25 +171,12 @@ def stop_at(count):
     return progress
 
 
-def guard(count):
-    calls = []
-
-    def before_request(tokens):
-        calls.append(tokens)
-        if len(calls) > count:
-            raise Stop
-
-    return before_request
-
-
-@pytest.mark.parametrize("where", ["progress", "before_request", "too long", "refused"])
+@pytest.mark.parametrize("where", ["progress", "too long", "refused"])
 def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, documents, tmp_path):
-    api = embedder_of(server, retry=RetryPolicy(max_attempts=1))
+    api = embedder_of(server, attempts=1)
     cached, error = CachedEmbedder(api, tmp_path / "cache.sqlite"), Stop
     server.latency_s = 0.1
-    if where == "before_request":
-        api.before_request = guard(13)
-    elif where == "too long":
+    if where == "too long":
         long = documents(*["w " * (fake.MAX_TEXT_TOKENS + 1)])
         texts, error = [*texts[:60], *long, *texts[60:]], InputError
     elif where == "refused":
@@ -229,12 +191,14 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, d
 
 
 def test_one_that_waits_is_not_waited_for(server, texts):
-    server.faults.extend([fake.Fault()] * 4 + [fake.status(500)] * 4)
-    policy = RetryPolicy(first_wait_s=600, longest_wait_s=600)
+    server.faults.extend([fake.Fault()] * 4 + [fake.status(429, retry_after="100")])
     started = time.monotonic()
     with pytest.raises(Stop):
-        embedder_of(server, retry=policy).embed(texts, "document", progress=stop_at(60))
-    assert time.monotonic() - started < 300
+        embedder_of(server).embed(texts, "document", progress=stop_at(60))
+    assert time.monotonic() - started < 50
+    sent = len(server.requests)
+    time.sleep(0.1)
+    assert len(server.requests) == sent
 
 
 def test_a_cache_that_cannot_be_written_is_the_error_that_is_told(server, texts):
@@ -269,20 +233,3 @@ def test_a_corpus_is_embedded_in_large_blocks_where_a_cache_keeps_what_comes(
     np.testing.assert_array_equal(np.concatenate([batch.vectors for batch in batches]), expected(texts[:200]))
     assert in_flight[0] <= server.most_in_flight <= in_flight[1]
     assert seen == sorted(seen) and seen[-1] == 200
-
-
-@pytest.mark.parametrize(("ends", "told"), [(KeyboardInterrupt, KeyboardInterrupt), (None, RuntimeError)])
-def test_connections_that_cannot_be_closed_do_not_hide_what_ended_the_requests(ends, told):
-    async def close():
-        raise RuntimeError("the connection is in use")
-
-    def ask():
-        with LoopThread(close) as thread:
-            loops.append(thread._loop)
-            if ends is not None:
-                raise ends
-
-    loops = []
-    with pytest.raises(told):
-        ask()
-    assert loops[0].is_closed()

@@ -5,9 +5,10 @@ import types
 
 import pytest
 
-from migrate.embedders import openai_tokens
-from migrate.embedders.openai import fair_share, split_requests
-from migrate.embedders.openai_tokens import estimate_tokens, token_counter
+from migrate.embedders import tokens as counters
+from migrate.embedders.openai import fair_share, parse_rate, split_requests
+from migrate.embedders.tokens import find_api_counter
+from migrate.errors import UsageError
 
 
 def test_requests_hold_as_much_as_both_limits_allow():
@@ -34,43 +35,25 @@ def test_a_share_keeps_every_place_busy_and_no_request_tiny(count, concurrency):
         assert -(-count // share) >= min(concurrency, count // 128)
 
 
-# As cl100k_base of tiktoken 0.14 has them
-COUNTED = {
-    "The quick brown fox jumps over the lazy dog.": 10,
-    "def wait_s(self, tokens: int, now: float) -> float:": 16,
-    "人工智能是计算机科学的一个分支": 15,
-    "3.14159,2.71828,1.41421": 14,
-    "😀🎉🚀": 8,
-    "aGVsbG8gd29ybGQ=": 11,
-    "x y z": 3,
-}
-
-
-@pytest.mark.parametrize("text", COUNTED)
-def test_tokens_are_estimated_high_but_not_much(text):
-    assert COUNTED[text] <= estimate_tokens(text) <= 2.1 * COUNTED[text]
-
-
 @pytest.fixture
 def encoding_cache(tmp_path, monkeypatch):
     """tiktoken, and a cache that holds its encoding; both stand-ins, as neither is required here."""
     content = b"IQ== 0\n"
-    name = hashlib.sha1(openai_tokens._ENCODING_URL.encode()).hexdigest()
+    name = hashlib.sha1(b"https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken").hexdigest()
     (tmp_path / name).write_bytes(content)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(openai_tokens, "_ENCODING_SHA256", hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(counters, "CL100K_SHA256", hashlib.sha256(content).hexdigest())
     encoding = types.SimpleNamespace(encode_ordinary=str.split)
     monkeypatch.setitem(sys.modules, "tiktoken", types.SimpleNamespace(get_encoding=lambda _name: encoding))
-    openai_tokens._tiktoken_counter.cache_clear()
+    find_api_counter.cache_clear()
     yield tmp_path / name
-    openai_tokens._tiktoken_counter.cache_clear()
+    find_api_counter.cache_clear()
 
 
 def test_tokens_are_counted_where_the_encoding_is_here(encoding_cache):
-    count = token_counter("text-embedding-3-small")
-    assert count("one two three") == 3
-    assert count("x" * 300_000) == 100_000  # estimated: too long to be worth counting
-    assert token_counter("another-model") is estimate_tokens
+    counter = find_api_counter("text-embedding-3-small")
+    assert counter.count(["one two three", "x " * 300_000]).tolist() == [3, 50_000], "no model reads as much as that"
+    assert find_api_counter("another-model") is None
 
 
 @pytest.mark.parametrize("spoil", ["missing", "damaged", "no cache", "no tiktoken"])
@@ -83,4 +66,15 @@ def test_tokens_are_estimated_where_tiktoken_would_have_to_download(spoil, encod
         monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
     else:
         monkeypatch.setitem(sys.modules, "tiktoken", None)
-    assert token_counter("text-embedding-3-small") is estimate_tokens
+    assert find_api_counter("text-embedding-3-small") is None
+
+
+@pytest.mark.parametrize(("text", "per_s"), [("3000/min", 50), ("2/s", 2), ("36 / h", 0.01), ("0.5/s", 0.5)])
+def test_reads_rates(text, per_s):
+    assert parse_rate(text) == pytest.approx(per_s)
+
+
+@pytest.mark.parametrize("text", ["3000", "0/s", "-1/s", "fast", "3/day", "", "1e3/s", "9" * 400 + "/s"])
+def test_a_rate_that_cannot_be_read_is_named(text):
+    with pytest.raises(UsageError, match="such as 3000/min"):
+        parse_rate(text)

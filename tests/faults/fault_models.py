@@ -89,22 +89,9 @@ def server(*answers: Answer, key: str | None = None) -> Spoiler:
         place.servers.append(running)
         place.words["url"] = running.url
         place.patch.setitem(OpenAIEmbedder.__init__.__kwdefaults__, "timeout_s", 0.2)
-        place.patch.setattr("migrate.embedders.openai_limits.RetryPolicy.__init__", _impatient)
+        fake.do_not_wait(place.patch)
 
     return spoil
-
-
-def _impatient(policy: object, **_options: object) -> None:
-    values = {
-        "max_attempts": 6,
-        "max_unreached": 3,
-        "max_unusable": 3,
-        "first_wait_s": 0.0,
-        "longest_wait_s": 0.0,
-        "longest_obeyed_s": 600.0,
-    }
-    for name, value in {**values, "clock": fake.ImpatientClock(), "share": lambda: 0.0}.items():
-        object.__setattr__(policy, name, value)
 
 
 def nobody_listens(place: Place) -> None:

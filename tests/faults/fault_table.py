@@ -450,26 +450,26 @@ MODELS = [
           "http://127.0.0.1:*/v1 failed 3 times, the last time with: an embedding that is zero, NaN or Inf; "
           "check --base-url and the model behind it"),
     Fault(56, "the server answers with ragged vectors", models.server(*[fake.RAGGED] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 3 times, the last time with: embeddings of dimension 7, 8 where 8 was "
-          "expected; check --base-url and the model behind it"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: embeddings of several dimensions; "
+          "check --base-url and the model behind it"),
     Fault(57, "429, for ever", models.server(*[fake.status(429, "slow down")] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 429 (slow down); try again later",
-          models.asked(6)),
+          "http://127.0.0.1:*/v1 failed 8 times, the last time with: HTTP 429 (slow down); try again later",
+          models.asked(8)),
     Fault(57, "500, for ever", models.server(*[fake.status(500)] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 500 (spoiled); try again later",
-          models.asked(6)),
+          "http://127.0.0.1:*/v1 failed 8 times, the last time with: HTTP 500 (spoiled); try again later",
+          models.asked(8)),
     Fault(57, "502, for ever", models.server(*[fake.status(502)] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 502 (spoiled); try again later",
-          models.asked(6)),
+          "http://127.0.0.1:*/v1 failed 8 times, the last time with: HTTP 502 (spoiled); try again later",
+          models.asked(8)),
     Fault(57, "no answer, for ever", models.server(*[fake.SLOW] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 3 times, the last time with: no answer from 127.0.0.1:* within 0.2 s; is the "
-          "server busy, or is --base-url wrong? A smaller --batch-size asks less of it at a time", models.asked(3)),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: no answer within 0.2 s, perhaps for want of "
+          "a smaller --batch-size; is the server running, and is --base-url right?", models.asked(3)),
     Fault(57, "cut answers, for ever", models.server(*[fake.TRUNCATED] * 99), FIT_API, 7,
           "http://127.0.0.1:*/v1 failed 3 times, the last time with: an answer that is not a list of embeddings "
-          "(1044 bytes); check --base-url and the model behind it", models.asked(3)),
+          "with an index each (1044 bytes); check --base-url and the model behind it", models.asked(3)),
     Fault(57, "no server", models.nobody_listens, FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 3 times, the last time with: nothing listens at 127.0.0.1:* (connection "
-          "refused); is the server running, and is --base-url right?"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: no connection (Connection refused); is "
+          "the server running, and is --base-url right?"),
     Fault(57, "a failure that passes", models.once(fake.status(429), fake.status(500), fake.status(502), fake.SLOW,
           fake.RESET, fake.TRUNCATED, fake.NOT_JSON, fake.TOO_FEW, fake.NAN), FIT_API, 0,
           "out: *, fitted on 40 of 150 documents", models.asked(3)),
@@ -482,10 +482,10 @@ MODELS = [
           "http://127.0.0.1:*/v1: the account has no quota left (insufficient_quota); add credit, then run the "
           "same again", models.asked(1)),
     Fault(57, "asked to wait for hours", models.server(fake.status(429, "no", retry_after="7200")), FIT_API, 7,
-          "http://127.0.0.1:*/v1 asks to wait 7200 s (HTTP 429 (no)); run the same command again after that",
+          "http://127.0.0.1:*/v1 failed once with: HTTP 429 (no); the server asks to wait 7200 s: run again after that",
           models.asked(1)),
-    Fault(57, "a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 6), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 500 (spoiled); try again later",
+    Fault(57, "a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 8), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 8 times, the last time with: HTTP 500 (spoiled); try again later",
           models.pays_the_rest),
     Fault(58, "the model has changed", models.refit_vocabulary, AUDIT, 4,
           "store: expected tfidf:32 at revision *, found *; the model has changed since the store was made"),

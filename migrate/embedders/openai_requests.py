@@ -1,0 +1,369 @@
+"""Requests to an OpenAI-compatible server: the openai library sends and retries them, and answers are checked here.
+
+The library does not check how many vectors came back, in which order, or whether they are numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError
+from migrate.redirects import check_redirect
+from migrate.vectors import Vectors, squared_norms
+
+if TYPE_CHECKING:
+    from openai import APIConnectionError, APIStatusError
+
+
+class TooLongError(Exception):
+    """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
+
+
+class UnusableError(Exception):
+    """An answer that cannot be used, although the server charges for it: so many tokens, None where it does not say."""
+
+    def __init__(self, reason: str, tokens: int | None = None) -> None:
+        super().__init__(reason)
+        self.tokens = tokens
+
+
+class RequestLimit:
+    """Requests that may be in flight: one until the first answer; a 429 halves them, and each answer allows one more.
+
+    Before the first answer, a wrong key is refused only once. `rate_per_s` is the user's own limit, None for none.
+    """
+
+    def __init__(self, concurrency: int, rate_per_s: float | None) -> None:
+        self.concurrency, self.rate_per_s = concurrency, rate_per_s
+        self.places = 1
+        self.is_reached = self._is_answered = self._is_shared = False
+        self._next_start = -math.inf
+        self._lock = threading.Lock()
+
+    def share(self, users: int) -> RequestLimit:
+        """Return one of so many equal parts, for a process that is not the only one."""
+        part = RequestLimit(max(1, self.concurrency // users), self.rate_per_s and self.rate_per_s / users)
+        part._is_shared = True
+        return part
+
+    def begin(self) -> None:
+        """Wait out an interval before some requests that another process may have begun and just sent its last of."""
+        if self._is_shared and self.rate_per_s is not None:
+            self._next_start = max(self._next_start, time.monotonic() + 1 / self.rate_per_s)
+
+    def wait(self) -> None:
+        """Wait until the user's rate allows the next request."""
+        if self.rate_per_s is not None:
+            with self._lock:
+                start = max(time.monotonic(), self._next_start)
+                self._next_start = start + 1 / self.rate_per_s
+            time.sleep(max(0.0, start - time.monotonic()))
+
+    def succeed(self) -> None:
+        """Count an answer."""
+        with self._lock:
+            self.places = min(self.concurrency, self.places + 1) if self._is_answered else self.concurrency
+            self._is_answered = True
+
+    def halve(self) -> None:
+        """Count a 429."""
+        with self._lock:
+            self.places = max(1, self.places // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Vectors of one request, in the order of its texts, the tokens charged for them, and the model's name, if any."""
+
+    vectors: Vectors
+    tokens: int
+    model: str
+
+
+class Client:
+    """The openai library's client for one model of one server; closes its connections as a context ends.
+
+    Parameters
+    ----------
+    base_url, dimensions
+        None is OpenAI, and the model's own dimension.
+    timeout_s
+        Seconds to wait for each part of an answer, and for all of its parts.
+    attempts
+        How often a request is sent at most, while it fails in a way that may pass.
+    charge
+        Called with the tokens that the server charged for each answer, usable or not, in the thread of its request.
+    """
+
+    few = 3
+    """Attempts at a server that has never answered, which may be the wrong one, and unusable answers, which cost."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None,
+        key: str,
+        dimensions: int | None,
+        timeout_s: float,
+        attempts: int,
+        limit: RequestLimit,
+        charge: Callable[[int], None],
+    ) -> None:
+        import openai
+
+        self.model, self.base_url, self.dimensions, self.timeout_s = model, base_url, dimensions, timeout_s
+        self.attempts, self.limit, self.charge, self._key = attempts, limit, charge, key
+        self._is_stopped = False
+        limit.begin()
+        self._openai = openai.OpenAI(
+            api_key=key,
+            base_url=base_url,
+            # A connection is accepted soon, even by a server that takes far longer to answer
+            timeout=openai.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+            http_client=openai.DefaultHttpxClient(
+                verify=_certificates(), event_hooks={"request": [self._before], "response": [self._after]}
+            ),
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+        self._openai.close()
+
+    @property
+    def service(self) -> str:
+        """The name of the server in messages."""
+        return self.base_url or "OpenAI"
+
+    def start(self, inputs: Sequence[str]) -> Future[Answer]:
+        """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries."""
+        future: Future[Answer] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(self.ask(list(inputs)))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=work, name="openai", daemon=True).start()
+        return future
+
+    def stop(self) -> None:
+        """Send nothing any more; what is in flight may come back."""
+        self._is_stopped = True
+
+    def ask(self, inputs: list[str]) -> Answer:
+        """Return the answer to a request.
+
+        Raises
+        ------
+        RemoteError, AuthenticationError, TooLongError
+            The server refused the request or kept failing.
+        """
+        unread = 0
+        for number in range(1, self.few + 1):
+            try:
+                answer = read_answer(self._send(inputs), len(inputs))
+            except UnusableError as error:
+                self.charge(error.tokens or 0)
+                unread += error.tokens is None
+                if number == self.few or self._is_stopped:
+                    raise self._failed(number, str(error), "check `base_url` and the model behind it") from error
+                time.sleep(number)
+            else:
+                # An answer that could not be read was charged like this one: it was to the same texts
+                self.charge(answer.tokens * (1 + unread))
+                break
+        self.limit.succeed()
+        return answer
+
+    def _send(self, inputs: list[str]) -> bytes:
+        """Return the content of an answer, which is read here: the library's own parser trusts the server."""
+        import openai
+
+        options: dict[str, Any] = {} if self.dimensions is None else {"dimensions": self.dimensions}
+        tried = 0
+        while True:
+            most = self.attempts if self.limit.is_reached else min(self.attempts, self.few)
+            embeddings = self._openai.with_options(max_retries=most - tried - 1).embeddings
+            try:
+                with embeddings.with_streaming_response.create(
+                    input=inputs, model=self.model, encoding_format="base64", **options
+                ) as response:
+                    return self._read(response.iter_bytes())
+            except openai.APIConnectionError as error:
+                if isinstance(error.__cause__, LeadMigrateError):  # of `_after`, by versions that wrap any error
+                    raise error.__cause__ from None
+                raise self._unconnected(error, tried) from error
+            except openai.APIStatusError as error:
+                tried += _attempts(error)
+                if not most <= tried < self.attempts:
+                    raise self._refused(error, tried) from error
+
+    def _read(self, parts: Iterator[bytes]) -> bytes:
+        """Read an answer in time: the library's limit starts again with each byte that comes."""
+        end, content = time.monotonic() + self.timeout_s, bytearray()
+        try:
+            for part in parts:
+                content += part
+                if time.monotonic() > end:
+                    break
+            else:
+                return bytes(content)
+            reason = f"no whole answer within {self.timeout_s:g} s"
+        except Exception as error:  # of the HTTP library, which depends on the version of openai
+            reason = f"an answer that broke off ({type(error).__name__})"
+        raise UnusableError(reason, 0)
+
+    def _before(self, _request: Any) -> None:
+        """Called before each request, retries included."""
+        self.limit.wait()
+        if self._is_stopped:
+            import openai
+
+            raise openai.OpenAIError("stopped")  # which the library does not retry
+
+    def _after(self, response: Any) -> None:
+        """Called with each response before it is read, and before a redirect in it is followed."""
+        self.limit.is_reached = True
+        if response.has_redirect_location:
+            check_redirect(str(response.request.url), response.headers["Location"])
+        if response.status_code == 429:
+            self.limit.halve()
+            # Waiting does not help an account without quota, nor a request beyond its tokens per minute
+            if any(words in response.read().lower() for words in (b"insufficient_quota", b"request too large")):
+                response.headers["x-should-retry"] = "false"
+
+    def _failed(self, times: int, reason: str, advice: str) -> RemoteError:
+        count = "once" if times == 1 else f"{times} times, the last time"
+        return RemoteError(f"{self.service} failed {count} with: {reason}; {advice}")
+
+    def _unconnected(self, error: APIConnectionError, tried: int) -> RemoteError:
+        """The error for a connection that was not made or broke, with its cause, or for no answer in time."""
+        causes: list[BaseException] = [error]
+        while cause := causes[-1].__cause__ or causes[-1].__context__:
+            causes.append(cause)
+        words = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
+        names = [type(cause).__name__ for cause in causes]
+        reason = f"no connection ({words[-1] if words else names[-1]})"
+        if "APITimeoutError" in names and "ConnectTimeout" not in names:
+            reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller `batch_size`"
+        advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
+        return self._failed(tried + _attempts(error), reason, advice)
+
+    def _refused(self, error: APIStatusError, tried: int) -> Exception:
+        """The error for an HTTP status that is not a success; the key never gets into its message."""
+        facts = error.body if isinstance(error.body, dict) else {}
+        code = str(facts.get("code") or facts.get("type") or "")
+        words = str(facts.get("message") or error.message).replace(self._key, "***").strip() or "no message"
+        message = words.splitlines()[0][:300]
+        status, service = error.status_code, self.service
+        if code == "insufficient_quota":
+            return RemoteError(
+                f"{service}: the account has no quota left ({code}); add credit, then run the same again"
+            )
+        if status == 413 or (status in (400, 422, 429) and _is_about_length(status, code, message.lower())):
+            return TooLongError(message)
+        if status in (408, 409, 429) or status >= 500:
+            wait = error.response.headers.get("retry-after")
+            advice = "try again later" if wait is None else f"the server asks to wait {wait} s: run again after that"
+            return self._failed(tried, f"HTTP {status} ({message})", advice)
+        if status in (401, 403):
+            # The server's own words are left out: they quote part of the key
+            return AuthenticationError(
+                f"{service} refused the key (HTTP {status}); check OPENAI_API_KEY and its rights"
+            )
+        if status == 404:
+            return RemoteError(
+                f"{service} knows no model {self.model!r} (HTTP 404); check the model's name and `base_url`"
+            )
+        return RemoteError(
+            f"{service} refused the request for {self.model!r} (HTTP {status}): {message}; check the options"
+        )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """TLS certificates, loaded once per process because loading takes most of the time that a client takes to make."""
+    import openai
+
+    library = import_module(openai.DefaultHttpxClient.__mro__[1].__module__)  # httpx2 from openai 3 on, before it httpx
+    context: ssl.SSLContext = library.create_ssl_context()
+    return context
+
+
+def _attempts(error: APIConnectionError | APIStatusError) -> int:
+    """Count how often the library sent the request of an error."""
+    return 1 + int(error.request.headers.get("x-stainless-retry-count", "0"))
+
+
+def _is_about_length(status: int, code: str, message: str) -> bool:
+    if status == 429:
+        # OpenAI says this where one request has more tokens than the account has per minute
+        return "request too large" in message
+    words = ("maximum context length", "too many tokens", "tokens per request", "too long", "token limit")
+    return code in ("max_tokens_per_request", "context_length_exceeded") or any(part in message for part in words)
+
+
+def read_answer(body: bytes, count: int) -> Answer:
+    """Return the checked answer to a request of `count` texts.
+
+    Raises
+    ------
+    UnusableError
+        There are not `count` vectors of one dimension with the numbers of their texts, all finite and none zero.
+    """
+    facts: Any = None
+    try:
+        facts = json.loads(body)
+        items = sorted(facts["data"], key=lambda item: int(item["index"]))
+        rows = [_read_vector(item["embedding"]) for item in items]
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        reason = f"an answer that is not a list of embeddings with an index each ({len(body)} bytes)"
+        raise UnusableError(reason, _read_tokens(facts)) from error
+    tokens, name = _read_tokens(facts), facts.get("model")
+    if len(rows) != count:
+        raise UnusableError(f"{len(rows)} embeddings for {count} texts", tokens)
+    if [item["index"] for item in items] != list(range(count)):
+        raise UnusableError("embeddings without the numbers of their texts (`index` is not 0, 1, 2 ...)", tokens)
+    if len({len(row) for row in rows}) != 1:
+        raise UnusableError("embeddings of several dimensions", tokens)
+    vectors = np.stack(rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = squared_norms(vectors)
+    if not (np.isfinite(squares) & (squares > 0)).all():
+        raise UnusableError("an embedding that is zero, NaN or Inf", tokens)
+    return Answer(vectors, tokens or 0, name if isinstance(name, str) else "")
+
+
+def _read_vector(embedding: Any) -> Vectors:
+    """One vector, from base64 of little-endian float32 or from a list of numbers."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
+    with np.errstate(over="ignore"):
+        vector = np.asarray(embedding, dtype=np.float32)
+    if vector.ndim != 1:
+        raise ValueError("not a vector")
+    return vector
+
+
+def _read_tokens(facts: Any) -> int | None:
+    usage = facts.get("usage") if isinstance(facts, dict) else None
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return max(0, int(tokens)) if isinstance(tokens, int | float) and math.isfinite(tokens) else None
