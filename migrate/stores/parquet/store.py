@@ -174,7 +174,8 @@ class ParquetStore(Store):
         if self._snapshot is None:
             known = self._known() or {}
             if known.keys() >= {"rows_sha256", "texts_sha256"}:
-                self._snapshot = Snapshot(self.count, self.dim, self.info.metric, **known, versions=self._versions())
+                hashes = known["rows_sha256"], known["texts_sha256"]
+                self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self._versions())
             else:
                 self._snapshot = found = super().snapshot()
                 self._note({"rows_sha256": found.rows_sha256, "texts_sha256": found.texts_sha256})
