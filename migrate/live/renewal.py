@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +26,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
 from migrate.translate import batch_rows, translate_store, translated_batches
-from migrate.vectors import Document, Vectors
-
-_FOLDER: Final = "renewed"
-_LOOKED_AT: Final = 64
-_CLOSE: Final = 1e-3
+from migrate.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -107,21 +102,18 @@ class Renewal:
             The source has fewer than half of the documents: with most of them it may have changed since. Or the stitch
             was fitted on others.
         """
-        own, location = self._texts, self.source.info.location
-        if sum(pair in own.items() for pair in texts.items()) < len(own) / 2:
+        location, known = self.source.info.location, self.fitted.sample
+        if self._shared(texts) < len(self._texts) / 2:
             raise StitchError(
                 f"{location}: expected the documents of {store.info.location}, found others; name the store that it "
                 "was translated from, and its stitch"
             )
-        known = self.fitted.sample
-        sampled = [row for row, doc_id in enumerate(_all_ids(self.source)) if doc_id in known.row_of][:_LOOKED_AT]
-        documents = list(self.source.documents(np.array(sampled, np.int64)))
-        cached = embedder.find(documents, "document")
+        documents = list(self.source.documents(_rows_of(self.source, known.row_of)[:64]))
         same = [
-            np.allclose(vector, known.vectors[known.row_of[documents[place].id]], atol=_CLOSE)
-            for place, vector in cached.items()
+            np.allclose(vector, known.vectors[known.row_of[documents[place].id]], atol=1e-3)
+            for place, vector in embedder.find(documents, "document").items()
         ]
-        if not sampled or sum(same) < len(same) / 2:
+        if not documents or sum(same) < len(same) / 2:
             raise StitchError(
                 f"{location}: the stitch was fitted on other documents; name the one that {store.info.location} was "
                 "translated by"
@@ -137,14 +129,15 @@ class Renewal:
         StoreError
             It has others, or other texts.
         """
-        own = self._texts.items()
-        same = sum(pair in own for pair in texts.items())
-        enough = len(own) if as_files(store) is not None else len(own) / 2
-        if same < enough or (as_files(store) is not None and len(texts) != len(own)):
+        own, is_in_files = len(self._texts), as_files(store) is not None
+        if self._shared(texts) < (own if is_in_files else own / 2) or (is_in_files and len(texts) != own):
             raise StoreError(
                 f"{store.info.location}: its documents are not those of {self.source.info.location} any more; the "
                 "translations stay as they are"
             )
+
+    def _shared(self, texts: Mapping[str, bytes]) -> int:
+        return len(self._texts.items() & texts.items())
 
     @cached_property
     def _texts(self) -> dict[str, bytes]:
@@ -152,17 +145,16 @@ class Renewal:
 
     def refitted(self, embedder: Embedder, *, seed: int) -> FittedStitch:
         """The stitch of all pairs that the cache has, up to as many as a fit takes."""
-        rows: list[int] = []
-        known = self.fitted.sample
-        for start, documents in _blocks(self.source):
-            rows += [start + place for place in embedder.find(documents, "document")]
-        fresh = [row for row, doc_id in zip(rows, _ids(self.source, rows), strict=True) if doc_id not in known.row_of]
+        known, fresh, documents_of = self.fitted.sample, list[int](), self.source.documents()
+        for start in range(0, self.source.info.count, batch_rows(self.source.info.dim)):
+            block = list(islice(documents_of, batch_rows(self.source.info.dim)))
+            cached = embedder.find(block, "document")
+            fresh += [start + place for place in cached if block[place].id not in known.row_of]
         chosen = np.sort(np.random.default_rng(seed).permutation(np.array(fresh, dtype=np.int64))[:MOST_PAIRS])
         documents = list(self.source.documents(chosen))
         vectors: Vectors = embedder.embed_documents(documents)  # all of them from the cache
         found = extended(self.source, known, documents, vectors)
-        pairs = [row for row, doc_id in enumerate(_all_ids(self.source)) if doc_id in found.row_of]
-        fitted = refit(self.source, self.fitted, found, np.array(pairs, dtype=np.int64), seed=seed)
+        fitted = refit(self.source, self.fitted, found, _rows_of(self.source, found.row_of), seed=seed)
         choices = [choice for choice in embedder.choices(documents, "document") if choice is not None]
         chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
         facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))
@@ -175,7 +167,7 @@ class Renewal:
         `texts` are the hashes of the texts of these documents, by id. A folder is published by `writer` then.
         """
         if isinstance(writer, FolderWriter):
-            folder = writer.state.path.parent / _FOLDER
+            folder = writer.state.path.parent / "renewed"
             shutil.rmtree(folder, ignore_errors=True)
             translate_store(self.source, fitted, folder, force=True, restart=True)
             writer.renewed = folder
@@ -186,16 +178,7 @@ class Renewal:
             writer.replace(store, {batch.ids[row]: self._texts[batch.ids[row]] for row in rows}, batch.vectors[rows])
 
 
-def _blocks(store: Store) -> Iterator[tuple[int, list[Document]]]:
-    documents, start, rows = store.documents(), 0, batch_rows(store.info.dim)
-    while block := list(islice(documents, rows)):
-        yield start, block
-        start += len(block)
-
-
-def _all_ids(store: Store) -> list[str]:
-    return [doc_id for batch in store.scan() for doc_id in batch.ids]
-
-
-def _ids(store: Store, rows: list[int] | NDArray[np.int64]) -> list[str]:
-    return list(store.get(np.asarray(rows, dtype=np.int64)).ids) if len(rows) else []
+def _rows_of(store: Store, ids: Container[str]) -> NDArray[np.int64]:
+    """The rows of a store whose ids are among some, (n,)."""
+    everyone = (doc_id for batch in store.scan() for doc_id in batch.ids)
+    return np.array([row for row, doc_id in enumerate(everyone) if doc_id in ids], dtype=np.int64)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
 from urllib.parse import quote
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
+from migrate.errors import InputError, LockedError, OutputError
 from migrate.files import make_private, output_errors, real_path, state_folder
 from migrate.locations import hide_secrets
 from migrate.stores.base import Store
@@ -59,7 +59,6 @@ Counter = Literal[
 WorkerPhase = Literal["none", "running", "paused", "stopped", "complete", "failed"]
 
 _BUSY_S: Final = 5.0
-_MARKS: Final = 500
 _TABLES: Final = """
 CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT NULL) WITHOUT ROWID;
@@ -72,20 +71,6 @@ CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL
 CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
 """
-_OF_A_STORE: Final = ("demand", "true_documents", "refused", "queries", "choosers")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A document that queries found without a true vector; `uncertainty` is 1 - its confidence.
-
-    `wanted` is the sum, over those queries, of 1 / the place at which the store found it: what lies high decides more
-    of an answer (`benchmarks/demand.py`).
-    """
-
-    id: str
-    wanted: float
-    uncertainty: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,8 +184,8 @@ class LiveState:
             if (before, old) == (model, generation):
                 return False
             if before is not None and before != model:
-                for table in _OF_A_STORE:
-                    self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names from above
+                for table in ("demand", "true_documents", "refused", "queries", "choosers"):
+                    self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             elif old is not None and old != generation and forget_true:
                 self._database.execute("DELETE FROM true_documents")
             self._set_fact("model", model)
@@ -217,9 +202,10 @@ class LiveState:
     # Demand.
 
     def want(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
-        """Add to the demand: by id, how much more a document is wanted (see `Wanted`), and its uncertainty.
+        """Add to the demand: by id, how much more a document is wanted, and its uncertainty, 1 - its confidence.
 
-        `queries` are digests of those that want them.
+        That is the sum, over `queries`, given by their digests, of 1 / the place at which the store found it: what lies
+        high decides more of an answer (`benchmarks/demand.py`).
         """
         rows = [(doc_id, times, uncertainty) for doc_id, (times, uncertainty) in documents.items()]
         with self._transaction():
@@ -235,15 +221,16 @@ class LiveState:
         with self._reading():
             return frozenset(query for (query,) in self._database.execute("SELECT query FROM choosers"))
 
-    def queue(self, limit: int) -> list[Wanted]:
-        """The most wanted documents, by wanted times uncertainty, ties by id; none that is true or refused."""
+    def queue(self, limit: int) -> dict[str, float]:
+        """How much the most wanted documents are wanted, most urgent first; none that is true or refused."""
         with self._reading():
-            rows = self._database.execute(
-                "SELECT id, wanted, uncertainty FROM demand WHERE id NOT IN (SELECT id FROM true_documents) "
-                "AND id NOT IN (SELECT id FROM refused) ORDER BY wanted * uncertainty DESC, id LIMIT ?",
-                (limit,),
+            return dict(
+                self._database.execute(
+                    "SELECT id, wanted FROM demand WHERE id NOT IN (SELECT id FROM true_documents) "
+                    "AND id NOT IN (SELECT id FROM refused) ORDER BY wanted * uncertainty DESC, id LIMIT ?",
+                    (limit,),
+                )
             )
-            return [Wanted(*row) for row in rows]
 
     # Documents with true vectors in the store.
 
@@ -267,23 +254,10 @@ class LiveState:
             self._database.executemany("DELETE FROM true_documents WHERE id = ?", [(doc_id,) for doc_id in ids])
             self._next_change()
 
-    def true_documents(self, ids: Collection[str] | None = None) -> dict[str, bytes]:
-        """The hash of the embedded text of each document that is true in the store, of all or of some ids."""
+    def true_documents(self) -> dict[str, bytes]:
+        """The hash of the embedded text of each document that is true in the store."""
         with self._reading():
-            if ids is None:
-                return dict(self._database.execute("SELECT id, text_sha256 FROM true_documents"))
-            found: dict[str, bytes] = {}
-            ordered = sorted(ids)
-            for start in range(0, len(ordered), _MARKS):
-                part = ordered[start : start + _MARKS]
-                marks = ",".join("?" * len(part))
-                found.update(
-                    self._database.execute(
-                        f"SELECT id, text_sha256 FROM true_documents WHERE id IN ({marks})",  # noqa: S608
-                        part,
-                    )
-                )
-            return found
+            return dict(self._database.execute("SELECT id, text_sha256 FROM true_documents"))
 
     @property
     def true_version(self) -> int:
@@ -398,9 +372,8 @@ class LiveState:
 
     def set_worker(self, facts: WorkerFacts) -> None:
         """Say it; `updated` becomes now."""
-        own = {name: getattr(facts, name) for name in WorkerFacts.__slots__}
         with self._transaction():
-            self._set_fact("worker", {**own, "updated": time.time()})
+            self._set_fact("worker", {**asdict(facts), "updated": time.time()})
 
     def ask_to_stop(self, *, stop: bool = True) -> None:
         """Ask the worker to come to an end; `stop=False` takes it back, as a worker does when it starts."""
@@ -453,7 +426,12 @@ class LiveState:
                         f"{self.path}: expected a live state of version {FORMAT_VERSION}, found {version}; remove it: "
                         "true vectors are kept elsewhere"
                     )
-                self._upgrade()
+                # A file of an earlier version lacks this table: nobody knows who chose what it wants.
+                if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'choosers'").fetchone():
+                    self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
+                    self._database.execute(
+                        "INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", (UNKNOWN_QUERY,)
+                    )
                 return
             if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise InputError(f"{self.path}: this is the database of another application; move it away")
@@ -461,14 +439,6 @@ class LiveState:
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-    def _upgrade(self) -> None:
-        """Add what a file of an earlier version lacks: nobody knows who chose what it wants."""
-        if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'choosers'").fetchone():
-            self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
-            self._database.execute(
-                "INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", (UNKNOWN_QUERY,)
-            )
 
     def _pragma(self, name: str) -> Any:
         return self._database.execute(f"PRAGMA {name}").fetchone()[0]
@@ -505,14 +475,11 @@ class LiveState:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._translate(error) from error
-
-    def _translate(self, error: sqlite3.Error) -> LeadMigrateError:
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-            return InputError(
-                f"{self.path}: the live state is damaged ({error}); remove it: true vectors are kept elsewhere"
-            )
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return LockedError(f"another process holds {self.path}; see what it does, and try again")
-        return OutputError(f"cannot write {self.path}: {error}; free some space or check the permissions")
+            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+                raise InputError(
+                    f"{self.path}: the live state is damaged ({error}); remove it: true vectors are kept elsewhere"
+                ) from error
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise LockedError(f"another process holds {self.path}; see what it does, and try again") from error
+            raise OutputError(f"cannot write {self.path}: {error}; free some space or check the permissions") from error

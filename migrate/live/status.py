@@ -71,38 +71,31 @@ def open_state(location: str) -> LiveState:
 
 
 def _state_of(store: Store) -> LiveState:
-    location, path = store.info.location, state_path(store)
+    path = state_path(store)
     if not path.exists():
         raise UsageError(
-            f"{location}: nothing is known of a live store here; serve it with `migrate.live`, or begin with "
-            "`lead-migrate live run`"
+            f"{store.info.location}: nothing is known of a live store here; serve it with `migrate.live`, or begin "
+            "with `lead-migrate live run`"
         )
     return LiveState(path)
-
-
-def _full_reembed(location: str, store: Store) -> LiveStatus:
-    """How a store of nothing but true vectors is doing that nobody has served yet."""
-    counters = dict.fromkeys(get_args(Counter), 0.0)
-    count = store.info.count
-    return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
 
 
 def status_of(location: str) -> LiveStatus:
     """How a live store is doing; raises as `open_state`, but of one that was embedded in full needs no state."""
     store = open_store(location)
+    count = store.info.count
     if is_all_true(store) and not state_path(store).exists():
-        return _full_reembed(location, store)
+        counters = dict.fromkeys(get_args(Counter), 0.0)
+        return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
     with _state_of(store) as state:
         kept = state.noted(MONITOR)
-        is_same = kept is None or kept["translation"] == translation_of(store, state)
-        kept = kept if is_same else None
-        monitor = None if kept is None else Monitor.of_json(kept)
-        after = 0 if monitor is None else monitor.last
-        waiting = len(state.kept_queries(after, limit=10_000))
+        is_same = kept is not None and kept["translation"] == translation_of(store, state)
+        monitor = Monitor.of_json(kept) if is_same else None
+        waiting = len(state.kept_queries(0 if monitor is None else monitor.last, limit=10_000))
         uncalibrated = monitor is None or monitor.calibration is None
         return LiveStatus(
             location=location,
-            count=store.info.count,
+            count=count,
             true=state.true_count if state.generation in (None, generation_of(store)) else None,
             queued=len(state.queue(1_000_000)),
             refused=len(state.refused()),

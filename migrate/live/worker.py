@@ -391,7 +391,7 @@ class Worker:
         size = min(_BATCH, self._room(), len(next(self.account.parts(_BATCH))))
         if size <= 0:
             return []
-        queued = (document.id for document in self.state.queue(_BATCH + len(waiting)) if document.id in survey.rows)
+        queued = (doc_id for doc_id in self.state.queue(_BATCH + len(waiting)) if doc_id in survey.rows)
         ids = [doc_id for doc_id in queued if doc_id not in waiting and doc_id not in survey.true][:size]
         chosen = set(ids)
         while not self.options.queue_only and len(ids) < size and survey.left:

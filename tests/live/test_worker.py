@@ -650,7 +650,7 @@ def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_g
         written = put(store, documents, rows)
         assert not {document.id for document in documents} & set(ours) or written < len(documents)
         with state_of(location) as state:
-            assert not set(ours) & state.true_documents(ours).keys()
+            assert not set(ours) & state.true_documents().keys()
         now = open_store(location).find_vectors(ours)
         assert all(np.allclose(row, vectors[doc_id]) for doc_id, row in zip(now.ids, now.vectors, strict=True))
         raise KeyboardInterrupt

@@ -152,9 +152,10 @@ def carry(
                 judgements.append(judge.direction(name, label, row, maps, folds))
             progress("judge directions", done + 1, len(directions))
     if probes:
-        back = _BackMap(pairs, is_identity=isinstance(fitted.stitch, Identity))
-        whole = back.of(np.arange(len(pairs)))
-        folds = [(back.of(fit), held_out) for fit, held_out in judge.folds]
+        swapped = Pairs(pairs.ids, pairs.new, pairs.old)
+        back = fitted.stitch if isinstance(fitted.stitch, Identity) else Ridge().tuned(pairs.new, pairs.old)
+        whole = _map_of(back, swapped, np.arange(len(pairs)))
+        folds = [(_map_of(back, swapped, fit), held_out) for fit, held_out in judge.folds]
         names = [name for name in probes if not name.endswith(INTERCEPT)]
         for done, name in enumerate(names):
             weights, biases = _rows_of(probes[name]), probes[name + INTERCEPT].astype(np.float64)
@@ -221,14 +222,10 @@ def _unfitted(fitted: FittedStitch, pairs: Pairs) -> Stitch:
     return ridge.tuned(pairs.old, pairs.new)
 
 
-def _affine(stitch: Stitch, dim: int) -> AffineMap:
-    found = affine_map(stitch, dim)
+def _map_of(stitch: Stitch, pairs: Pairs, rows: NDArray[np.int64]) -> AffineMap:
+    found = affine_map(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
     assert found is not None  # noqa: S101 - a ridge or the identity
     return found
-
-
-def _map_of(stitch: Stitch, pairs: Pairs, rows: NDArray[np.int64]) -> AffineMap:
-    return _affine(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
 
 
 def _resamples(stitch: Stitch, count: int, seed: int) -> Iterator[NDArray[np.int64]]:
@@ -237,17 +234,3 @@ def _resamples(stitch: Stitch, count: int, seed: int) -> Iterator[NDArray[np.int
     yield np.arange(count)
     for _ in range(0 if isinstance(stitch, Identity) else _RESAMPLES):
         yield rng.integers(count, size=count)
-
-
-class _BackMap:
-    """Maps from the new space to the old one, fitted on some of the pairs; the identity where the stitch is that."""
-
-    def __init__(self, pairs: Pairs, *, is_identity: bool) -> None:
-        self._pairs = pairs
-        self._tuned = None if is_identity else Ridge().tuned(pairs.new, pairs.old)
-
-    def of(self, rows: NDArray[np.int64]) -> AffineMap:
-        dim = self._pairs.new.shape[1]
-        if self._tuned is None:
-            return AffineMap(np.eye(dim), np.zeros(dim))
-        return _affine(copy.copy(self._tuned).fit(self._pairs.new[rows], self._pairs.old[rows]), dim)

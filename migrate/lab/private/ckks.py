@@ -179,6 +179,10 @@ class Holder:
         return rows[:count, :dim].astype(np.float32)
 
 
+Strip = dict[int, list[dict[tuple[int, int], Any]]]
+"""Some blocks of a result: the encoded diagonals of each by giant step, then by incoming block and baby step."""
+
+
 class EncryptedMap:
     """`x @ matrix + offset` of encrypted vectors, without the secret key.
 
@@ -207,10 +211,10 @@ class EncryptedMap:
         return [range(first, min(first + most, self._out)) for first in range(0, self._out, most)]
 
     @contextmanager
-    def strip(self, blocks: range) -> Iterator[EncryptedStrip]:
-        """A part of the map, encoded; its memory is free again afterwards."""
+    def strip(self, blocks: range) -> Iterator[Strip]:
+        """A part of the map, encoded, for `apply`; its memory is free again afterwards."""
         encoded = {block: self._encoded(block) for block in blocks}
-        yield EncryptedStrip(self._scheme, encoded, self._offset, self._turns)
+        yield encoded
         encoded.clear()
 
     def _encoded(self, block: int) -> list[dict[tuple[int, int], Any]]:
@@ -232,19 +236,7 @@ class EncryptedMap:
             )
         return steps
 
-
-class EncryptedStrip:
-    """Some blocks of the result of an `EncryptedMap`."""
-
-    def __init__(
-        self, scheme: Scheme, encoded: dict[int, list[dict[tuple[int, int], Any]]], offset: Matrix, turns: Any
-    ) -> None:
-        self._scheme = scheme
-        self._encoded = encoded
-        self._offset = offset
-        self._turns = turns
-
-    def apply(self, sources: Sequence[Path], targets: Sequence[Path]) -> None:
+    def apply(self, strip: Strip, sources: Sequence[Path], targets: Sequence[Path]) -> None:
         """Map a group of vectors: the files of its blocks, to files of the blocks of this strip.
 
         Raises
@@ -255,7 +247,7 @@ class EncryptedStrip:
             The system refused.
         """
         turned = [list(self._baby_steps(path)) for path in sources]
-        for (block, steps), path in zip(self._encoded.items(), targets, strict=True):
+        for (block, steps), path in zip(strip.items(), targets, strict=True):
             total: Any = None
             for diagonals in reversed(steps):
                 if total is not None:

@@ -132,7 +132,9 @@ def translate_ciphertext(
         for done, blocks in enumerate(encrypted.strips):
             with encrypted.strip(blocks) as strip:
                 for group in range(groups):
-                    strip.apply(_paths(ciphertext, group, range(blocks_of(dim))), _paths(aside, group, blocks))
+                    encrypted.apply(
+                        strip, _paths(ciphertext, group, range(blocks_of(dim))), _paths(aside, group, blocks)
+                    )
                     progress("translate", done * groups + group + 1, len(encrypted.strips) * groups)
         told = CiphertextFacts(
             key=facts.key,
