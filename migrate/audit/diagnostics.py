@@ -28,7 +28,6 @@ from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 WORST = 10
-_SHOWN = 3
 _CHARACTERS = 160
 
 
@@ -67,7 +66,7 @@ def find_regressions(
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
-    tops = {(name, query.id): runs[name].top(query.id, _SHOWN) for name in shown for query in queries}
+    tops = {(name, query.id): runs[name].top(query.id, 3) for name in shown for query in queries}
     rows = rows_of(inputs.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
     texts = texts_of(inputs.stores[TRANSLATED], rows)
 
@@ -119,12 +118,6 @@ def hubness_of(arm: str, vectors: Vectors, metric: Metric, *, neighbours: int = 
     return Hubness(arm, len(vectors), skewness, int(counts.max()), float((counts == 0).mean()))
 
 
-_ON_THE_MAP = 600
-_MOVERS = 10
-_VALUES = 64
-_DEGREES = 100
-
-
 @dataclass(frozen=True, slots=True)
 class Mover:
     """A document whose translated vector is far from the true one: their cosine, and where it stands on the map."""
@@ -163,18 +156,18 @@ def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spac
     plane = directions[:, :2]
     places = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, other)]
     is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
-    furthest = [i for i in np.argsort(cosines, kind="stable")[:_MOVERS] if is_moved[i]]
+    furthest = [i for i in np.argsort(cosines, kind="stable")[:10] if is_moved[i]]
     movers = (Mover(ids[i], float(cosines[i]), _at(places[0][i]), _at(places[1][i])) for i in furthest)
     moved = cosines[is_moved]
     total = values.sum() or 1.0
-    shown = slice(0, _ON_THE_MAP)
+    shown = slice(0, 600)  # on the map
     return Spaces(
         len(ids),
         float(values[:2].sum() / total),
         tuple(_at(place) for place in places[0][shown]),
         tuple(_at(place) for place in places[1][shown]),
         tuple(movers),
-        tuple(np.quantile(moved, np.linspace(0, 1, _DEGREES + 1)).round(4).tolist()) if len(moved) else (),
+        tuple(np.quantile(moved, np.linspace(0, 1, 101)).round(4).tolist()) if len(moved) else (),
         (_shares(values, total), _shares(_principal(other)[0], total)),
     )
 
@@ -190,7 +183,7 @@ def _principal(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
 
 
 def _shares(values: NDArray[np.float64], total: float) -> tuple[float, ...]:
-    return tuple((values[:_VALUES] / total).round(6).tolist())
+    return tuple((values[:64] / total).round(6).tolist())
 
 
 PASS_RATES = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05)

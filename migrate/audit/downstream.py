@@ -50,15 +50,8 @@ from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 MOST = 10_000
 """Labelled documents, and documents from outside, that are read at most; drawn at random from more."""
 
-FEWEST_OF_A_LABEL = 5
-"""Judged documents with a label that the label needs to count; a rarer one would weigh too much."""
-
-_FOUND = 0.1
-"""Share of the documents from outside that a detector of any use finds: twice its false alarms."""
 
 PROBE, KNN, INSIDE, OUTSIDE = "linear probe", "kNN", "inside documents let pass", "outside documents found"
-
-Correct = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +175,7 @@ def audit_downstream(
     train, test = divide(numbers, seed)
     judged = test[~labelled.is_true[test]]
     times = np.bincount(numbers[judged], minlength=numbers.max(initial=0) + 1)
-    judged = judged[times[numbers[judged]] >= FEWEST_OF_A_LABEL]
+    judged = judged[times[numbers[judged]] >= 5]  # a rarer label would weigh too much
     _check_enough(len(judged), "labelled", len(test))
     majority = (numbers[judged] == np.bincount(numbers[train]).argmax()).astype(np.float64)
     values = len(judged) / np.bincount(numbers[judged])[numbers[judged]] / len(np.unique(numbers[judged]))
@@ -274,7 +267,7 @@ def _judge(
     margin: float,
     seed: int,
     weighting: Weighting | None = None,
-    guess: Correct | None = None,
+    guess: NDArray[np.float64] | None = None,
     doubt: str | None = None,
 ) -> Kept:
     """Return what is kept; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
@@ -306,7 +299,7 @@ def _detect(
     ]
     found = float((detector.distances(outside.true) > detector.threshold).mean())
     doubt = None
-    if areas[0].lower <= 0.5 or found < _FOUND:
+    if areas[0].lower <= 0.5 or found < 0.1:  # twice its false alarms
         doubt = f"by true vectors it finds {found:.1%} of them, so there is nothing to keep"
     judge = partial(_judge, margin=margin, seed=seed)
     tasks = [

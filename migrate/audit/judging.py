@@ -31,7 +31,6 @@ from migrate.search.runs import Run
 from migrate.vectors import Query
 
 _DEPTH = 10
-_ALIKE = 0.5
 _BY_LUCK = 0.01
 """What is less likely than this is not taken for luck."""
 _BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
@@ -89,7 +88,7 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[Finding, ...
     for query_id in queries:
         candidates = set(qrels[query_id]).union(*(run.top(query_id, _DEPTH) for run in runs))
         alike += len({max(qrels[query_id].get(doc_id, 0), 0) for doc_id in candidates}) == 1
-    if alike <= _ALIKE * len(queries):
+    if alike <= 0.5 * len(queries):
         return ()
     text = (
         f"in {alike:,} of {len(queries):,} queries with relevant documents all candidates have the same grade, which "

@@ -51,12 +51,9 @@ SAMPLED: Final = 300
 """Errors to measure in each band, over all queries; in the last band, which holds most documents, for each query."""
 
 _EDGES: Final = (40, 160, 640, 2_560)
-_LEAST_LAST: Final = 4
-"""The last band holds no less than a share of 1 / 4 of the store."""
 
 _BINS: Final = 2_048
 _BLOCK: Final = 1_024
-_TAIL: Final = 0.1
 _EXPONENT: Final = 600.0
 _DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
@@ -90,7 +87,7 @@ class Ranked:
 
 def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress) -> Ranked:
     """The first `depth` rows for each query, and no fewer than the bands need; reads the store once."""
-    wide = [edge for edge in _EDGES if edge <= store.info.count // _LEAST_LAST]
+    wide = [edge for edge in _EDGES if edge <= store.info.count // 4]  # the last band holds most of the store
     depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
     scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), depth), -1, dtype=np.int64)
@@ -229,7 +226,7 @@ class ErrorTail:
     def _fit(self) -> tuple[int, float, float]:
         """The number of errors in the tail, where it begins, and their mean excess over that."""
         count = len(self.errors)
-        size = min(max(int(_TAIL * count), 1), count - 1)
+        size = min(max(int(0.1 * count), 1), count - 1)  # the largest tenth
         start = float(self.errors[size])
         return size, start, max(float((self.errors[:size] - start).mean()) if size else 0.0, 1e-9)
 

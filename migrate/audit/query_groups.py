@@ -120,9 +120,6 @@ def _cosines(some: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
 MOST_KINDS: Final = 2_000
 """More kinds are not told apart one after the other: no verdict needs them, and each is a vector to keep."""
 
-_SAMPLE: Final = 300
-_LEVELS: Final = 127
-
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
@@ -141,7 +138,7 @@ class Kinds:
         """After some queries, (n, dim), that only say what is usual."""
         dim = vectors.shape[1]
         different = {*_split(self.sample, dim), *_packed(vectors)}
-        drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:_SAMPLE]
+        drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:300]
         return replace(self, dim=dim, sample=b"".join(drawn))
 
     def after(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
@@ -174,7 +171,7 @@ class Kinds:
 
 def _packed(vectors: Vectors) -> list[bytes]:
     most = np.abs(vectors).max(axis=1, keepdims=True)
-    codes = np.rint(vectors / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
+    codes = np.rint(vectors / np.where(most > 0, most, 1) * 127).astype(np.int8)
     return [code.tobytes() for code in codes]
 
 

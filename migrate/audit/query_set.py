@@ -38,7 +38,6 @@ PARENT_FIELD = "parent_id"
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
 
-_ASKS_WITH_DOCUMENTS = ("arguana", "quora")
 _STREAM = 3
 _BLOCK = 1_000
 
@@ -141,7 +140,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
         notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")
     if found.queries_without_relevant:
         notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
-    exclude_self = found.name in _ASKS_WITH_DOCUMENTS
+    exclude_self = found.name in ("arguana", "quora")  # their queries are their documents
     return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
@@ -284,10 +283,6 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     return kept
 
 
-_SHARED_WORDS = 0.5
-_COMMON = 0.1
-
-
 def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     """Return for each query, by its digest, the digest of the first one that it shares most of its words with.
 
@@ -299,9 +294,9 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     leaders: dict[str, list[str]] = {}
     first_of: dict[str, str] = {}
     for text in sorted(words):  # their order is that of their digests, not of the file
-        telling = [word for word in words[text] if times[word] <= max(_COMMON * len(words), 2)]
+        telling = [word for word in words[text] if times[word] <= max(0.1 * len(words), 2)]
         others = sorted({leader for word in telling for leader in leaders.get(word, ())})
-        near = (o for o in others if len(words[o] & words[text]) > _SHARED_WORDS * len(words[o] | words[text]))
+        near = (o for o in others if len(words[o] & words[text]) > 0.5 * len(words[o] | words[text]))
         first_of[text] = next(near, text)
         if first_of[text] == text:
             for word in telling:

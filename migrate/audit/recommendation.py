@@ -19,7 +19,6 @@ from migrate.embedders.kinds import may_cost_money, prefix_spec
 from migrate.files import free_path
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
-_MILLION = 1e6
 _SERVER = "--base-url="
 _MANY_TIMES = 2.0
 _NEARLY_NOTHING = 0.05
@@ -144,7 +143,7 @@ def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> s
         return "nothing" if known else ""
     if usd is not None:
         return dollars(usd)
-    return f"{(tokens or 0) / _MILLION:.2f}M tokens" if seconds is None else duration(seconds / 60)
+    return f"{(tokens or 0) / 1e6:.2f}M tokens" if seconds is None else duration(seconds / 60)
 
 
 def _seconds(option: Option, report: AuditReport) -> float | None:

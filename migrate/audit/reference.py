@@ -47,7 +47,6 @@ SPOT_CHECKS: Final = 32
 _NEARLY_EQUAL, _SAME_SHARE = 1 - 1e-3, 0.01
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
-_OTHER_TARGET: Final = "name the model that the store was translated for: --target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,9 @@ def prove_pool(
     evidence = [f"embedded now by {embedder.identity.spec}" + (", which the store was translated for" if named else "")]
     rows = _matching_rows(translated, pool, keys, seed)
     _check_norms(pool, rows, embedder)
-    n_true, agreeing = _check_true_rows(translated, pool, rows, remedy=_OTHER_TARGET)
+    n_true, agreeing = _check_true_rows(
+        translated, pool, rows, remedy="name the model that the store was translated for: --target"
+    )
     doubts: list[Finding] = []
     if not _vouches(translated, embedder):
         doubts += _only_a_file(embedder, n_true, pool.info.count)

@@ -20,12 +20,9 @@ from migrate.audit.verdict import Bounds, Finding, Weighting, retention_bounds
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
-CLUSTERS = 8
 _SAMPLE = 2_000
 _STREAM = 2
-_WORDS = 3
 _WORD = r"(?u)\b[^\W\d_]{3,}\b"
-_VOCABULARY = 20_000
 _FEWEST = 20
 """Documents to a cluster, at least: smaller ones say nothing of a topic."""
 
@@ -38,7 +35,7 @@ def topics_of(inputs: PreparedAudit, wanted: Sequence[str], *, seed: int = 0) ->
     names = sorted(set(inputs.keys[FULL].values()))
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
     sample = list(dict.fromkeys([*sorted(set(wanted)), *(names[i] for i in drawn)]))[: max(_SAMPLE, len(set(wanted)))]
-    count = min(CLUSTERS, len(sample) // _FEWEST)
+    count = min(8, len(sample) // _FEWEST)
     rows = rows_of(inputs.keys[FULL], sample)
     texts = texts_of(inputs.stores[TRANSLATED], rows_of(inputs.keys[TRANSLATED], sample))
     if count < 2 or not texts:
@@ -61,7 +58,7 @@ def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int
     """The words that set a cluster apart: TF-IDF of its texts taken together (Grootendorst 2022, BERTopic, eq. 2)."""
     from sklearn.feature_extraction.text import CountVectorizer
 
-    counter = CountVectorizer(stop_words="english", max_features=_VOCABULARY, token_pattern=_WORD)
+    counter = CountVectorizer(stop_words="english", max_features=20_000, token_pattern=_WORD)
     try:
         counts = counter.fit_transform(texts)
     except ValueError:  # no words but numbers and stop words
@@ -70,13 +67,10 @@ def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int
     together = np.stack([np.asarray(counts[part_of == part].sum(axis=0)).ravel() for part in range(count)])
     per_class = together.sum() / count
     weights = together / np.maximum(together.sum(axis=1, keepdims=True), 1) * np.log1p(per_class / together.sum(axis=0))
-    best = np.argsort(-weights, axis=1, kind="stable")[:, :_WORDS]
+    best = np.argsort(-weights, axis=1, kind="stable")[:, :3]
     return [", ".join(words[column] for column in row) for row in best]
 
 
-_MOST_VALUES = 10
-_PER_PART = 30
-_MOST_PARTS = 10
 _OTHERS = "(others)"
 
 
@@ -147,7 +141,7 @@ def _metadata(inputs: PreparedAudit, rows: Sequence[int | None], field: str) -> 
     documents = store.documents(np.array(wanted, dtype=np.int64)) if store.info.has_texts else iter(())
     values = {row: document.metadata.get(field) for row, document in zip(wanted, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
-    common = {value for value, _ in Counter(filter(None, labels)).most_common(_MOST_VALUES)}
+    common = {value for value, _ in Counter(filter(None, labels)).most_common(10)}
     return [label if label is None or label in common else _OTHERS for label in labels]
 
 
@@ -156,7 +150,7 @@ def _parts(values: Sequence[float | None], form: str) -> Sequence[str | None]:
     numbers = np.array([value for value in values if value is not None], dtype=float)
     if not len(numbers):
         return [None] * len(values)
-    count = int(np.clip(len(numbers) // _PER_PART, 1, _MOST_PARTS))
+    count = int(np.clip(len(numbers) // 30, 1, 10))
     edges = np.unique(np.quantile(numbers, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
     names = _names(numbers, np.searchsorted(edges, numbers, side="left"), form)
     return [None if value is None else names[int(np.searchsorted(edges, value, side="left"))] for value in values]

@@ -342,11 +342,6 @@ FEWEST_QUERIES = 20
 
 MOST_QUERIES = 100_000
 
-MOST_TO_JUDGE = 1_000
-"""More queries than these nobody judges for an audit."""
-
-POWER = 0.8
-"""Share of audits that are to be settled (Cohen 1988)."""
 
 _NORMAL = NormalDist()
 
@@ -374,7 +369,7 @@ def queries_needed(
         best = weighting.most * (1 - margin)
     least = margin * weighting.worst
     settled = _settled(n, above, least, confidence) + _settled(n, -above, best, confidence)
-    enough = n[settled >= POWER]
+    enough = n[settled >= 0.8]  # as much power as is usual (Cohen 1988)
     return ceil(enough[0] * each) if len(enough) else None
 
 
@@ -514,7 +509,8 @@ class Verdict:
         """True where as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
         if self.queries_needed is None:
             return False
-        most = MOST_TO_JUDGE if self.left_to_judge is None else self.left_to_judge
+        # More than 1,000 queries nobody judges for an audit
+        most = 1_000 if self.left_to_judge is None else self.left_to_judge
         return self.provisional or self.queries_needed - self.n_queries <= most
 
     @property
