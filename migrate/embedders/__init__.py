@@ -16,7 +16,7 @@ A bare name is looked up in the model registry. Installed packages may bring fur
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.kinds import (
@@ -46,14 +46,6 @@ __all__ = [
     "recorded_options",
     "special_options",
 ]
-
-
-class RecordedOptions(TypedDict, total=False):
-    """Options of `load_embedder` that a manifest knows."""
-
-    dimensions: int | None
-    document_prefix: str
-    query_prefix: str
 
 
 def load_embedder(
@@ -151,8 +143,8 @@ def load_embedder(
     return PrefixEmbedder(embedder, tokens)
 
 
-def recorded_options(model: ModelIdentity) -> RecordedOptions:
-    """The options of `load_embedder` for a model that a manifest records: prefixes, shorter vectors."""
+def recorded_options(model: ModelIdentity) -> dict[str, Any]:
+    """Return the options of `load_embedder` for a model that a manifest records: prefixes, shorter vectors."""
     kind = kind_of(model.spec)
     if kind is None or not kind.takes_prefixes:
         return {}

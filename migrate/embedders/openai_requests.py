@@ -41,9 +41,11 @@ class UnusableError(Exception):
 
 
 class RequestLimit:
-    """Requests that may be in flight: one until the first answer; a 429 halves them, and each answer allows one more.
+    """A semaphore for requests in flight: a 429 halves its places, and each answer adds one.
 
-    Before the first answer, a wrong key is refused only once. `rate_per_s` is the user's own limit, None for none.
+    There is one until the first answer, so that a wrong key is refused only once. A request that waits before it is
+    sent again has none.
+    `rate_per_s` is the user's own limit, None for none.
     """
 
     def __init__(self, concurrency: int, rate_per_s: float | None) -> None:
@@ -51,7 +53,8 @@ class RequestLimit:
         self.places = 1
         self.is_reached = self._is_answered = self._is_shared = False
         self._next_start = -math.inf
-        self._lock = threading.Lock()
+        self._flying: set[int] = set()
+        self._lock = threading.Condition()
 
     def share(self, users: int) -> RequestLimit:
         """Return one of so many equal parts, for a process that is not the only one."""
@@ -64,13 +67,24 @@ class RequestLimit:
         if self._is_shared and self.rate_per_s is not None:
             self._next_start = max(self._next_start, time.monotonic() + 1 / self.rate_per_s)
 
-    def wait(self) -> None:
-        """Wait until the user's rate allows the next request."""
+    def enter(self, is_stopped: Callable[[], bool]) -> None:
+        """Wait until there is a place for the request of this thread, and the user's rate allows it."""
+        thread = threading.get_ident()
+        with self._lock:
+            while len(self._flying - {thread}) >= self.places and not is_stopped():
+                self._lock.wait(0.1)
+            self._flying.add(thread)
         if self.rate_per_s is not None:
             with self._lock:
                 start = max(time.monotonic(), self._next_start)
                 self._next_start = start + 1 / self.rate_per_s
             time.sleep(max(0.0, start - time.monotonic()))
+
+    def leave(self) -> None:
+        """Give up the place of this thread, if it has one."""
+        with self._lock:
+            self._flying.discard(threading.get_ident())
+            self._lock.notify_all()
 
     def succeed(self) -> None:
         """Count an answer."""
@@ -215,6 +229,8 @@ class Client:
                 tried += _attempts(error)
                 if not most <= tried < self.attempts:
                     raise self._refused(error, tried) from error
+            finally:
+                self.limit.leave()
 
     def _read(self, parts: Iterator[bytes]) -> bytes:
         """Read an answer in time: the library's limit starts again with each byte that comes."""
@@ -233,7 +249,7 @@ class Client:
 
     def _before(self, _request: Any) -> None:
         """Called before each request, retries included."""
-        self.limit.wait()
+        self.limit.enter(lambda: self._is_stopped)
         if self._is_stopped:
             import openai
 
@@ -244,6 +260,8 @@ class Client:
         self.limit.is_reached = True
         if response.has_redirect_location:
             check_redirect(str(response.request.url), response.headers["Location"])
+        if response.status_code >= 400:
+            self.limit.leave()
         if response.status_code == 429:
             self.limit.halve()
             # Waiting does not help an account without quota, nor a request beyond its tokens per minute

@@ -149,7 +149,7 @@ def known_models() -> tuple[ModelFacts, ...]:
 @cache
 def _by_spelling() -> dict[str, ModelFacts]:
     """Models by the names they answer to; LEAD itself writes OpenAI's with an organisation."""
-    spellings = {}
+    spellings: dict[str, ModelFacts] = {}
     for facts in _MODELS:
         spellings |= dict.fromkeys([facts.name.lower(), facts.short_name.lower()], facts)
         if facts.provider == "openai":

@@ -87,6 +87,15 @@ def test_requests_in_flight_are_one_at_first_and_never_none():
     assert seen == [1, 8, 4, 2, 3, 1, 1, 1]
 
 
+def test_a_slow_server_that_takes_one_request_at_a_time_refuses_none_for_good(server, texts):
+    """Retries wait for a place as well, and so are few: without that, eight at a time would use up their attempts."""
+    server.gate = lambda _number: server.faults.append(fake.status(429)) if server.in_flight > 1 else None
+    server.latency_s = 0.6
+    vectors = embedder_of(server, attempts=5).embed_documents(texts[:90])
+    np.testing.assert_array_equal(vectors, expected(texts[:90]))
+    assert len(server.billed) == 90
+
+
 def test_a_server_that_takes_five_requests_a_window_is_obeyed_until_the_end(server, texts):
     """A window of 5 requests, then 429 until it is over: 40 requests take 8 windows, as many as there are attempts."""
     window = {"id": None, "left": 0}
