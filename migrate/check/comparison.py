@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far below 1 a cosine may be; `coded` where it is counted from what the code of an index leaves of a vector.
+    """The distance from 1 that a cosine may have; `coded` if it counts from what an index's code leaves of a vector.
 
     A code that stores the mean of what it stands for has, on average, cos(x, x') = |x'| / |x|: a vector reconstructed
     from a product or residual quantizer is as much too short as it is off. So the norm says which cosine to expect.

@@ -13,7 +13,7 @@ from migrate.manifest import ModelIdentity
 
 
 class Cause(StrEnum):
-    """Why a store is compatible with a model, or why not."""
+    """The cause why a store is compatible with a model or not."""
 
     COMPATIBLE = "compatible"
     DIMENSION = "other dimension"
