@@ -40,8 +40,8 @@ from migrate.search.runs import Run, search
 from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
+from migrate.stitch.scores import Sphere
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
-from migrate.stitch.sphere import Sphere
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Document, Query, Vectors, unit_rows

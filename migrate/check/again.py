@@ -1,30 +1,28 @@
-"""Whether the model of a store, behind an API, still is what it was when the store was made.
-
-What a store holds of true vectors, and what the cache has of its texts, is held against what the model gives now.
-"""
+"""Finds out before money is spent whether a model is still the store's own, and whether the target is so already."""
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.check.comparison import holds_vectors_of, tolerance_of
+from migrate.check.facts import manifest_finding
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_spec
+from migrate.errors import InputError, SpendingError, StoreError, VectorError
+from migrate.manifest import MADE_BY_STAMP
 from migrate.selection.sample import known_documents
+from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Document
 
-_LOOKED_UP: Final = 256
-"""Documents that are looked up in the cache, drawn at random."""
-
 
 def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, seed: int = 0) -> int:
-    """Embed some of a store's texts again, and compare them with what the cache and the store have of them.
+    """Embed some of a store's texts again, and compare them with the vectors in the cache and in the store.
 
-    What a store has are the rows that it says are true (`all_true`: all are), where its index keeps vectors as they
+    The store is believed in the rows that it says are true (`all_true`: all are), where its index keeps vectors as they
     are. Where neither has anything there is nothing to compare with. Returns how many were embedded; a model that runs
     here is not asked.
 
@@ -41,7 +39,7 @@ def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, see
     known = list(zip(known_documents(store, true), store.get(true).vectors, strict=True)) if len(true) else []
     documents = list(known_documents(store, others))
     cached = embedder.find(documents, "document")
-    known += [(documents[place], vector) for place, vector in list(cached.items())[:ASKED_AGAIN]]
+    known += [(documents[number], vector) for number, vector in list(cached.items())[:ASKED_AGAIN]]
     known = [(document, vector) for document, vector in known if document.text.strip()]
     if not known:
         return 0
@@ -50,16 +48,56 @@ def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, see
 
 
 def proof_documents(store: Store, *, all_true: bool = False, seed: int = 0) -> list[Document]:
-    """The true rows that `prove_model` embeds again, for an estimate of its cost."""
+    """Return the true rows that `prove_model` embeds again, for an estimate of its cost."""
     if not store.info.has_texts:
         return []
     return list(known_documents(store, _drawn(store, all_true=all_true, seed=seed)[0]))
 
 
 def _drawn(store: Store, *, all_true: bool, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Some true rows, where the index keeps vectors as they are, and any rows."""
+    """Draw some true rows, where the index keeps vectors as they are, and 256 others to look up in the cache."""
     rng = np.random.default_rng(seed)
     values = None if all_true else stored_confidence(store)
     is_true = np.full(store.info.count, all_true) if values is None else values == 1
     true = rng.permutation(np.flatnonzero(is_true))[:ASKED_AGAIN] if store.info.exact else np.empty(0, np.int64)
-    return true, rng.permutation(store.info.count)[:_LOOKED_UP]
+    return true, rng.permutation(store.info.count)[:256]
+
+
+def is_recorded_of(store: Store, embedder: Embedder) -> bool | None:
+    """Return whether a store's manifest says that every vector is of a model, with its prefixes and its dimension.
+
+    None where it does not say, or only a stamp says so that nobody has checked. Of another model than the manifest's
+    nothing but the name is asked.
+    """
+    manifest, count = store.info.manifest, store.info.count
+    if manifest is None or manifest.model is None:
+        return None
+    if manifest.store.made_by == MADE_BY_STAMP and not manifest.store.checked:
+        return None
+    recorded, named = (
+        split_spec(spec)[1].rpartition("/")[2].lower() for spec in (manifest.model.spec, embedder.profile.spec)
+    )
+    if manifest.counts.get(TRUE, count) != count or recorded != named:
+        return False
+    if store.info.has_texts:
+        embedder.fit(store.documents())
+    return manifest_finding(manifest, embedder.quick_identity()).ok
+
+
+def is_embedded_by(store: Store, embedder: Embedder) -> bool:
+    """Return whether a store without a manifest that answers has the model's own vectors, by some of its texts.
+
+    These are four, and others up to 32 where the four have the store's vectors: with so many the same, less than 9 % of
+    the store has others (95 % confidence). Fewer documents tell nothing, nor does what an index keeps in short codes,
+    nor texts that cannot be embedded. Raises RemoteError as the embedder.
+    """
+    tolerance = tolerance_of(store.info)
+    if not store.info.has_texts or tolerance.coded or tolerance.loose or is_recorded_of(store, embedder) is not None:
+        return False
+    if store.info.count < 4 or embedder.quick_identity().dim != store.info.dim:
+        return False
+    try:
+        embedder.fit(store.documents())
+        return holds_vectors_of(store, embedder, 32)
+    except (InputError, StoreError, VectorError, SpendingError):
+        return False

@@ -12,22 +12,22 @@ embed a sample ──▶ diagnose ──▶ norms
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
-from migrate.check.comparison import Comparison, agree, compare, draw, share_of, tolerance_of
+from migrate.check.comparison import Reembedded, draw, holds_vectors_of, share_of, tolerance_of
 from migrate.check.diagnose import Diagnosis, diagnose
 from migrate.check.facts import (
     dimension_finding,
     fitting_models,
-    keeps_order,
     manifest_finding,
     norms_by_model,
     norms_by_vectors,
+    sampled_norms,
     unchanged_finding,
 )
-from migrate.check.model import Cause, Compatibility, Example, Figures, Finding, Found
+from migrate.check.model import Agreement, Cause, Compatibility, Example, Finding, Found
 from migrate.embedders import special_options
 from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
@@ -37,11 +37,10 @@ from migrate.vectors import Progress, no_progress
 
 ManifestUse = Literal["trust", "compare", "ignore"]
 
-SAMPLE_SIZE: Final = 32
+SAMPLE_SIZE = 32
 
-_SHORTENED_SIZE: Final = 8
-_EXAMPLES: Final = 5
-_MOST: Final = 0.9
+_CAUSES = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
+"""The cause by the name of a finding that is not as expected, the weightiest first."""
 
 
 def check_store(
@@ -78,33 +77,20 @@ def check_store(
     dimension = dimension_finding(store, model)
     if not dimension.ok:
         return _other_dimension(store, embedder, dimension, seed)
-    manifest_findings = () if manifest == "ignore" else _from_manifest(store, model)
-    if (
-        manifest == "trust"
-        and manifest_findings
-        and manifest_findings[-1].name == "unchanged"
-        and manifest_findings[-1].ok
-    ):
-        return _by_manifest(store, model, (dimension, *manifest_findings))
+    findings, unchanged = [dimension], None
+    recorded = store.info.manifest
+    if manifest != "ignore" and recorded is not None and recorded.model is not None:
+        unchanged = unchanged_finding(store)
+        findings += filter(None, (manifest_finding(recorded, model), unchanged))
+    if manifest == "trust" and unchanged is not None and unchanged.ok:
+        by_manifest = findings[1]
+        sentence = f"the manifest {by_manifest.message}, and the index is unchanged"
+        cause, sentence = (Cause.COMPATIBLE, sentence) if by_manifest.ok else (Cause.MANIFEST, by_manifest.message)
+        notes = _translated(store)
+        return Compatibility(store.info.location, model, cause, sentence, "manifest", tuple(findings), notes=notes)
     if not store.info.has_texts:
-        return _by_facts(store, model, (dimension, *manifest_findings, norms_by_model(store, model, seed)))
-    return _by_sample(store, embedder, (dimension, *manifest_findings), sample, seed, progress)
-
-
-def _from_manifest(store: Store, model: ModelIdentity) -> tuple[Finding, ...]:
-    """The findings from the manifest; the last one, where it has a hash, is whether it belongs to this index."""
-    manifest = store.info.manifest
-    if manifest is None or manifest.model is None:
-        return ()
-    unchanged = unchanged_finding(store)
-    return (manifest_finding(manifest, model), *([] if unchanged is None else [unchanged]))
-
-
-def _by_manifest(store: Store, model: ModelIdentity, findings: tuple[Finding, ...]) -> Compatibility:
-    wrong = [finding for finding in findings if not finding.ok]
-    cause = Cause.MANIFEST if wrong else Cause.COMPATIBLE
-    sentence = wrong[0].message if wrong else f"the manifest {findings[1].message}, and the index is unchanged"
-    return Compatibility(store.info.location, model, cause, sentence, "manifest", findings, notes=_translated(store))
+        return _by_facts(store, model, (*findings, norms_by_model(store, model, seed)))
+    return _by_sample(store, embedder, findings, sample, seed, progress)
 
 
 def _translated(store: Store) -> tuple[str, ...]:
@@ -115,11 +101,10 @@ def _translated(store: Store) -> tuple[str, ...]:
 
 
 def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...]) -> Compatibility:
-    """Without texts: nothing can be proved, but much refuted."""
-    wrong = [finding for finding in findings if not finding.ok]
-    causes = {"manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED, "norms": Cause.NORMS}
-    if wrong:
-        cause, sentence = causes[wrong[0].name], f"{wrong[0].name}: {wrong[0].message}"
+    """Judge without texts: nothing can be proved, but much refuted."""
+    wrong = next((finding for finding in findings if not finding.ok), None)
+    if wrong is not None:
+        cause, sentence = _CAUSES[wrong.name], f"{wrong.name}: {wrong.message}"
     else:
         names = " and ".join(finding.name for finding in findings)
         cause, sentence = Cause.COMPATIBLE, f"nothing speaks against it: {names} fit"
@@ -128,7 +113,7 @@ def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...])
 
 
 def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed: int) -> Compatibility:
-    """Another dimension: another model, or the first part of this one's vectors."""
+    """Judge vectors of another dimension: of another model, or the first part of this one's."""
     model, dim = embedder.quick_identity(), store.info.dim
     notes = (fitting_models(store, model, seed),)
     result = Compatibility(
@@ -137,119 +122,101 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed:
     if dim > model.dim or not store.info.has_texts:
         return result
     try:
-        shortened = _is_shortened(store, embedder, seed)
+        if not holds_vectors_of(store, embedder, 8, seed):
+            return result
     except (RemoteError, ModuleNotFoundError) as error:  # no key, or a light installation
         untried = f"whether these are the first {dim:,} dimensions of the model's could not be tried: {error}"
         return replace(result, notes=(*notes, untried))
     sentence = f"the store has the first {dim:,} of the model's {model.dim:,} dimensions; ask the model for as many"
-    return replace(result, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=()) if shortened else result
-
-
-def _is_shortened(store: Store, embedder: Embedder, seed: int) -> bool:
-    sample, stored = draw(store, _SHORTENED_SIZE, seed)
-    fresh = np.ascontiguousarray(embedder.chosen_by(()).embed_documents(sample.documents)[:, : store.info.dim])
-    return bool(agree(stored, fresh, tolerance_of(store.info)).all())
+    return replace(result, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=())
 
 
 def _by_sample(
-    store: Store, embedder: Embedder, manifest_findings: tuple[Finding, ...], size: int, seed: int, progress: Progress
+    store: Store, embedder: Embedder, findings: list[Finding], size: int, seed: int, progress: Progress
 ) -> Compatibility:
     sample, stored = draw(store, size, seed)
-    compared = compare(sample, stored, embedder, tolerance_of(store.info), progress)
+    fresh = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
+    compared = Reembedded(sample.rows, sample.documents, stored, fresh, tolerance_of(store.info))
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
-    if _translated(store) and not compared.agreeing.all() and compared.near.mean() > _MOST:
-        diagnosis = _accept_translated(diagnosis, figures)
-    findings = (*manifest_findings, Finding("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
-    best = diagnosis.best
-    agreeing, fresh = (compared.agreeing, compared.fresh) if best is None else (best.agreeing, best.fresh)
+    translated, model = _translated(store), embedder.identity
+    if translated and not compared.agreeing.all() and compared.near.mean() > 0.9:
+        # Translated vectors are near those of the model, which is all that they promise
+        sentence = (
+            f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated, and near the "
+            f"model's (median cosine {figures.median_cosine:.3f}); the others are its own"
+        )
+        diagnosis = replace(diagnosis, cause=Cause.COMPATIBLE, sentence=sentence)
+    findings.append(Finding("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
+    agreeing, way = compared.agreeing, embedder
+    has_spec = bool(agreeing.all())
+    if (best := diagnosis.best) is not None:
+        agreeing, fresh, way, has_spec = best.agreeing, best.fresh, best.hypothesis.embedder, best.hypothesis.has_spec
     found = None
     if agreeing.any():
         rows = np.flatnonzero(agreeing)
-        norms = norms_by_vectors(compared.stored[rows], fresh[rows], exact=not compared.tolerance.loose)
-        findings = (*findings, norms)
-        way = embedder if best is None else best.hypothesis.embedder
+        norms = norms_by_vectors(stored[rows], fresh[rows], exact=not compared.tolerance.loose)
+        findings.append(norms)
         # A translated store has a manifest that says so, which a stamp would replace
-        if way is not None and norms.ok and (best is not None or agreeing.all()) and not _translated(store):
-            found = _found(way, len(compared), int(agreeing.sum()), seed)
+        if has_spec and norms.ok and not translated:
+            options = special_options(way.identity)
+            found = Found(way.profile.spec, options, way.identity, len(compared), int(agreeing.sum()), seed)
     cause, sentence = _answer(diagnosis, findings)
+    others = (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
     return Compatibility(
         store.info.location,
-        embedder.identity,
+        model,
         cause,
         sentence,
         "sample",
-        findings,
+        tuple(findings),
         figures=replace(figures, structure=diagnosis.structure),
         trials=diagnosis.trials,
         examples=_examples(compared, diagnosis),
-        notes=(
-            *_other_models(store, embedder.identity, cause, seed),
-            *_translated(store),
-            *_doubts(store, compared, embedder.identity),
-        ),
+        notes=(*others, *translated, *_doubts(store, compared, model)),
         found=found,
-        suits_queries=cause is Cause.TEXT_FORM or (cause is Cause.NORMS and keeps_order(store, seed)),
+        suits_queries=cause is Cause.TEXT_FORM
+        # A query finds the same documents in the same order, however long its vector is
+        or (cause is Cause.NORMS and (store.info.metric == "ip" or sampled_norms(store, seed).is_unit)),
     )
 
 
-def _found(embedder: Embedder, sampled: int, agreeing: int, seed: int) -> Found:
-    model = embedder.identity
-    return Found(embedder.profile.spec, special_options(model), model, sampled, agreeing, seed)
-
-
-def _other_models(store: Store, model: ModelIdentity, cause: Cause, seed: int) -> tuple[str, ...]:
-    return (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
-
-
-def _accept_translated(diagnosis: Diagnosis, figures: Figures) -> Diagnosis:
-    """Translated vectors are near those of the model, which is all that they promise."""
-    translated = f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated"
-    sentence = f"{translated}, and near the model's (median cosine {figures.median_cosine:.3f}); the others are its own"
-    return replace(diagnosis, cause=Cause.COMPATIBLE, sentence=sentence)
-
-
-def _answer(diagnosis: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str]:
-    """The cause by the vectors; where these agree, the first other finding that is not as expected."""
-    if diagnosis.cause is not Cause.COMPATIBLE:
-        return diagnosis.cause, diagnosis.sentence
-    causes = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
-    agree = "; the vectors agree"
-    advice = {"norms": "", "manifest": f"{agree}, so stamp the store anew", "unchanged": agree}
-    for name, cause in causes.items():
-        for finding in findings:
-            if finding.name == name and not finding.ok:
-                return cause, finding.message + advice[name]
+def _answer(diagnosis: Diagnosis, findings: list[Finding]) -> tuple[Cause, str]:
+    """Return the cause by the vectors; where these agree, by the first other finding that is not as expected."""
+    if diagnosis.cause is Cause.COMPATIBLE:
+        advice = {"manifest": "; the vectors agree, so stamp the store anew", "unchanged": "; the vectors agree"}
+        for name, cause in _CAUSES.items():
+            for finding in findings:
+                if finding.name == name and not finding.ok:
+                    return cause, finding.message + advice.get(name, "")
     return diagnosis.cause, diagnosis.sentence
 
 
-def _figures(store: Store, compared: Comparison, size: int) -> Figures:
+def _figures(store: Store, compared: Reembedded, size: int) -> Agreement:
     n, agreeing = len(compared), int(compared.agreeing.sum())
     # fewer than requested: the store has no more different texts
     population = n if n < size or n == store.info.count else store.info.count
-    return Figures(
+    return Agreement(
         sampled=n,
         agreeing=agreeing,
         disagreeing=share_of(n - agreeing, n, population),
         tolerance=compared.tolerance.allowed,
         median_cosine=float(np.median(compared.cosines)),
-        chance_cosine=compared.chance,
+        chance_cosine=compared.chance(),
     )
 
 
-def _examples(compared: Comparison, diagnosis: Diagnosis) -> tuple[Example, ...]:
-    """The documents that disagree most."""
+def _examples(compared: Reembedded, diagnosis: Diagnosis) -> tuple[Example, ...]:
+    """Return the documents that disagree most."""
     order = np.argsort(compared.cosines, kind="stable").tolist()
-    rows = [row for row in order if diagnosis.taken_for[row] != "agrees"]
+    rows = [row for row in order if diagnosis.taken_for[row] != "agrees"][:5]
+    names, cosines = compared.documents, compared.cosines.tolist()
     return tuple(
-        Example(
-            compared.documents[row].id, int(compared.rows[row]), float(compared.cosines[row]), diagnosis.taken_for[row]
-        )
-        for row in rows[:_EXAMPLES]
+        Example(names[row].id, int(compared.rows[row]), cosines[row], diagnosis.taken_for[row]) for row in rows
     )
 
 
-def _doubts(store: Store, compared: Comparison, model: ModelIdentity) -> list[str]:
+def _doubts(store: Store, compared: Reembedded, model: ModelIdentity) -> list[str]:
     doubts = []
     prefix = model.document_prefix
     if prefix and all(document.text.startswith(prefix) for document in compared.documents):

@@ -11,12 +11,9 @@ from migrate.check.comparison import Share
 from migrate.display import notebook_html
 from migrate.manifest import ModelIdentity
 
-Basis = Literal["manifest", "sample", "facts"]
-"""What the answer rests on: the manifest alone, texts embedded again, or dimension and norms alone."""
-
 
 class Cause(StrEnum):
-    """Why a store is compatible with a model, or why not."""
+    """The cause why a store is compatible with a model or not."""
 
     COMPATIBLE = "compatible"
     DIMENSION = "other dimension"
@@ -42,7 +39,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at, under a name that does not change: whether it is as expected, and in words."""
+    """A thing that was looked at, under a name that does not change; `ok` if it is as it should be."""
 
     name: str
     ok: bool
@@ -71,23 +68,17 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Agreement:
     """The figures of a comparison with vectors that were embedded again.
 
     Attributes
     ----------
-    sampled, agreeing
-        Documents that were embedded again, and those whose stored vector is what came out.
-    disagreeing
-        The share of the store's documents that disagree, with bounds.
-    tolerance
-        How far below 1 a cosine may be in an agreement.
-    median_cosine
-        Of stored vectors and new ones of the same texts.
-    chance_cosine
-        Median over pairs of different texts: what nothing in common looks like in this store.
-    structure
-        Spearman correlation of the cosines inside the stored vectors with those inside the new ones.
+    sampled, agreeing : documents that were embedded again, and those whose stored vector is what came out
+    disagreeing : the share of the store's documents that disagree, with bounds
+    tolerance : how far below 1 a cosine may be in an agreement
+    median_cosine : of stored vectors and new ones of the same texts
+    chance_cosine : median over pairs of different texts: what nothing in common looks like in this store
+    structure : Spearman correlation of the cosines inside the stored vectors with those inside the new ones
     """
 
     sampled: int
@@ -117,7 +108,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """Whether a store's vectors are those of a model. `compatible` is so only if every finding is as expected.
+    """The answer to whether a store's vectors are those of a model; compatible only if every finding is ok.
 
     `found` is the model that they are of, where embedding texts again has shown it: the one that was asked about, or
     the same used in another way. `suits_queries` says that the model's queries are right for vectors that are not quite
@@ -128,9 +119,10 @@ class Compatibility:
     model: ModelIdentity
     cause: Cause
     sentence: str
-    basis: Basis
+    basis: Literal["manifest", "sample", "facts"]
+    """The manifest alone, texts embedded again, or dimension and norms alone."""
     findings: tuple[Finding, ...]
-    figures: Figures | None = None
+    figures: Agreement | None = None
     trials: tuple[Trial, ...] = ()
     examples: tuple[Example, ...] = ()
     notes: tuple[str, ...] = ()
@@ -146,5 +138,5 @@ class Compatibility:
 
     @property
     def compatible(self) -> bool:
-        """Whether the store may be used with the model."""
+        """True if the store may be used with the model."""
         return self.cause is Cause.COMPATIBLE

@@ -1,23 +1,30 @@
-"""Records beside a store which model it comes from, so that later checks need no embedding. Nothing else is changed."""
+"""Records beside a store which model it comes from, so that later checks need no embedding. Nothing else is changed.
+
+The findings of a check are kept in the user's cache folder until a stamp takes them. They are bound to the place and
+the content of the store: of another store, or of one that has changed since, none is told.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from migrate.check.check import SAMPLE_SIZE, check_store
 from migrate.check.facts import dimension_finding
-from migrate.check.found import read_finding
 from migrate.check.model import Compatibility, Found
 from migrate.embedders.base import Embedder
-from migrate.errors import UsageError
-from migrate.files import output_errors
+from migrate.errors import OutputError, StoreError, UsageError
+from migrate.files import atomic_file, cache_folder, describe_os_error, output_errors, write_json
 from migrate.manifest import MADE_BY_STAMP, MANIFEST_NAME, Manifest, ModelIdentity, StoreFacts
+from migrate.reading import MalformedError, expect, read_table, typed
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files, hash_written
+from migrate.stores.registry import absolute_location
 from migrate.vectors import Progress, no_progress
 
 
@@ -25,7 +32,7 @@ from migrate.vectors import Progress, no_progress
 class Stamp:
     """The manifest that was written, or None where the check refused; `checked` is None where it was left out.
 
-    `found` is what an earlier check had found, where the stamp rests on that.
+    `found` is the finding of an earlier check, where the stamp rests on that.
     """
 
     path: Path | str | None
@@ -67,31 +74,34 @@ def stamp_store(
     """
     _refuse_stamped(store, force=force)
     before = store.snapshot()
-    checked = None
+    checked, basis = None, None
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
         if not checked.compatible:
             return Stamp(None, checked)
-    manifest = _manifest(store, embedder.identity, _checked(checked), seed)
+        figures = checked.figures
+        counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
+        basis = {"basis": checked.basis, **counts}
+    manifest = _manifest(store, embedder.identity, basis, seed)
     store.check_unchanged(before)
     return Stamp(store.keep_manifest(manifest), checked)
 
 
 def stamp_as_found(store: Store, *, force: bool = False) -> Stamp:
-    """Write the manifest of a store by what its last check has found; nothing is embedded, and no model is loaded.
+    """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded.
 
     Raises
     ------
     UsageError
-        There is a manifest and `force` is not given; or as `migrate.check.found.read_finding`.
+        There is a manifest and `force` is not given; or no check has found a model.
     StoreError
         The store changed since, or while it was read.
     OutputError
-        The folder cannot be written to.
+        The folder cannot be written to, or the cache folder cannot be read.
     """
     _refuse_stamped(store, force=force)
     before = store.snapshot()
-    found = read_finding(store)
+    found = _read_finding(store)
     basis = {"basis": "sample", "sampled": found.sampled, "agreeing": found.agreeing}
     manifest = _manifest(store, found.model, basis, found.seed)
     store.check_unchanged(before)
@@ -113,20 +123,42 @@ def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | N
         with output_errors(files.folder):
             hashes = hash_written(files, files.folder)
     facts = StoreFacts(made_by=MADE_BY_STAMP, checked=checked)
-    return Manifest(
-        "store",
-        model=model,
-        seed=seed,
-        counts={"documents": store.info.count},
-        # that nothing was checked is noted too
-        details={"checked": None, **facts.as_details(), **hashes},
-    )
+    # that nothing was checked is noted too
+    details = {"checked": None, **facts.as_details(), **hashes}
+    return Manifest("store", model=model, seed=seed, counts={"documents": store.info.count}, details=details)
 
 
-def _checked(checked: Compatibility | None) -> Mapping[str, Any] | None:
-    """What the stamp is based on, None if nothing was checked."""
-    if checked is None:
-        return None
-    figures = checked.figures
-    counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
-    return {"basis": checked.basis, **counts}
+def leave_finding(store: Store, found: Found | None) -> None:
+    """Keep the finding of a check in the place of that of an earlier one; None forgets that alone.
+
+    Raises OutputError if the cache folder cannot be written to.
+    """
+    path = _finding_path(store)
+    with output_errors(path):
+        if found is None:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path, force=True) as unfinished:
+        write_json(unfinished, {"found": asdict(found), "store": store.snapshot().as_json()})
+
+
+def _read_finding(store: Store) -> Found:
+    path, location = _finding_path(store), store.info.location
+    try:
+        finding = expect(read_table(path), {"found": dict[str, Any], "store": dict[str, Any]})
+        found = typed(Found, finding["found"])
+    except (FileNotFoundError, MalformedError) as error:
+        raise UsageError(
+            f"{location}: no check has found what it is of; run `lead-migrate check` on it with --model first"
+        ) from error
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
+    if finding["store"] != json.loads(json.dumps(store.snapshot().as_json())):
+        raise StoreError(f"{location}: the store changed since it was found to be of {found.spec}; check it again")
+    return found
+
+
+def _finding_path(store: Store) -> Path:
+    location = absolute_location(store.info.location)
+    return cache_folder() / "checks" / f"{hashlib.sha256(location.encode()).hexdigest()[:32]}.json"

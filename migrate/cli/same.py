@@ -25,7 +25,7 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
     click.exceptions.Exit
         So it is.
     """
-    from migrate.check.same import is_embedded_by, is_recorded_of
+    from migrate.check.again import is_embedded_by, is_recorded_of
 
     if not (is_recorded_of(store, embedder) if paid is None else is_embedded_by(store, embedder)):
         return

@@ -35,7 +35,7 @@ from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
 from migrate.selection import SAMPLE_SIZE
-from migrate.stitch.partial import DEPTH
+from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.database import DatabaseStore
 from migrate.vectors import Progress, Query, no_progress

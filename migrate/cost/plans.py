@@ -18,7 +18,7 @@ from migrate.cost.rates import Rate, usd_of
 from migrate.cost.target import Target
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
 from migrate.selection.sample import MOST_PAIRS
-from migrate.stitch.partial import DEPTH
+from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store
 from migrate.stores.file_store import file_bytes
 

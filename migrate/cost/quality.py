@@ -17,8 +17,8 @@ from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error
 from migrate.reading import MalformedError, expect, read_table
+from migrate.stitch.confidence import PartialCurve
 from migrate.stitch.fitted import FittedStitch
-from migrate.stitch.partial import PartialCurve
 from migrate.stitch.select import Selection
 from migrate.stores.base import Store
 from migrate.vectors import Document, Text

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from migrate.check.model import Compatibility, Example, Figures, Found, Trial
+from migrate.check.model import Agreement, Compatibility, Example, Found, Trial
 from migrate.check.stamp import Stamp
 from migrate.report.characters import printable
 from migrate.report.page import render_page
@@ -77,7 +77,7 @@ def _findings(result: Compatibility) -> list[str]:
     return lines
 
 
-def _figure_sentences(figures: Figures) -> list[str]:
+def _figure_sentences(figures: Agreement) -> list[str]:
     agreeing = f"{figures.agreeing} of {figures.sampled} sampled documents agree"
     lines = [
         f"{agreeing} (cosine of at least {1 - figures.tolerance:g}); median cosine {figures.median_cosine:.4f}, of "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,16 +16,14 @@ from migrate.vectors import Document, Query
 if TYPE_CHECKING:
     from rank_bm25 import BM25Okapi
 
-_WORD = re.compile(r"\w+")
-
 
 def words(text: str) -> list[str]:
-    """Lower-cased runs of letters, digits and underscores.
+    """Return lower-cased runs of letters, digits and underscores.
 
     >>> words("BM25, said Robertson.")
     ['bm25', 'said', 'robertson']
     """
-    return _WORD.findall(text.lower())
+    return re.findall(r"\w+", text.lower())
 
 
 def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: DocKey = str, depth: int = DEPTH) -> Run:
@@ -34,62 +33,40 @@ def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: Do
     texts = [words(document.text) for document in documents]
     if not any(texts):  # rank-bm25 divides by the mean length
         return Run({query.id: () for query in queries})
-    weights = _Weights(BM25Okapi(texts), {word for query in queries for word in words(query.text)})
+    asked = {query.id: words(query.text) for query in queries}
+    weights = _weights(BM25Okapi(texts), set(chain.from_iterable(asked.values())))
     keys = [key(document.id) for document in documents]
     names = sorted(set(keys))  # ties break by doc_id: number documents in that order
     number = {name: place for place, name in enumerate(names)}
-    ranked = _Ranked(np.array([number[name] for name in keys], dtype=np.int64), len(names), depth)
-    return Run({query.id: tuple(names[i] for i in ranked.of(*weights.scores(words(query.text)))) for query in queries})
+    document_of = np.array([number[name] for name in keys], dtype=np.int64)
+    rankings = {}
+    for query_id, query_words in asked.items():
+        scores, hit = np.zeros(len(texts)), np.zeros(len(texts), dtype=bool)  # even a word that weighs nothing hits
+        for word in query_words:
+            rows, weight = weights[word]
+            scores[rows] += weight
+            hit[rows] = True
+        best = np.full(len(names), -np.inf)
+        np.maximum.at(best, document_of[hit], scores[hit])
+        found = np.flatnonzero(best > -np.inf)
+        order = found[np.argsort(-best[found], kind="stable")[:depth]].tolist()
+        rankings[query_id] = tuple(names[place] for place in order)
+    return Run(rankings)
 
 
-class _Weights:
-    """The contribution of each word of the queries to the score of each text that contains it.
+def _weights(index: BM25Okapi, query_words: Iterable[str]) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Return, for each word of the queries, the texts that contain it and its contribution to the score of each.
 
     rank-bm25 looks up every word of every query in every text; here each text is read once. The arithmetic is that of
     rank-bm25, step by step, so the scores are the same.
     """
-
-    def __init__(self, index: BM25Okapi, query_words: Iterable[str]) -> None:
-        self.count = int(index.corpus_size)
-        lengths = index.k1 * (1 - index.b + index.b * np.array(index.doc_len) / index.avgdl)
-        self._of: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
-        for word, occurrences in _occurrences(index.doc_freqs, query_words).items():
-            rows, times = np.array(occurrences, dtype=np.int64).reshape(-1, 2).T
-            share = times * (index.k1 + 1) / (times + lengths[rows])
-            self._of[word] = rows, index.idf.get(word, 0) * share
-
-    def scores(self, query_words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The rows that share a word with `query_words`, even one that weighs nothing, and their scores."""
-        scores, hit = np.zeros(self.count), np.zeros(self.count, dtype=bool)
-        for word in query_words:
-            rows, weights = self._of[word]
-            scores[rows] += weights
-            hit[rows] = True
-        rows = np.flatnonzero(hit)
-        return rows, scores[rows]
-
-
-def _occurrences(texts: Sequence[Mapping[str, int]], query_words: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
-    """Where each word occurs: rows, ascending, and how often there."""
     occurrences: dict[str, list[tuple[int, int]]] = {word: [] for word in query_words}
-    for row, frequencies in enumerate(texts):
+    for row, frequencies in enumerate(index.doc_freqs):
         for word in frequencies.keys() & occurrences.keys():
             occurrences[word].append((row, frequencies[word]))
-    return occurrences
-
-
-class _Ranked:
-    """Ranks documents by their best rows: `document_of`, (n,), numbers the document of each row below `count`."""
-
-    def __init__(self, document_of: NDArray[np.int64], count: int, depth: int) -> None:
-        self.document_of = document_of
-        self.count = count
-        self.depth = depth
-
-    def of(self, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> list[int]:
-        """The numbers of the best documents, best first, ties by number."""
-        best = np.full(self.count, -np.inf)
-        np.maximum.at(best, self.document_of[rows], scores)
-        hits = np.flatnonzero(best > -np.inf)
-        order: list[int] = hits[np.argsort(-best[hits], kind="stable")[: self.depth]].tolist()
-        return order
+    lengths = index.k1 * (1 - index.b + index.b * np.array(index.doc_len) / index.avgdl)
+    weights = {}
+    for word, found in occurrences.items():
+        rows, times = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        weights[word] = rows, index.idf.get(word, 0) * (times * (index.k1 + 1) / (times + lengths[rows]))
+    return weights

@@ -27,7 +27,7 @@ def estimate_scores(
     *,
     metric: Metric,
 ) -> NDArray[np.float64]:
-    """What documents with translated vectors would score by their true ones, (n,), as far as their neighbours tell.
+    """Estimate the scores, (n,), of documents with translated vectors by their true ones, from those of neighbours.
 
     Translations of documents that are near each other are wrong alike. The errors of those whose true vectors are known
     are carried to the others by Gaussian process regression with an exponential kernel of the cosine (Rasmussen and

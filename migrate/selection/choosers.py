@@ -81,7 +81,7 @@ def accounts_for_true(manifest: Manifest | None) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choosers:
-    """Who chose the true vectors of a store.
+    """The queries that chose the true vectors of a store.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ _QUERY_BLOCK = 500
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """What users asked, the most frequent query first, and the model of the store's own space if it is available."""
+    """The queries of users, the most frequent first, and the model of the store's own space if it is available."""
 
     queries: Sequence[Query]
     embedder: Embedder | None = None

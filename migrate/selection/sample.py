@@ -42,7 +42,7 @@ many. Every true vector that was paid for is kept anyway."""
 
 
 def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
-    """The named strategy; by default `query-log` where there is a log, else `random`."""
+    """Return the named strategy; by default `query-log` where there is a log, else `random`."""
     chosen = strategy or (QUERY_LOG if has_log else RANDOM)
     if chosen not in STRATEGIES:
         raise UsageError(f"unknown strategy {chosen!r}; choose one of {', '.join(STRATEGIES)}")
@@ -54,7 +54,7 @@ def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
 
 
 def pool_size(size: int, dim: int) -> int:
-    """How many documents to choose `size` from: 20 times as many, but 10,000 at least and 100,000 or 128 MiB at most.
+    """Return how many documents to choose `size` from: 20 times as many, 10,000 at least, 100,000 or 128 MiB at most.
 
     The choice reads the whole pool for every document it takes. It is never fewer than `size`.
     """
@@ -117,7 +117,7 @@ class Candidate(NamedTuple):
 
 
 def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterator[Candidate]:
-    """The first `count` documents in `order` with a text that is neither blank nor that of one before.
+    """Yield the first `count` documents in `order` with a text that is neither blank nor that of one before.
 
     Texts are read in blocks, no further than needed, and remembered by hash: a store may hold more of them than
     memory does. Of a store without texts, the first `count` documents with an empty one.
@@ -129,7 +129,7 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
 
 
 def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
-    """Other documents of a store with exactly the text of one of `documents`: their ids, and its place.
+    """Return other documents of a store with exactly the text of one of `documents`: their ids, and its place.
 
     Reads every text of the store and keeps none in memory. A store without texts has no copies.
     """
@@ -142,7 +142,7 @@ def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
 
 
 def text_digest(text: str) -> bytes:
-    """A hash of a text, 16 bytes."""
+    """Return a hash of a text, 16 bytes."""
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
@@ -158,7 +158,7 @@ def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Ca
 
 
 def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]:
-    """The documents of some rows, in the order of `rows`; of a store without texts their ids, with empty texts."""
+    """Yield the documents of some rows, in their order; of a store without texts their ids, with empty texts."""
     if store.info.has_texts:
         return store.documents(rows)
     blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
@@ -231,7 +231,7 @@ def draw_sample(
 
 
 def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
-    """The rows of some documents, ascending; ids that the store lacks are left out."""
+    """Return the rows of some documents, ascending; ids that the store lacks are left out."""
     wanted, found, done = frozenset(ids), list[int](), 0
     for batch in store.scan():
         found += [done + place for place, doc_id in enumerate(batch.ids) if doc_id in wanted]
@@ -242,7 +242,7 @@ def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
 def _diverse_rows(
     store: Store, order: NDArray[np.int64], size: int, *, seed: int, progress: Progress
 ) -> NDArray[np.int64]:
-    """Rows of distinct texts that cover the space, chosen out of the first ones in `order`."""
+    """Return rows of distinct texts that cover the space, chosen out of the first ones in `order`."""
     pool = np.array(
         [candidate.row for candidate in distinct_texts(store, order, pool_size(size, store.info.dim))], dtype=np.int64
     )

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.reach import Reach
-from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 
@@ -34,7 +33,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """What a stitch predicts, and how certain the prediction is.
+    """Predicted vectors, and their certainty.
 
     Attributes
     ----------
@@ -60,6 +59,8 @@ class Stitch(ABC):
     """Specs with an option, for a person who looks for one: `lowrank:RANK`."""
     cost: ClassVar[int] = 100
     """Of equally good stitches the one with the least is chosen: reading texts costs more than arithmetic."""
+    learned: ClassVar[Sequence[str]] = ()
+    """Names of the arrays that `fit` learns, each an attribute with an underscore behind its name."""
     reads_texts: ClassVar[bool] = False
     """Whether it needs the texts as well as the vectors; other stitches ignore them."""
     reads_prefix: ClassVar[bool] = False
@@ -88,7 +89,7 @@ class Stitch(ABC):
         """Map rows of the source space, (m, p), with their texts, (m), to rows of the target space, (m, q), float32."""
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
-        """As `transform`, with the variance where the stitch knows one."""
+        """Transform, with the variance where the stitch knows one."""
         return Prediction(self.transform(vectors, texts), *(() if self.reach is None else self.reach.of(vectors)))
 
     def with_reach(self, source: Vectors) -> Self:
@@ -129,32 +130,22 @@ class Stitch(ABC):
         """The views of the texts that the fitted stitch reads, by their names."""
         return ()
 
-    @abstractmethod
     def arrays(self) -> Arrays:
-        """What `fit` learned."""
+        """Return the arrays that `fit` learned: `learned`, unless a stitch says otherwise."""
+        return {name: getattr(self, f"{name}_") for name in self.learned}
 
-    @abstractmethod
     def restore(self, arrays: Arrays) -> Self:
-        """Restore what `arrays` returned.
-
-        Raises
-        ------
-        KeyError
-            An array is missing.
-        """
+        """Restore what `arrays` returned; a KeyError names an array that is missing."""
+        for name in self.learned:
+            setattr(self, f"{name}_", arrays[name])
+        return self
 
     def saved(self) -> Arrays:
-        """Everything to save: `arrays`, and the reach if there is one."""
+        """Return everything to save: `arrays`, and the reach if there is one."""
         return {**self.arrays(), **({} if self.reach is None else self.reach.arrays())}
 
     def restore_saved(self, arrays: Arrays) -> Self:
-        """Restore what `saved` returned.
-
-        Raises
-        ------
-        KeyError, IndexError, ValueError
-            An array is missing, or does not fit to the others.
-        """
+        """Restore what `saved` returned; KeyError, IndexError or ValueError if one is missing or does not fit."""
         self.restore(arrays).reach = Reach.restore(arrays)
         return self
 
@@ -166,11 +157,11 @@ class Stitch(ABC):
 class StretchableStitch(Stitch):
     """A stitch behind whose map a linear one can be put: selection gives its predictions the spread of true vectors."""
 
-    spread: Spread | None = None
+    spread: AffineMap | None = None
     """How `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
 
     @abstractmethod
-    def stretch(self, spread: Spread) -> Self:
+    def stretch(self, spread: AffineMap) -> Self:
         """Put the map of `spread` behind that of the fitted stitch, into what was learned."""
 
 
@@ -260,7 +251,7 @@ def cross_predict(
         if prediction.prior is not None:
             prior[rows] = prediction.prior
     if isinstance(stitch, StretchableStitch) and stitch.spread is not None:
-        vectors = stitch.spread.of(vectors)
+        vectors = stitch.spread.of(vectors).astype(np.float32)
     return Prediction(vectors, _if_complete(variance), _if_complete(prior))
 
 

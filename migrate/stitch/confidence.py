@@ -1,4 +1,4 @@
-"""How far a translated vector can be trusted: the cosine to expect between it and the true one."""
+"""Confidence in translated vectors: the cosine to expect with true ones, and the worth of true ones for a part."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Self
 import numpy as np
 
 from migrate.stitch.base import Prediction
-from migrate.stitch.sphere import Sphere
+from migrate.stitch.scores import Neighbours, Sphere
 from migrate.stitch.text_features import Matrix
 from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
-_WORST = 0.1
-_HIGHEST = np.nextafter(np.float32(1), np.float32(0))
+DEPTH = 50
+"""Documents that two stages rank by true vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Confidence:
         for fold in (half, ~half):
             judged[fold] = signals[fold] @ _least_squares(signals[~fold], cosine[~fold])
         error = np.maximum(2 - 2 * cosine, 0)  # rounding takes a cosine beyond 1
-        worst = np.argsort(judged, kind="stable")[: max(round(_WORST * len(error)), 1)]
+        worst = np.argsort(judged, kind="stable")[: max(round(0.1 * len(error)), 1)]
         coefficients = tuple(_least_squares(signals, cosine).tolist())
         lowest, usual = np.percentile(judged, [1, 50]).tolist()
         share = float(error[worst].sum() / error.sum()) if error.sum() > 0 else 0.0
@@ -61,7 +61,7 @@ class Confidence:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it tells good predictions from bad ones: see `LEAST_SPEARMAN`."""
+        """True if it tells good predictions from bad ones: see `LEAST_SPEARMAN`."""
         return self.spearman >= LEAST_SPEARMAN
 
     def of(self, prediction: Prediction, squares: Vectors | None = None) -> Vectors:
@@ -70,7 +70,9 @@ class Confidence:
         `squares` are the squared norms of its vectors, (m,), where they are known already.
         """
         cosines = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
-        return np.asarray(np.clip(cosines.astype(np.float32), np.float32(-1), _HIGHEST))
+        return np.asarray(
+            np.clip(cosines.astype(np.float32), np.float32(-1), np.nextafter(np.float32(1), np.float32(0)))
+        )
 
 
 def _signals(prediction: Prediction, squares: Vectors | None = None) -> Matrix:
@@ -108,3 +110,39 @@ def spearman(x: Matrix, y: Matrix) -> float:
     b -= b.mean()
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / scale if scale > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartialCurve:
+    """Held-out overlap@10, `overlap[i]`, where a share (0-1) `shares[i]` of the documents has true vectors.
+
+    These are the ones of the least confidence (`by_confidence`), as a translation chooses them, or, where confidence
+    tells nothing, any. The first share is 0, the last 1, where everything is true. `two_stage` is the overlap where the
+    best `DEPTH` of each query are ranked by their true vectors.
+    """
+
+    shares: tuple[float, ...]
+    overlap: tuple[float, ...]
+    by_confidence: bool
+    two_stage: float
+
+    @classmethod
+    def measure(
+        cls, prediction: Prediction, truth: Vectors, neighbours: Neighbours, confidence: Confidence, *, seed: int = 0
+    ) -> Self:
+        """Put a part of the predictions right, (n, q), by their true vectors, (n, q), and search among them."""
+        predicted, true = prediction.vectors, truth
+        order = np.random.default_rng(seed).permutation(len(true))
+        if confidence.is_usable:
+            order = np.argsort(confidence.of(prediction), kind="stable")
+        overlap = [float(neighbours.overlap(predicted).mean())]
+        for share in (shares := (0.1, 0.25, 0.5, 0.75)):
+            mixed, rows = predicted.copy(), order[: round(share * len(true))]
+            mixed[rows] = true[rows]
+            overlap.append(float(neighbours.overlap(mixed).mean()))
+        found = float(neighbours.overlap(predicted, depth=DEPTH).mean())
+        return cls((0.0, *shares, 1.0), (*overlap, 1.0), confidence.is_usable, found)
+
+    def at(self, share: float) -> float:
+        """The overlap with true vectors for a share (0-1), on straight lines between those measured."""
+        return float(np.interp(share, self.shares, self.overlap))

@@ -34,8 +34,8 @@ from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
+from migrate.stitch.scores import Sphere
 from migrate.stitch.select import Selection, select_stitch
-from migrate.stitch.sphere import Sphere
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
@@ -161,7 +161,7 @@ class TrueVectors:
         object.__setattr__(self, "row_of", {**self.copies, **sampled})
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where `ids` and the sample meet: positions in `ids`, and the rows of `vectors` that belong there."""
+        """Look up `ids` in the sample: return positions in `ids`, and the rows of `vectors` that belong there."""
         rows = self.row_of
         hits = [(position, rows[doc_id]) for position, doc_id in enumerate(ids) if doc_id in rows]
         table = np.array(hits, dtype=np.int64).reshape(-1, 2)
@@ -211,12 +211,12 @@ class FittedStitch:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether `translate` needs the texts."""
+        """True if `translate` needs the texts."""
         return self.stitch.reads_texts
 
     @property
     def first_tokens(self) -> int | None:
-        """How many tokens of each text are embedded to lean on; None where none are."""
+        """The number of tokens of each text that are embedded to lean on; None where none are."""
         return None if self.reader is None or self.reader.base is None else split_prefix(self.reader.base)[0]
 
     @property
@@ -226,12 +226,12 @@ class FittedStitch:
 
     @property
     def direction(self) -> Direction:
-        """Whether it maps documents or queries."""
+        """The direction: of documents or of queries."""
         return direction_of(self.manifest)
 
     @cached_property
     def sphere(self) -> Sphere:
-        """Where the true vectors of the sample lie."""
+        """The sphere on which the true vectors of the sample lie."""
         return Sphere.fit(self.sample.vectors)
 
     def without_texts(self, *, source: str = "stitch") -> FittedStitch:
@@ -260,7 +260,7 @@ class FittedStitch:
         return replace(self, reader=self.reader.with_models({self.reader.base: base}))
 
     def fallback_use(self) -> FallbackUse | None:
-        """How much worse the fallback is, None where there is none."""
+        """Compare the fallback with the stitch; None where there is none."""
         if self.fallback is None:
             return None
         best, fallback = self.selection.best, self.fallback.selection.best
@@ -376,6 +376,8 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
+        with safe_open(folder / WEIGHTS_NAME, framework="numpy") as file:
+            names = sorted(file.keys())
         facts = replace(
             self.manifest.stitch,
             fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
@@ -384,21 +386,11 @@ class FittedStitch:
             first_tokens=self.first_tokens,
             kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
             selection=_selection_facts(self.selection),
-            arrays=tuple(_array_names(folder / WEIGHTS_NAME)),
+            arrays=tuple(names),
             files={name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
         )
         unknown = StitchFacts.unknown(self.manifest.details)
         return replace(self.manifest, details={**unknown, **facts.as_details()})
-
-
-def _array_names(path: Path) -> list[str]:
-    """Names of the arrays in a file of weights."""
-    with safe_open(path, framework="numpy") as file:
-        return sorted(file.keys())
-
-
-def _fields(manifest: Manifest) -> dict[str, Any]:
-    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
 
 
 def fit_norm(target: Vectors) -> float:

@@ -1,6 +1,6 @@
 """Kernel ridge regression with an intercept, exact leave-one-out residuals and a posterior variance.
 
-A `Part` is the kernel of one view of the documents; a `KernelSystem` solves for the weighted sum of several.
+A `KernelPart` is the kernel of one view of the documents; a `KernelSystem` solves for the weighted sum of several.
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
-_SPARE_DIRECTIONS = 10
-
-_LEAST_SPREAD = 1e-6
-"""Share of the mean diagonal: a smaller spread is rounding error, since inner products are computed in float32."""
-
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class KernelPart:
     """A view with the kernel `scale * <x, y>`.
 
     Attributes
@@ -89,7 +84,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianPart(Part):
+class GaussianPart(KernelPart):
     """A view with the kernel `scale * exp(-|x - y|² / width)`; rows are of unit length.
 
     The width is twice their variance, which is the mean squared distance of two of them.
@@ -115,7 +110,7 @@ class GaussianPart(Part):
         return np.float32(self.scale) * gaussian(rows, np.asarray(self.rows), self.width)
 
     def arrays(self) -> Arrays:
-        """As of any view, with the width of the kernel."""
+        """Return the arrays of any view, and the width of the kernel."""
         return {**super().arrays(), f"{self.name}/{self.form}/bandwidth": np.array([self.width], dtype=np.float64)}
 
 
@@ -125,18 +120,18 @@ def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
 
 
-def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
+def in_order(parts: Iterable[KernelPart]) -> tuple[KernelPart, ...]:
     """The parts sorted by name, so that their sum is the same to the last digit."""
     return tuple(sorted(parts, key=lambda part: part.name))
 
 
-def restore_parts(arrays: Arrays, n: int) -> tuple[Part, ...]:
+def restore_parts(arrays: Arrays, n: int) -> tuple[KernelPart, ...]:
     """The parts whose `arrays` are among `arrays`, for `n` fit documents."""
     names = {key.rpartition("/")[0] for key in arrays if "/" in key}
     return in_order(_restore_part(prefix, arrays, n) for prefix in names)
 
 
-def _restore_part(prefix: str, arrays: Arrays, n: int) -> Part:
+def _restore_part(prefix: str, arrays: Arrays, n: int) -> KernelPart:
     name, _, form = prefix.rpartition("/")
     scale = float(arrays[f"{prefix}/scale"][0])
     rows = arrays[f"{prefix}/rows"] if f"{prefix}/rows" in arrays else _restore_sparse(prefix, arrays, n)
@@ -148,7 +143,7 @@ def _restore_part(prefix: str, arrays: Arrays, n: int) -> Part:
         if not width > 0:
             raise ValueError(f"a Gaussian kernel of width {width}")
         return GaussianPart(name, rows, scale, shares, width=width)
-    return Part(name, rows, scale, shares)
+    return KernelPart(name, rows, scale, shares)
 
 
 def _restore_sparse(prefix: str, arrays: Arrays, n: int) -> Sparse:
@@ -256,7 +251,7 @@ def leading_directions(
     `randomized_svd` takes longer to import than this takes.
     """
     n, f = matrix.shape
-    width = min(count + _SPARE_DIRECTIONS, n, f)
+    width = min(count + 10, n, f)
     basis = matrix.T @ np.random.default_rng(seed).standard_normal((n, width), dtype=matrix.dtype)
     for _ in range(rounds):
         basis = matrix.T @ np.linalg.qr(matrix @ basis)[0]
@@ -287,4 +282,5 @@ def spread(matrix: Matrix) -> float:
     """
     diagonal = float(np.trace(matrix) / len(matrix))
     variance = diagonal - float(matrix.mean())
-    return variance if variance > _LEAST_SPREAD * diagonal else 1.0
+    # A smaller share is rounding error, since inner products are computed in float32
+    return variance if variance > 1e-6 * diagonal else 1.0

@@ -25,9 +25,17 @@ from numpy.typing import NDArray
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Prediction, Split, StretchableStitch, check_pairs
-from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.kernel import (
+    GaussianPart,
+    KernelPart,
+    KernelSystem,
+    combined,
+    gaussian,
+    in_order,
+    restore_parts,
+    spread,
+)
 from migrate.stitch.prior import AffineMap
-from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
 from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
@@ -36,11 +44,6 @@ VECTOR, NEAR = "vector", "near"
 
 
 LANDMARKS = 4_000
-
-_JITTER = 1e-8
-
-_LINEAR_PENALTY = 1e-3
-"""In units of the mean eigenvalue: for more dimensions than fit documents."""
 
 STARTING_WEIGHTS: Mapping[str, float] = {
     VECTOR: 1.0,
@@ -76,18 +79,18 @@ class Kernels:
         weights = {name: weight for name, weight in weighing.weights.items() if name in self.grams}
         return combined([self.grams[name] for name in weights], list(weights.values()))
 
-    def parts(self, weighing: Weighing) -> list[Part]:
+    def parts(self, weighing: Weighing) -> list[KernelPart]:
         """The views that have a weight, with these documents to predict from."""
         weights = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
         return [self._part(name, weight, weighing) for name, weight in weights]
 
-    def _part(self, name: str, weight: float, weighing: Weighing) -> Part:
+    def _part(self, name: str, weight: float, weighing: Weighing) -> KernelPart:
         rows, scale = self.views[name].matrix(), weight * self.scales[name]
         relative = [share * companion.weights.get(name, 0.0) / weight for share, companion in weighing.companions]
         shares = (weighing.own_share, *relative) if relative else ()
         if name in self.widths:
             return GaussianPart(name, rows, scale, shares, width=self.widths[name])
-        return Part(name, rows, scale, shares)
+        return KernelPart(name, rows, scale, shares)
 
 
 def measure(views: Mapping[str, View], texts: TextRows | None, gaussians: Collection[str]) -> Kernels:
@@ -113,7 +116,7 @@ def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
 
 
 def solve_on_landmarks(
-    parts: Sequence[Part], landmarks: NDArray[np.int64], target: Matrix, penalty: float
+    parts: Sequence[KernelPart], landmarks: NDArray[np.int64], target: Matrix, penalty: float
 ) -> tuple[Matrix, Matrix]:
     """Coefficients of the landmarks, (m, q), and the means of the kernel to each, (m,).
 
@@ -127,7 +130,7 @@ def solve_on_landmarks(
     among = cross[landmarks].copy()
     cross -= means
     system = cross.T @ cross + penalty * among
-    system[np.diag_indices_from(system)] += _JITTER * np.trace(system) / len(system)
+    system[np.diag_indices_from(system)] += 1e-8 * np.trace(system) / len(system)
     alpha = cho_solve(cho_factor(system, lower=True, overwrite_a=True), cross.T @ (target - target.mean(axis=0)))
     return alpha, means
 
@@ -164,7 +167,7 @@ class Additive(StretchableStitch):
     prefix_: Vectors | None
     dim_: int
     penalty_: float
-    parts_: tuple[Part, ...]
+    parts_: tuple[KernelPart, ...]
 
     def __init__(self, weighing: Weighing | None = None, *, landmarks: int | None = None) -> None:
         self.weighing = weighing
@@ -228,22 +231,17 @@ class Additive(StretchableStitch):
         return self
 
     def _lean(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
-        """What the shares of the prior and of first tokens predict, (n, q), which `predict` will add again."""
-        self.base_, self.prefix_, self._base_offset = None, None, np.zeros(self.dim_)
+        """Return what the weighing takes of a prior and of first tokens, (n, q); `predict` adds it by what is kept."""
+        self.base_, self.prefix_, self._base_offset = None, None, np.zeros(target.shape[1])
+        leant, base = np.zeros(target.shape), self._base_vectors(texts)
         if self.prior is not None and weighing.share:
             self.base_ = (weighing.share * self.prior.matrix).astype(np.float32)
             self._base_offset = weighing.share * self.prior.offset
-        if weighing.base_share and self._base_vectors(texts) is not None:
-            self.prefix_ = (weighing.base_share * summarize_norms(target).mean * np.eye(self.dim_)).astype(np.float32)
-        return self._leant_on(weighing, source, target, texts)
-
-    def _leant_on(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
-        """What the weighing takes of a prior and of the vectors of first tokens, (n, q)."""
-        leant, base = np.zeros(target.shape), self._base_vectors(texts)
-        if self.prior is not None and weighing.share:
             leant += weighing.share * self.prior.of(source)
         if base is not None and weighing.base_share:
-            leant += weighing.base_share * summarize_norms(target).mean * base
+            scale = weighing.base_share * summarize_norms(target).mean
+            self.prefix_ = (scale * np.eye(target.shape[1])).astype(np.float32)
+            leant += scale * base
         return leant
 
     def _base_vectors(self, texts: TextRows | None) -> Vectors | None:
@@ -277,10 +275,10 @@ class Additive(StretchableStitch):
         *,
         with_variance: bool = True,
     ) -> Iterator[Prediction]:
-        """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
+        """Predict from one Gram matrix of all pairs: a fold is a part of it."""
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
-        leant_on = self._leant_on(weighing, source, target, texts)
+        leant_on = copy.copy(self)._lean(weighing, source, target, texts)
         total, residual = kernels.total(weighing), target - leant_on
         companions = [(share, companion, kernels.total(companion)) for share, companion in weighing.companions]
         for fit_rows, held_out in splits:
@@ -320,7 +318,7 @@ class Additive(StretchableStitch):
 
     def _keep(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[KernelPart],
         weighing: Weighing,
         system: KernelSystem,
         solved: Sequence[tuple[Matrix, Matrix]],
@@ -369,24 +367,23 @@ class Additive(StretchableStitch):
 
     @property
     def _coefficients(self) -> list[Vectors]:
-        """What each part is multiplied by, (n, q + 1 + r); kept, since parts keep what they make of it."""
+        """Factors of each part, (n, q + 1 + r); kept, since parts keep what they make of it."""
         kept = self.__dict__.get("_mixed")
         if kept is None or kept[0] is not self.alpha_ or kept[1] is not self.companions_:
-            kept = (self.alpha_, self.companions_, [self._mixed_for(part) for part in self.parts_])
-            self.__dict__["_mixed"] = kept
+            tables: list[Vectors] = []
+            kept = self.__dict__["_mixed"] = (self.alpha_, self.companions_, tables)
+            for part in self.parts_:
+                mixed, q = self.alpha_, self.dim_
+                if part.shares:
+                    mixed = mixed.copy()
+                    mixed[:, :q] *= np.float32(part.shares[0])
+                    for share, alpha in zip(part.shares[1:], self.companions_, strict=True):
+                        mixed[:, :q] += np.float32(share) * alpha
+                tables.append(mixed)
         coefficients: list[Vectors] = kept[2]
         return coefficients
 
-    def _mixed_for(self, part: Part) -> Vectors:
-        if not part.shares:
-            return self.alpha_
-        mixed, q = self.alpha_.copy(), self.dim_
-        mixed[:, :q] *= np.float32(part.shares[0])
-        for share, alpha in zip(part.shares[1:], self.companions_, strict=True):
-            mixed[:, :q] += np.float32(share) * alpha
-        return mixed
-
-    def stretch(self, spread: Spread) -> Self:
+    def stretch(self, spread: AffineMap) -> Self:
         """Multiply the coefficients and the offset of the prediction."""
         q = self.dim_
         self.companions_ = (self.companions_ @ spread.matrix).astype(np.float32)
@@ -395,16 +392,16 @@ class Additive(StretchableStitch):
         if self.prefix_ is not None:
             self.prefix_ = (self.prefix_ @ spread.matrix).astype(np.float32)
         self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
-        self.offset_ = np.r_[spread.of(self.offset_[:q]), self.offset_[q:]]
+        self.offset_ = np.r_[spread.of(self.offset_[:q]).astype(np.float32), self.offset_[q:]]
         return self
 
     @property
     def views(self) -> Collection[str]:
-        """Those that have a weight, the old vector's among them."""
+        """Names of the views that have a weight, the old vector's among them."""
         return [part.name for part in self.parts_]
 
     def with_reach(self, source: Vectors) -> Self:
-        """Nothing to learn: `predict` has the posterior variance of the views."""
+        """Return self: `predict` has the posterior variance of the views."""
         return self
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
@@ -452,12 +449,14 @@ class Additive(StretchableStitch):
         weights = self.weighing.weights
         share = {} if self.prior is None else {"share of prior": self.weighing.share}
         shown = {f"weight {name}": weight for name, weight in weights.items()}
-        shown |= {f"share {_name(companion)}": share for share, companion in self.weighing.companions}
+        for share_of, companion in self.weighing.companions:
+            name = "vector alone" if companion.weights.keys() <= {VECTOR, NEAR} else "texts alone"
+            shown[f"share {name}"] = share_of
         prefix = {"share of first tokens": self.weighing.base_share} if self.reads_prefix else {}
         return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share, **prefix}
 
 
-class Text(Additive):
+class TextAlone(Additive):
     """The texts alone, as if there were no old vectors."""
 
     kind: ClassVar[str] = "text"
@@ -475,11 +474,11 @@ class RidgeText(Additive):
     cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
 
-    def texts_alone(self) -> Text | None:
+    def texts_alone(self) -> TextAlone | None:
         """The companion that reads the texts alone, as a stitch that is tuned; None where there is none."""
         companions = () if self.weighing is None else self.weighing.companions
         without_vector = [companion for _, companion in companions if not companion.weights.keys() <= {VECTOR, NEAR}]
-        return Text(without_vector[0]) if without_vector else None
+        return TextAlone(without_vector[0]) if without_vector else None
 
 
 class RidgeNear(Additive):
@@ -497,13 +496,14 @@ class RidgeNear(Additive):
         predicted = self.transform((rows_kept + self.mean_).astype(np.float32)).astype(np.float64)
         rows, mean = rows_kept - rows_kept.mean(axis=0), rows_kept.mean(axis=0) + self.mean_
         system = rows.T @ rows
-        system[np.diag_indices_from(system)] += _LINEAR_PENALTY * np.trace(system) / len(system)
+        # For more dimensions than fit documents
+        system[np.diag_indices_from(system)] += 1e-3 * np.trace(system) / len(system)
         matrix = np.linalg.solve(system, rows.T @ (predicted - predicted.mean(axis=0)))
         return AffineMap(matrix, predicted.mean(axis=0) - mean @ matrix)
 
 
 class PrefixText(RidgeText):
-    """As `ridge+text`, with the first tokens as the target embeds them: as a view, and to fit the residual of."""
+    """The stitch `ridge+text` with first tokens as the target embeds them: as a view, and to fit the residual of."""
 
     kind: ClassVar[str] = "prefix+text"
     cost: ClassVar[int] = 12
@@ -525,10 +525,6 @@ class KernelText(Additive):
     cost: ClassVar[int] = 10
     gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
     reads_texts: ClassVar[bool] = True
-
-
-def _name(companion: Weighing) -> str:
-    return "vector alone" if companion.weights.keys() <= {VECTOR, NEAR} else "texts alone"
 
 
 def _mean(vectors: Vectors) -> Vectors:

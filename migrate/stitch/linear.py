@@ -22,11 +22,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Stitch, StretchableStitch, centred, check_pairs
+from migrate.stitch.base import Stitch, StretchableStitch, centred, check_pairs
 from migrate.stitch.kernel_ridge import RidgeNear
 from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
-from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors, unit_rows
 
@@ -83,7 +82,7 @@ def ridge_path(
     otherwise, serves all λ.
     """
     solve = _primal if len(x) > x.shape[1] else _dual
-    return solve(x, y, _Grid(lambdas, relative), loss)
+    return solve(x, y, lambdas, relative, loss)
 
 
 def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix]:
@@ -92,34 +91,26 @@ def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix
 
     n, p = x.shape
     gram = x.T @ x if n > p else x @ x.T
-    penalty = float(_Grid(None, np.array([relative])).of(np.diag(gram), min(n - 1, p))[0])
+    penalty = relative * _scale_of(np.diag(gram), min(n - 1, p))
     gram[np.diag_indices_from(gram)] += penalty
     coefficients = solve(gram, x.T @ y if n > p else y, assume_a="pos", check_finite=False)
     return penalty, np.asarray(coefficients if n > p else x.T @ coefficients)
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """The λs to try, as they are or in units of the mean non-zero eigenvalue."""
-
-    lambdas: Matrix | None
-    relative: Matrix
-
-    def of(self, eigenvalues: Matrix, rank: int) -> Matrix:
-        if self.lambdas is not None:
-            return np.asarray(self.lambdas, dtype=np.float64)
-        scale = eigenvalues.sum() / max(rank, 1)
-        return np.asarray(self.relative, dtype=np.float64) * (scale if scale > 0 else 1.0)
+def _scale_of(eigenvalues: Matrix, rank: int) -> float:
+    """Return the mean non-zero eigenvalue, the unit of relative penalties."""
+    scale = float(eigenvalues.sum() / max(rank, 1))
+    return scale if scale > 0 else 1.0
 
 
-def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
+def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None, relative: Matrix, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x.T @ x)
     eigenvalues = np.maximum(eigenvalues, 0)
     scores = x @ basis
     moments = scores.T @ y
     squares = scores**2
-    grid = lambdas.of(eigenvalues, min(n - 1, p))
+    grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
 
     def residuals(penalty: float) -> Matrix:
         shrink = 1 / (eigenvalues + penalty)
@@ -134,14 +125,14 @@ def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
     return RidgePath(grid, loo_mse, best, coefficients, kept)
 
 
-def _dual(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
+def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None, relative: Matrix, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x @ x.T)
     # What is 0 comes out as rounding, which a tiny λ must not be held against
     eigenvalues[eigenvalues < n * np.finfo(np.float64).eps * eigenvalues[-1]] = 0
     moments = basis.T @ y
     squares = basis**2
-    grid = lambdas.of(eigenvalues, min(n - 1, p))
+    grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
 
     def residuals(penalty: float) -> Matrix:
         # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is
@@ -192,20 +183,13 @@ class Identity(Stitch):
         """Return the rows unchanged."""
         return vectors
 
-    def arrays(self) -> Arrays:
-        """Nothing."""
-        return {}
-
-    def restore(self, arrays: Arrays) -> Self:
-        """Nothing to take back."""
-        return self
-
 
 class Mean(Stitch):
     """Map everything to the mean target vector: LEAD's control, that any stitch worth its name must beat."""
 
     kind: ClassVar[str] = "mean"
     cost: ClassVar[int] = 1
+    learned: ClassVar[Sequence[str]] = ("mean",)
     mean_: Vectors
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
@@ -217,15 +201,6 @@ class Mean(Stitch):
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Repeat the mean for each row."""
         return np.tile(self.mean_, (len(vectors), 1))
-
-    def arrays(self) -> Arrays:
-        """The mean, (q,)."""
-        return {"mean": self.mean_}
-
-    def restore(self, arrays: Arrays) -> Self:
-        """Take back the mean."""
-        self.mean_ = arrays["mean"]
-        return self
 
 
 def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
@@ -258,6 +233,7 @@ def best_penalty(source: Vectors, target: Vectors) -> Matrix:
 class Affine(StretchableStitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
+    learned: ClassVar[Sequence[str]] = ("matrix", "offset")
     matrix_: Vectors
     offset_: Vectors
 
@@ -281,19 +257,10 @@ class Affine(StretchableStitch):
         out += self.offset_
         return out
 
-    def stretch(self, spread: Spread) -> Self:
+    def stretch(self, spread: AffineMap) -> Self:
         """Multiply matrix and offset."""
         self.matrix_ = (self.matrix_ @ spread.matrix).astype(np.float32)
-        self.offset_ = spread.of(self.offset_)
-        return self
-
-    def arrays(self) -> Arrays:
-        """The matrix, (p, q), and the offset, (q,)."""
-        return {"matrix": self.matrix_, "offset": self.offset_}
-
-    def restore(self, arrays: Arrays) -> Self:
-        """Take back matrix and offset."""
-        self.matrix_, self.offset_ = arrays["matrix"], arrays["offset"]
+        self.offset_ = _narrow(spread.of(self.offset_))
         return self
 
 
@@ -382,7 +349,7 @@ class Ridge(Affine):
         return tuned
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """As every affine map, of what the share of the prior leaves over."""
+        """Fit the affine map of what the share of the prior leaves over."""
         if self.prior is None or not self.share:
             return super().fit(source, target)
         check_pairs(source, target)
@@ -433,6 +400,7 @@ class LowRank(StretchableStitch):
     kind: ClassVar[str] = "lowrank"
     options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
     cost: ClassVar[int] = 4
+    learned: ClassVar[Sequence[str]] = ("down", "up", "offset")
     down_: Vectors
     up_: Vectors
     offset_: Vectors
@@ -486,19 +454,10 @@ class LowRank(StretchableStitch):
         out += self.offset_
         return out
 
-    def stretch(self, spread: Spread) -> Self:
+    def stretch(self, spread: AffineMap) -> Self:
         """Multiply the way up and the offset."""
         self.up_ = (self.up_ @ spread.matrix).astype(np.float32)
-        self.offset_ = spread.of(self.offset_)
-        return self
-
-    def arrays(self) -> Arrays:
-        """Both factors, (p, r) and (r, q), and the offset, (q,)."""
-        return {"down": self.down_, "up": self.up_, "offset": self.offset_}
-
-    def restore(self, arrays: Arrays) -> Self:
-        """Take back both factors and the offset."""
-        self.down_, self.up_, self.offset_ = arrays["down"], arrays["up"], arrays["offset"]
+        self.offset_ = _narrow(spread.of(self.offset_))
         return self
 
     def facts(self) -> dict[str, float]:
@@ -526,6 +485,7 @@ class Adjoint(Stitch):
 
     kind: ClassVar[str] = "adjoint"
     cost: ClassVar[int] = 11
+    learned: ClassVar[Sequence[str]] = ("matrix",)
     matrix_: Vectors
 
     @classmethod
@@ -555,12 +515,3 @@ class Adjoint(Stitch):
         """One matrix product."""
         out: Vectors = np.matmul(vectors, self.matrix_)
         return out
-
-    def arrays(self) -> Arrays:
-        """The matrix, (p, q)."""
-        return {"matrix": self.matrix_}
-
-    def restore(self, arrays: Arrays) -> Self:
-        """Take back the matrix."""
-        self.matrix_ = arrays["matrix"]
-        return self

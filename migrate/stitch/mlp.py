@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Arrays, StretchableStitch, centred, check_pairs
-from migrate.stitch.spread import Spread
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 
@@ -26,14 +26,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-_WIDE = 1_024
-_EPSILON = 1e-4
-
 MAX_LAYERS = 7
-_ROWS = 4_096
 
 
-class Layer(NamedTuple):
+class AffineLayer(NamedTuple):
     """An affine map: rows @ weights, (inputs, outputs), + biases, (outputs,)."""
 
     weights: NDArray[np.floating]
@@ -42,7 +38,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How long and how fast to train, and how to keep the network from overfitting.
+    """Settings of training: how long and how fast, and how to keep the network from overfitting.
 
     Attributes
     ----------
@@ -83,7 +79,7 @@ class Training:
         return min(3e-2, self.learning_rate * self.reference_width / inputs)
 
     def held_out_count(self, pairs: int) -> int:
-        """How many pairs are held out."""
+        """Return the number of pairs to hold out."""
         return max(3, round(self.held_out * pairs)) if pairs >= self.min_pairs else 0
 
 
@@ -137,11 +133,11 @@ class Network:
         cosine = functional.cosine_similarity(x, y, dim=1).mean()
         return functional.mse_loss(x, y) + 1 - cosine
 
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[AffineLayer]:
         """The weights and biases as they are now, as numpy holds them."""
         arrays = [tensor.detach().numpy().copy() for tensor in (*self.weights, *self.biases)]
         count = len(self.weights)
-        return [Layer(w.T, b) for w, b in zip(arrays[:count], arrays[count:], strict=True)]
+        return [AffineLayer(w.T, b) for w, b in zip(arrays[:count], arrays[count:], strict=True)]
 
     def state(self) -> list[Tensor]:
         """A copy of all that is learned."""
@@ -157,7 +153,7 @@ class Network:
 class Trained:
     """Layers in the standardised spaces and the loss curve, as in `Mlp`; `held_out` are rows never trained on."""
 
-    layers: Sequence[Layer]
+    layers: Sequence[AffineLayer]
     curve: Vectors
     held_out: NDArray[np.int64]
 
@@ -175,8 +171,8 @@ def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training, *, 
         order = torch.randperm(len(x), generator=generator)
         count = settings.held_out_count(len(x))
         network = Network(widths, settings, generator)
-        pairs = _Pairs(torch.tensor(x), torch.tensor(y))
-        curve = _descend(network, pairs.take(order[count:]), pairs.take(order[:count]))
+        sides = torch.tensor(x), torch.tensor(y)
+        curve = _descend(network, [side[order[count:]] for side in sides], [side[order[:count]] for side in sides])
         return Trained(network.layers(), curve, np.sort(order[:count].numpy()))
 
 
@@ -186,7 +182,7 @@ def _quiet_torch(width: int) -> Iterator[None]:
     import torch
 
     threads = torch.get_num_threads()
-    torch.set_num_threads(threads if width >= _WIDE else 1)
+    torch.set_num_threads(threads if width >= 1_024 else 1)
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield
@@ -194,66 +190,47 @@ def _quiet_torch(width: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Both sides of some pairs, (n, p) and (n, q)."""
-
-    x: Tensor
-    y: Tensor
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, rows: Tensor) -> _Pairs:
-        """Some of them."""
-        return _Pairs(self.x[rows], self.y[rows])
-
-
-def _descend(network: Network, fit: _Pairs, held_out: _Pairs) -> Vectors:
+def _descend(network: Network, fit: Sequence[Tensor], held_out: Sequence[Tensor]) -> Vectors:
     """Train until the held-out loss stops falling, leave the best state in the network, and return the loss curve."""
+    import torch
     from torch.optim.lr_scheduler import CosineAnnealingLR
 
-    epochs = network.settings.epochs(len(fit))
+    epochs, n_held_out = network.settings.epochs(len(fit[0])), len(held_out[0])
     patience = max(1, round(network.settings.patience * epochs))
     optimizer = network.optimizer()
     schedule = CosineAnnealingLR(optimizer, epochs)
     curve: list[tuple[float, ...]] = []
     best, best_epoch, kept = math.inf, 0, network.state()
     for epoch in range(1, epochs + 1):
-        losses = [_epoch(network, optimizer, fit), *_judge(network, held_out)]
+        losses = [_epoch(network, optimizer, *fit)]
+        if n_held_out:
+            with torch.no_grad():
+                losses.append(float(network.loss(*held_out)))
         schedule.step()
         if not all(map(math.isfinite, losses)):
             break
         curve.append((epoch, *losses))
-        if losses[-1] < best - _EPSILON or not len(held_out):
+        if losses[-1] < best - 1e-4 or not n_held_out:
             best, best_epoch, kept = losses[-1], epoch, network.state()
         if epoch - best_epoch >= patience:
             break
     network.load(kept)
-    return np.array(curve, dtype=np.float32).reshape(len(curve), 3 if len(held_out) else 2)
+    return np.array(curve, dtype=np.float32).reshape(len(curve), 3 if n_held_out else 2)
 
 
-def _epoch(network: Network, optimizer: Optimizer, pairs: _Pairs) -> float:
+def _epoch(network: Network, optimizer: Optimizer, x: Tensor, y: Tensor) -> float:
     """One pass over the training pairs in a fresh order; the mean loss on the way."""
     import torch
 
     total = 0.0
-    order = torch.randperm(len(pairs), generator=network.generator)
+    order = torch.randperm(len(x), generator=network.generator)
     for rows in torch.split(order, network.settings.batch_size):
         optimizer.zero_grad()
-        loss = network.loss(network.noisy(pairs.x[rows]), pairs.y[rows])
+        loss = network.loss(network.noisy(x[rows]), y[rows])
         torch.autograd.backward(loss)
         optimizer.step()
         total += float(loss.detach()) * len(rows)
-    return total / len(pairs)
-
-
-def _judge(network: Network, held_out: _Pairs) -> Sequence[float]:
-    """The loss on held-out pairs, where there are any."""
-    import torch
-
-    with torch.no_grad():
-        return [float(network.loss(held_out.x, held_out.y))] if len(held_out) else []
+    return total / len(x)
 
 
 class Mlp(StretchableStitch):
@@ -288,7 +265,7 @@ class Mlp(StretchableStitch):
     kind: ClassVar[str] = "mlp"
     options: ClassVar[Sequence[str]] = (f"mlp:1 to mlp:{MAX_LAYERS}",)
     cost: ClassVar[int] = 6
-    layers_: Sequence[Layer]
+    layers_: Sequence[AffineLayer]
     loss_curve_: Vectors
 
     @classmethod
@@ -313,15 +290,20 @@ class Mlp(StretchableStitch):
         y, y_mean, y_scale = _standardised(target)
         widths = [x.shape[1], *[max(x.shape[1], y.shape[1])] * (self.layers - 1), y.shape[1]]
         trained = train(x, y, widths, self.training, seed=self.seed)
-        layers = _before(_after(trained.layers, y_mean, y_scale), x_mean, x_scale)
-        self.layers_ = [Layer(np.ascontiguousarray(w, np.float32), b.astype(np.float32)) for w, b in layers]
+        layers = list(trained.layers)
+        weights, biases = layers[-1]
+        layers[-1] = AffineLayer(weights * np.float64(y_scale), biases * y_scale + y_mean)
+        weights, biases = layers[0]
+        weights = weights / np.float64(x_scale)
+        layers[0] = AffineLayer(weights, biases - x_mean @ weights)
+        self.layers_ = [AffineLayer(np.ascontiguousarray(w, np.float32), b.astype(np.float32)) for w, b in layers]
         self.loss_curve_ = trained.curve
         return self
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Layer after layer, in parts of at most 4,096 rows."""
         # Parts of nearly equal size: the products of a few rows alone may differ in the last bit.
-        parts = np.array_split(vectors, max(1, -(-len(vectors) // _ROWS)))
+        parts = np.array_split(vectors, max(1, -(-len(vectors) // 4_096)))
         return np.concatenate([self._forward(part) for part in parts])
 
     def _forward(self, rows: Vectors) -> Vectors:
@@ -332,11 +314,11 @@ class Mlp(StretchableStitch):
             rows += biases
         return rows
 
-    def stretch(self, spread: Spread) -> Self:
+    def stretch(self, spread: AffineMap) -> Self:
         """Multiply the last layer."""
         last = self.layers_[-1]
         weights = (last.weights @ spread.matrix).astype(np.float32)
-        self.layers_ = [*self.layers_[:-1], Layer(weights, spread.of(last.biases))]
+        self.layers_ = [*self.layers_[:-1], AffineLayer(weights, spread.of(last.biases).astype(np.float32))]
         return self
 
     def arrays(self) -> Arrays:
@@ -347,7 +329,7 @@ class Mlp(StretchableStitch):
 
     def restore(self, arrays: Arrays) -> Self:
         """Take back the layers and the loss curve."""
-        self.layers_ = [Layer(arrays[f"weights.{i}"], arrays[f"biases.{i}"]) for i in range(self.layers)]
+        self.layers_ = [AffineLayer(arrays[f"weights.{i}"], arrays[f"biases.{i}"]) for i in range(self.layers)]
         self.loss_curve_ = arrays["loss_curve"]
         return self
 
@@ -365,15 +347,3 @@ def _standardised(vectors: Vectors) -> tuple[Vectors, Matrix, float]:
     rows, mean = centred(vectors)
     scale = float(np.sqrt(np.square(rows).mean())) or 1.0
     return (rows / scale).astype(np.float32), mean, scale
-
-
-def _before(layers: Sequence[Layer], mean: Matrix, scale: float) -> list[Layer]:
-    """The same map for rows that are not yet standardised."""
-    weights = layers[0].weights / np.float64(scale)
-    return [Layer(weights, layers[0].biases - mean @ weights), *layers[1:]]
-
-
-def _after(layers: Sequence[Layer], mean: Matrix, scale: float) -> list[Layer]:
-    """The same map with its output brought back from the standardised space."""
-    weights, biases = layers[-1]
-    return [*layers[:-1], Layer(weights * np.float64(scale), biases * scale + mean)]

@@ -13,14 +13,14 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, check_pairs
-from migrate.stitch.partial import PartialCurve
+from migrate.stitch.confidence import PartialCurve
 from migrate.stitch.text_features import TextRows
 from migrate.vectors import Vectors, summarize_norms
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixCost:
-    """What the first `tokens` tokens of all `documents` of a store cost: as much as `pairs` further pairs would."""
+    """The cost of the first `tokens` tokens of all `documents` of a store: as much as `pairs` further pairs would."""
 
     tokens: int
     pairs: int
@@ -29,7 +29,7 @@ class PrefixCost:
 
 @dataclass(frozen=True, slots=True)
 class PrefixWorth:
-    """What first tokens are worth beside the same tokens spent on a larger sample.
+    """The worth of first tokens beside the same tokens spent on a larger sample.
 
     `alone`, `with_prefix` and `without` are overlap@10 on held-out documents: of the raw vectors (None where they were
     not tried), and of the best stitches with and without them. `with_pairs` is what the latter should find with `pairs`
@@ -47,7 +47,7 @@ class PrefixWorth:
     partial: PartialCurve | None = None
 
 
-class Prefix(Stitch):
+class FirstTokens(Stitch):
     """The vector of the first tokens as it is; of a text without any, the mean of the sample.
 
     Attributes
@@ -97,6 +97,6 @@ def _base(texts: TextRows | None) -> Vectors:
     base = None if texts is None else texts.base_vectors()
     if base is None:
         raise StitchError(
-            f"the {Prefix.kind} stitch reads the first tokens of texts, and there are none; name how many with --prefix"
+            "the prefix stitch reads the first tokens of texts, and there are none; name how many with --prefix"
         )
     return base

@@ -1,4 +1,4 @@
-"""How far an old vector lies from the sample: the variance of stitches that have none of their own."""
+"""The distance of an old vector from the sample: the variance of stitches that have none of their own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from migrate.vectors import Vectors, squared_norms
 
 DIRECTIONS = 64
 """Leading directions of the sample to use: a sixth of the work of a map between 384 dimensions."""
-
-_PENALTY = 0.03
-"""In units of the mean non-zero eigenvalue, as λ of ridge; between 0.001 and 0.1 it hardly matters."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,7 +51,8 @@ class Reach:
         kept = values > 1e-10 * total  # the others are rounding error
         values, vectors = values[kept], vectors[:, kept]
         basis = vectors if primal else rows.T @ (vectors / np.sqrt(values))
-        penalty = _PENALTY * total / max(min(n - 1, p), 1)
+        # In units of the mean non-zero eigenvalue, as λ of ridge; between 0.001 and 0.1 it hardly matters
+        penalty = 0.03 * total / max(min(n - 1, p), 1)
         shrunken = basis * np.sqrt(values / (values + penalty))
         scale = np.array([total / n or 1.0])
         # in the order of what is loaded again: a product of another order differs in the last bit
@@ -62,7 +60,7 @@ class Reach:
         return cls(mean.astype(np.float32), directions, scale.astype(np.float32))
 
     def of(self, vectors: Vectors) -> tuple[Vectors, Vectors]:
-        """What the pairs leave of the variance at each vector, (m, p), and the variance before them: (m,) each."""
+        """Return the rest that the pairs leave of the variance at vectors, (m, p), and all of it: (m,) each."""
         # one product with the mean as a last column is faster than centring all rows first
         along: Vectors = vectors @ np.column_stack([self.directions, self.mean])
         inside = along[:, :-1]
@@ -73,7 +71,7 @@ class Reach:
         return prior - explained, prior
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """As it is saved."""
+        """Return the arrays to save."""
         return {f"reach.{name}": getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod

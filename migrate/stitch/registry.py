@@ -11,17 +11,17 @@ from typing import Final
 from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
 from migrate.stitch.base import Stitch
-from migrate.stitch.kernel_ridge import Kernel, KernelText, PrefixText, RidgeNear, RidgeText, Text
+from migrate.stitch.kernel_ridge import Kernel, KernelText, PrefixText, RidgeNear, RidgeText, TextAlone
 from migrate.stitch.linear import Adjoint, Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.stitch.mlp import Mlp
-from migrate.stitch.prefix import Prefix
+from migrate.stitch.prefix import FirstTokens
 
 ENTRY_POINTS: Final = "lead_migrate.stitches"
 KINDS: Final[dict[str, type[Stitch]]] = {
     kind.kind: kind
     for kind in (
         Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
-        RidgeNear, Kernel, Text, RidgeText, KernelText, Prefix, PrefixText,
+        RidgeNear, Kernel, TextAlone, RidgeText, KernelText, FirstTokens, PrefixText,
     )
 }  # fmt: skip
 """The built-in kinds by name."""

@@ -1,18 +1,65 @@
-"""Scores predicted vectors against the true ones: cosine, MSE, R², and retrieval inside the sample."""
+"""Scores predicted vectors, at the length of true ones, by cosine, MSE, R², and retrieval inside the sample."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stitch.sphere import Sphere
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
 
-_QUERIES = 1_000
-_BLOCK = 256
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sphere:
+    """The sphere on which true vectors lie.
+
+    A prediction that is not sure of itself lies nearer to the mean of true vectors than these do. Where that mean is
+    most of every vector, scaling it to the common length makes it more of the mean yet, and so near to every query: a
+    hub (Radovanović, Nanopoulos & Ivanović 2010). There the prediction is moved straight away from the mean, or towards
+    it, up to the sphere; one that is right stays where it is.
+
+    Attributes
+    ----------
+    mean : (q,) float32, of the true vectors
+    radius : their length; None where they are of several, or their mean is too small a part of them to matter
+    """
+
+    mean: Vectors
+    radius: float | None
+
+    @classmethod
+    def fit(cls, truth: Vectors) -> Self:
+        """Learn from true vectors, (n, q); of none nothing is known, and their mean is 0."""
+        if not len(truth):
+            return cls(np.zeros(truth.shape[1], dtype=np.float32), None)
+        mean = truth.mean(axis=0, dtype=np.float64).astype(np.float32)
+        norms = summarize_norms(truth)
+        is_sphere = norms.maximum - norms.minimum <= 1e-3 * norms.mean
+        # Their mean has 0.12 to 0.30 of the squared length of vectors of all-MiniLM-L6-v2 and all-mpnet-base-v2, where
+        # nothing is gained, and 0.83 in multilingual-e5-small
+        return cls(mean, norms.mean if is_sphere and mean @ mean >= 1 / 2 * norms.mean**2 else None)
+
+    def of(self, predicted: Vectors, *, norm: float = 1.0, squares: Vectors | None = None) -> Vectors:
+        """Predictions, (m, q), of the length `norm`, float32. The input is not changed.
+
+        `squares` are their squared norms, (m,), where they are known already.
+        """
+        if self.radius is None:
+            return unit_rows(predicted) if norm == 1 else np.float32(norm) * unit_rows(predicted)
+        squares = (squared_norms(predicted) if squares is None else squares).astype(np.float64)
+        along, mean = (predicted @ self.mean).astype(np.float64), float(self.mean @ self.mean)
+        # |mean + s (predicted - mean)| = radius is a s² + 2 b s = c
+        a, b, c = np.maximum(squares - 2 * along + mean, np.finfo(float).tiny), along - mean, self.radius**2 - mean
+        # Of a prediction that is nearly the mean itself the direction is chance
+        stretch = np.clip((np.sqrt(np.maximum(b**2 + a * c, 0)) - b) / a, 1 / 4, 4)
+        lengths = np.sqrt((1 - stretch) ** 2 * mean + 2 * stretch * (1 - stretch) * along + stretch**2 * squares)
+        scale = norm / np.maximum(lengths, np.finfo(float).tiny)
+        rows = np.multiply(predicted, (stretch * scale).astype(np.float32)[:, None])
+        rows += ((1 - stretch) * scale).astype(np.float32)[:, None] * self.mean
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +122,7 @@ class Neighbours:
         n = len(truth)
         self.k = min(k, n - 1)
         self.truth, self.sphere = unit_rows(truth), Sphere.fit(truth)
-        self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
+        self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:1_000])
         tops = [_top(similarities, self.k) for _, similarities in self._similarities(self.truth)]
         self._true = np.concatenate(tops)
 
@@ -100,8 +147,8 @@ class Neighbours:
         queries = self.truth if queries is None else queries
         # The common mean changes no order, but costs precision where it dominates.
         documents = (documents - documents.mean(axis=0, dtype=np.float64)).astype(np.float32)
-        for start in range(0, len(self.query_rows), _BLOCK):
-            rows = self.query_rows[start : start + _BLOCK]
+        for start in range(0, len(self.query_rows), 256):
+            rows = self.query_rows[start : start + 256]
             similarities = queries[rows] @ documents.T
             similarities[np.arange(len(rows)), rows] = -np.inf
             yield start, similarities
@@ -113,7 +160,7 @@ def _top(similarities: Vectors, k: int) -> NDArray[np.int64]:
 
 
 def _hits(similarities: Vectors, true: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
-    """Which of the documents `true`, (m, j), are among the k best of each query.
+    """Return which of the documents `true`, (m, j), are among the k best of each query.
 
     The k-th best similarity decides that, and is found in half the time of the k best documents. Only where others are
     as similar as the k-th best does it not say which of them are among the k.

@@ -20,22 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict, fold_rows
-from migrate.stitch.confidence import Confidence
+from migrate.stitch.confidence import Confidence, PartialCurve
 from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
-from migrate.stitch.partial import PartialCurve
-from migrate.stitch.prefix import Prefix, PrefixCost, PrefixWorth
-from migrate.stitch.prior import AffineMap
+from migrate.stitch.prefix import FirstTokens, PrefixCost, PrefixWorth
+from migrate.stitch.prior import AffineMap, fit_spread
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions, standard_error
-from migrate.stitch.spread import Spread
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
 MORE = 1_000
 
 _SHARES = (0.25, 0.5)
-_FEWEST = 40
-_RESAMPLES = 1_000
 
 _TIE = 0.25
 """Standard errors that a candidate may be behind the best: a whole one gave up to 0.02 of overlap@10 away, for nothing
@@ -90,10 +86,10 @@ class LearningCurve:
     high: float
 
     def gain_of(self, pairs: int, more: int) -> tuple[float, float, float]:
-        """What `more` pairs beyond `pairs` should add, and the bounds of that, as far from it as those of `gain`."""
+        """Return the gain of `more` pairs beyond `pairs`, and its bounds, as far from it as those of `gain`."""
         judged = self.pairs[-1] * FOLDS / (FOLDS - 1)
         start, end = (float(np.log2(count / judged)) for count in (pairs, pairs + more))
-        gain = _gain_between(np.array(self.overlap), start, end)
+        gain = _gain(np.array(self.overlap), end) - _gain(np.array(self.overlap), start)
         low, high = (0.0, 0.0) if not self.gain else (self.low / self.gain, self.high / self.gain)
         return gain, gain * low, gain * high
 
@@ -113,28 +109,24 @@ def learning_curve(
     `n_pairs`, more than these, the gain counts from there. Each doubling is assumed to gain less than the one before by
     the same factor as the last doubling, which is a power law in the number of pairs.
     """
-    if len(pairs) < _FEWEST:
+    if len(pairs) < 40:
         return None
     smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
     steps = np.column_stack([*map(neighbours.overlap, smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
     there = n_pairs or len(pairs)
     current, target = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
-    draws = np.random.default_rng(seed).integers(len(steps), size=(_RESAMPLES, len(steps)))
-    gains = [_gain_between(steps[draw].mean(axis=0), current, target) for draw in draws]
+    draws = np.random.default_rng(seed).integers(len(steps), size=(1_000, len(steps)))
+    means = [steps.mean(axis=0), *(steps[draw].mean(axis=0) for draw in draws)]
+    gain, *gains = [_gain(overlap, target) - _gain(overlap, current) for overlap in means]
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     return LearningCurve(
         tuple(round(share * learned_from) for share in (*_SHARES, 1)),
-        tuple(steps.mean(axis=0).tolist()),
-        _gain_between(steps.mean(axis=0), current, target),
+        tuple(means[0].tolist()),
+        gain,
         low,
         high,
     )
-
-
-def _gain_between(overlap: NDArray[np.float64], start: float, end: float) -> float:
-    """The gain of the doublings from `start` to `end`."""
-    return _gain(overlap, end) - _gain(overlap, start)
 
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
@@ -163,7 +155,7 @@ MOST_VIEWED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class TriedViews:
-    """What free local models add to a stitch: held-out overlap@10 with their views and without.
+    """The gain of free local models for a stitch: held-out overlap@10 with their views and without.
 
     `documents` is how many a translation would have to embed with them. One that `is_target` gives the target's own
     vectors, so that a translation with its views would be a full re-embed; it is not tried.
@@ -185,7 +177,7 @@ class TriedViews:
 
     @property
     def is_used(self) -> bool:
-        """Whether they are worth the time."""
+        """True if they are worth the time."""
         return self.helps and self.documents <= MOST_VIEWED
 
 
@@ -206,7 +198,7 @@ class Selection:
     tuned: Mapping[str, Stitch] = field(default_factory=dict, compare=False, repr=False)
     tried: TriedViews | None = None
     partial: PartialCurve | None = None
-    choice: Choice | None = None
+    choice: Clarity | None = None
 
     @property
     def best(self) -> Candidate:
@@ -221,24 +213,23 @@ class Selection:
     @property
     def best_of_vectors(self) -> Candidate | None:
         """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
-        plain = [row for row in self.candidates if _reads_vectors_only(row)]
+        plain = []
+        for row in self.candidates:
+            kind = find_kind(row.stitch)
+            if kind is not None and not kind.reads_texts and not row.is_control:
+                plain.append(row)
         return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
 
     def facts(self) -> dict[str, Any]:
-        """What a file keeps of it."""
+        """Return the facts that a file keeps of it."""
         facts = asdict(replace(self, tuned={}))
         del facts["tuned"]
         return facts
 
 
-def _reads_vectors_only(row: Candidate) -> bool:
-    kind = find_kind(row.stitch)
-    return kind is not None and not kind.reads_texts and not row.is_control
-
-
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """How clear a choice was: the chosen stitch is the best in `best_in` of `splits` held-out parts of the sample.
+class Clarity:
+    """The clarity of a choice: the chosen stitch is the best in `best_in` of `splits` held-out parts of the sample.
 
     `rivals` are the candidates that the noise of the estimate does not tell from the best.
     """
@@ -276,11 +267,6 @@ def candidates(specs: Sequence[str], automatic: Sequence[str]) -> list[str]:
     return [spec for spec in dict.fromkeys(named) if spec != AUTO]
 
 
-def _cost_of_use(spec: str) -> int:
-    kind = find_kind(spec)
-    return Stitch.cost if kind is None else kind.cost
-
-
 def select_stitch(
     pairs: Pairing,
     *,
@@ -316,13 +302,13 @@ def select_stitch(
     """
     check_pairs(pairs.source, pairs.target)
     n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
-    choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
+    choices = sorted(candidates(specs, applicable(pairs)), key=lambda spec: (find_kind(spec) or Stitch).cost)
     neighbours = Neighbours(pairs.target, seed=seed)
     given = tuned or {}
-    judged = [
-        _judge(spec, pairs, neighbours, seed=seed, prior=prior, tuned=given.get(spec))
-        for spec in _reporting(choices, progress)
-    ]
+    judged = []
+    for done, spec in enumerate(choices):
+        progress("fit candidates", done, len(choices))
+        judged.append(_judge(spec, pairs, neighbours, seed=seed, prior=prior, tuned=given.get(spec)))
     plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
     chosen, choice = _choose(plain, pairs, neighbours, seed=seed)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
@@ -333,7 +319,8 @@ def select_stitch(
     table += [
         _judge(spec, pairs, neighbours, seed=seed, tuned=known.get(spec), is_control=True).row for spec in controls
     ]
-    table.append(_random_control(pairs.target, seed=seed))
+    random = score_predictions(_exchanged(pairs.target, seed), pairs.target, seed=seed)
+    table.append(Candidate("random", random, is_control=True))
     progress("fit candidates", len(choices), len(choices))
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
     worth, readers = None, [candidate for candidate in judged if candidate.stitch.reads_prefix]
@@ -356,7 +343,7 @@ def select_stitch(
 def _look_closer(
     stitch: Stitch, pairs: Pairing, neighbours: Neighbours, *, seed: int
 ) -> tuple[Confidence, PartialCurve]:
-    """How sure a stitch is of what it predicts, and what true vectors for a part of the documents would keep."""
+    """Measure how sure a stitch is of its predictions, and what true vectors for a part of the documents would keep."""
     prediction = cross_predict(stitch, pairs, seed=seed)
     confidence = Confidence.fit(prediction, pairs.target)
     return confidence, PartialCurve.measure(prediction, pairs.target, neighbours, confidence, seed=seed)
@@ -379,23 +366,17 @@ def _prefix_worth(
     gain = 0.0 if curve is None else curve.gain_of(n_pairs, enlarged - n_pairs)[0]
     without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
     gained = reader.shares - plain.shares
-    alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == Prefix.kind), None)
+    alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == FirstTokens.kind), None)
     pays_for_all = n_pairs + cost.pairs >= cost.documents
     is_used = not pays_for_all and bool(gained.mean() > max(gain, 2 * standard_error(gained)))
     return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
 
 
 def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:
-    """As many of the pairs as candidates are judged on."""
+    """Draw as many of the pairs as candidates are judged on."""
     if len(pairs) <= LARGEST_JUDGED:
         return pairs
     return pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
-
-
-def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
-    for done, _ in enumerate(specs):
-        progress("fit candidates", done, len(specs))
-    return specs
 
 
 def tune(
@@ -414,8 +395,8 @@ def tune(
         stitch.spread = None  # what an earlier round has found; it is found anew
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
     if isinstance(stitch, StretchableStitch):
-        stitch.spread = Spread.fit(vectors, pairs.target)
-        vectors = stitch.spread.of(vectors)
+        stitch.spread = fit_spread(vectors, pairs.target)
+        vectors = stitch.spread.of(vectors).astype(np.float32)
     return stitch, vectors
 
 
@@ -437,11 +418,14 @@ def _judge(
     return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, shares)
 
 
-def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours, *, seed: int) -> tuple[_Judged, Choice]:
+def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours, *, seed: int) -> tuple[_Judged, Clarity]:
     """The best candidate; those that noise does not tell from it are compared on two divisions into folds."""
     contenders, divisions = _near_the_best(judged), {seed: {one.row.stitch: one.shares for one in judged}}
     if len(contenders) > 1:
-        divisions[seed + 1] = {one.row.stitch: _judge_again(one, pairs, neighbours, seed=seed) for one in contenders}
+        again = [cross_predict(one.stitch, pairs, seed=seed + 1, with_variance=False).vectors for one in contenders]
+        divisions[seed + 1] = {
+            one.row.stitch: neighbours.overlap(vectors) for one, vectors in zip(contenders, again, strict=True)
+        }
     means = [np.mean([found[one.row.stitch] for found in divisions.values()], axis=0) for one in contenders]
     chosen = _pick([replace(one, shares=shares) for one, shares in zip(contenders, means, strict=True)]).row.stitch
     wins = [
@@ -452,12 +436,7 @@ def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours, *
         if part.any()  # of more than 1,000 pairs some parts ask nothing
     ]
     rivals = tuple(one.row.stitch for one in contenders if one.row.stitch != chosen)
-    return next(one for one in judged if one.row.stitch == chosen), Choice(sum(wins), len(wins), rivals)
-
-
-def _judge_again(one: _Judged, pairs: Pairing, neighbours: Neighbours, *, seed: int) -> NDArray[np.float64]:
-    """The shares of a candidate by another division into folds."""
-    return neighbours.overlap(cross_predict(one.stitch, pairs, seed=seed + 1, with_variance=False).vectors)
+    return next(one for one in judged if one.row.stitch == chosen), Clarity(sum(wins), len(wins), rivals)
 
 
 def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
@@ -467,7 +446,7 @@ def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
 
 
 def _pick(near: Sequence[_Judged]) -> _Judged:
-    """Of candidates near the best one those that read texts, unless these can add nothing; of them the cheapest."""
+    """Pick the cheapest of those that read texts, unless these can add nothing, else of all near the best."""
     readers = [one for one in _near_the_best(near) if one.stitch.reads_texts]
     group = readers if readers and _best(near).shares.mean() < _ALL_KEPT else near
     return next(one for one in group if _is_near(one, _best(group), _TIE))
@@ -482,11 +461,12 @@ def _is_near(one: _Judged, best: _Judged, errors: float) -> bool:
     return bool(behind.mean() <= errors * standard_error(behind))
 
 
-def _random_control(target: Vectors, *, seed: int) -> Candidate:
-    shift = np.random.default_rng(seed).permutation(len(target))
-    predicted = np.empty_like(target)
-    predicted[shift] = target[np.roll(shift, 1)]  # one cycle: no document keeps its own vector
-    return Candidate("random", score_predictions(predicted, target, seed=seed), 0.0, True)
+def _exchanged(vectors: Vectors, seed: int) -> Vectors:
+    """Return the vectors in one cycle at random, in which no document keeps its own."""
+    shift = np.random.default_rng(seed).permutation(len(vectors))
+    exchanged = np.empty_like(vectors)
+    exchanged[shift] = vectors[np.roll(shift, 1)]
+    return exchanged
 
 
 def select_query_stitch(
@@ -512,38 +492,18 @@ def select_query_stitch(
     same_dim = source.shape[1] == target.shape[1]
     choices = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
     controls = [spec for spec in (Mean.kind,) if spec not in choices]
-    judge = _Judge(source, target, seed)
-    table = []
-    for done, spec in enumerate(choices):
-        progress("fit candidates", done, len(choices))
-        table.append(judge.stitch(spec))
-    chosen = max(table, key=lambda row: row.scores.overlap_at_10).stitch
-    table += [judge.stitch(spec, is_control=True) for spec in controls]
-    return Selection(chosen, (*table, judge.random()))
+    pairs, neighbours, documents = Pairing(source, target), Neighbours(source, seed=seed), unit_rows(target)
 
-
-class _Judge:
-    """Scores maps from the new vectors of the sample to its old ones."""
-
-    def __init__(self, source: Vectors, target: Vectors, seed: int) -> None:
-        self.source, self.target, self.seed = source, target, seed
-        self._neighbours = Neighbours(source, seed=seed)
-        self._documents = unit_rows(target)
-
-    def stitch(self, spec: str, *, is_control: bool = False) -> Candidate:
-        """A stitch, by predictions of pairs that it was not fitted on."""
-        started = time.perf_counter()
-        mapped = cross_predict(new_stitch(spec), Pairing(self.source, self.target), seed=self.seed, with_variance=False)
-        return self._candidate(spec, mapped.vectors, time.perf_counter() - started, is_control=is_control)
-
-    def random(self) -> Candidate:
-        """The control that searches with the old vector of another document."""
-        shift = np.random.default_rng(self.seed).permutation(len(self.target))
-        mapped = np.empty_like(self.target)
-        mapped[shift] = self.target[np.roll(shift, 1)]  # one cycle: no document keeps its own vector
-        return self._candidate("random", mapped, 0.0, is_control=True)
-
-    def _candidate(self, spec: str, mapped: Vectors, fit_s: float, *, is_control: bool) -> Candidate:
-        overlap = float(self._neighbours.overlap(self._documents, unit_rows(mapped)).mean())
-        scores = replace(score_predictions(mapped, self.target, seed=self.seed), overlap_at_10=overlap)
+    def score(spec: str, mapped: Vectors, *, fit_s: float = 0.0, is_control: bool = False) -> Candidate:
+        overlap = float(neighbours.overlap(documents, unit_rows(mapped)).mean())
+        scores = replace(score_predictions(mapped, target, seed=seed), overlap_at_10=overlap)
         return Candidate(spec, scores, fit_s, is_control)
+
+    table: list[Candidate] = []
+    for done, spec in enumerate([*choices, *controls]):
+        progress("fit candidates", min(done, len(choices)), len(choices))
+        started = time.perf_counter()
+        mapped = cross_predict(new_stitch(spec), pairs, seed=seed, with_variance=False).vectors
+        table.append(score(spec, mapped, fit_s=time.perf_counter() - started, is_control=spec in controls))
+    chosen = max(table[: len(choices)], key=lambda row: row.scores.overlap_at_10).stitch
+    return Selection(chosen, (*table, score("random", _exchanged(target, seed), is_control=True)))

@@ -1,4 +1,4 @@
-"""What the layers of a fitted stitch look like: singular values and bias norms."""
+"""The layers of a fitted stitch: singular values and bias norms."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class TextRows:
         return min((len(view) for view in self.views.values()), default=0)
 
     def take(self, rows: NDArray[np.int64]) -> TextRows:
-        """Those of some of the documents."""
+        """Return the texts of some of the documents."""
         return TextRows({name: view.take(rows) for name, view in self.views.items()}, self.base)
 
     def base_vectors(self) -> Vectors | None:

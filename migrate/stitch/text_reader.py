@@ -69,9 +69,6 @@ READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
 REMEMBERED = 1 << 17
 """Words whose token ids are remembered, about 200 bytes each; the first ones, which are the frequent ones."""
 
-_BLOCK = 2_048
-_ID_BYTES = 4
-
 
 @dataclass(frozen=True, eq=False)
 class Words:
@@ -85,7 +82,7 @@ class Words:
     starts: NDArray[np.int64]
 
     def weights(self, lengths: NDArray[np.int64] | None = None, limit: int | None = None) -> Sparse:
-        """How much of each distinct word each text has, (m, w), float32.
+        """Return the weight of each distinct word in each text, (m, w), float32.
 
         With a `limit`, a text ends with the word that brings it to so many tokens or more; `lengths`, (w,), is how
         many tokens a word has. A word is never cut: where scripts put no spaces, it may be all of the text.
@@ -103,7 +100,7 @@ class Words:
         return matrix
 
     def counts(self) -> Sparse:
-        """How often each distinct word occurs in each text, (m, w), float32."""
+        """Count each distinct word in each text, (m, w), float32."""
         from scipy.sparse import csr_array
 
         ones = np.ones(len(self.flat), dtype=np.float32)
@@ -139,7 +136,7 @@ def plain_words(words: Sequence[str]) -> Words:
 
 
 def ngram_counts(words: Sequence[str]) -> Sparse:
-    """How often each n-gram of 2 to 5 characters occurs in each word, (len(words), BUCKETS), float32.
+    """Count each n-gram of 2 to 5 characters in each word, (len(words), BUCKETS), float32.
 
     Words are put into lower case and cut at punctuation and symbols; the pieces get a space at either end, and
     n-grams do not cross it, as scikit-learn's `char_wb` has it. Weinberger et al. 2009, "Feature hashing".
@@ -149,7 +146,7 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
     """
     from scipy.sparse import coo_array
 
-    codes = _code_points(words)
+    codes = np.frombuffer(_plain(words).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
     word_of = np.cumsum(codes == _END) - (codes == _END)
     buckets, owners = [], []
     for size, hashes, valid in _windows(codes):
@@ -162,7 +159,7 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
 
 
 def word_counts(words: Sequence[str]) -> Sparse:
-    """How often each word, hashed, occurs in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
+    """Count each word, hashed, in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
 
     >>> word_counts(["so-called", "So"]).sum(axis=1).tolist()
     [2.0, 1.0]
@@ -184,11 +181,6 @@ def _plain(words: Sequence[str]) -> str:
     # Combining marks belong to their letters, in Devanagari for one; `\w` would leave them out.
     blank = {ord(c): " " for c in set(text) if c != "\n" and unicodedata.category(c)[0] in "PSZC"}
     return text.translate(blank)
-
-
-def _code_points(words: Sequence[str]) -> NDArray[np.uint64]:
-    """`_plain`, as numbers of characters."""
-    return np.frombuffer(_plain(words).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
 
 
 def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], NDArray[np.bool_]]]:
@@ -232,15 +224,15 @@ class Pieces:
         return cls(table.tokenizer, ids, unit_rows(table.vectors), table.limit)
 
     def only(self, used: NDArray[np.bool_]) -> Pieces:
-        """Those that are used, (t,)."""
+        """Return the pieces that are used, (t,)."""
         return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit, self.remembered)
 
     def counts(self, words: Sequence[str]) -> tuple[Sparse, NDArray[np.int64]]:
-        """How often each kept piece occurs in each word, (w, t), and how many tokens a word has, (w,)."""
+        """Count each kept piece in each word, (w, t), and how many tokens a word has, (w,)."""
         from scipy.sparse import coo_array
 
         rows = self._token_ids(words)
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // _ID_BYTES
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // np.dtype(np.int32).itemsize
         ids = np.frombuffer(b"".join(rows), dtype=np.int32)
         places = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
         is_kept = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
@@ -273,14 +265,14 @@ class Pieces:
 
     @cached_property
     def _lead(self) -> str:
-        """What a word must begin with to be cut as it is inside a text: byte-level tokenizers want the space."""
+        """The beginning of a word that makes it be cut as it is inside a text: byte-level tokenizers want the space."""
         first, word, spaced, both = (encoding.ids for encoding in self._encode(["a", "b", " b", "a b"]))
         return " " if both == first + spaced and both != first + word else ""
 
 
 @dataclass(frozen=True, eq=False)
 class TextReader:
-    """What was learned from the store's texts, and from the target model where it is local.
+    """The knowledge from the store's texts, and from the target model where it is local.
 
     Attributes
     ----------
@@ -313,7 +305,8 @@ class TextReader:
         pieces = None if table is None else Pieces.of(table)
         ngrams, terms = np.zeros(BUCKETS), np.zeros(BUCKETS if pieces is None else len(pieces.kept))
         parts = []
-        for words in map(split_words, _blocks(texts)):
+        for start in range(0, len(texts), 2_048):
+            words = split_words(texts[start : start + 2_048])
             plain, (weights, counts) = plain_words(words.words), _terms(words, pieces)
             every = words.weights()
             ngrams += _document_frequency(every @ plain.counts(), ngram_counts(plain.words))
@@ -353,7 +346,7 @@ class TextReader:
         return TextRows(views, None if self.base is None else view_of(self.base))
 
     def arrays(self) -> Arrays:
-        """What was learned, except for the tokenizer."""
+        """Return the arrays that were learned: all but the tokenizer."""
         arrays: dict[str, NDArray[Any]] = {}
         arrays |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
         if self.pieces is not None:
@@ -416,12 +409,8 @@ def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
     return unit_rows(vectors)
 
 
-def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
-    return [texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK)]
-
-
 def _terms(words: Words, pieces: Pieces | None) -> tuple[Sparse, Sparse]:
-    """What the words weigh as far as the target reads, (m, w), and the terms in them, (w, t)."""
+    """Return the weights of words as far as the target reads, (m, w), and the terms in them, (w, t)."""
     if pieces is None:
         return words.weights(), word_counts(words.words)
     counts, lengths = pieces.counts(words.words)
@@ -445,7 +434,7 @@ def _find_topics(parts: Sequence[Sparse], n: int, seed: int) -> Vectors:
 
 
 def _document_frequency(weights: Sparse, counts: Sparse) -> NDArray[np.int64]:
-    """In how many texts each term occurs, (t,), by the words of the texts, (m, w), and the terms of words, (w, t)."""
+    """Count the texts in which terms occur, (t,), by the words of texts, (m, w), and the terms of words, (w, t)."""
     terms = weights @ counts
     return np.bincount(terms.indices, minlength=terms.shape[1])
 

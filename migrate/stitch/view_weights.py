@@ -20,18 +20,9 @@ PENALTIES = tuple(np.logspace(-4, 0.5, 10).tolist())
 """Penalties to try, in units of the mean diagonal of the centred Gram matrix."""
 
 NEARBY = (1 / 3, 1.0, 3.0)
-_FACTORS = (0.0, 1 / 3, 3.0)
-_LEANING_PENALTIES = (1 / 3, 1.0, 3.0, 10.0, 30.0)
-"""The residual of a prior may be worth a larger penalty than the whole."""
 
 _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
-
-
-_COMPANIONS_PENALTIES = (1 / 3, 1.0, 3.0, 10.0)
-_TEXT_SHARES = (0.45, 0.3, 0.15)
-_OTHER_SHARES = (0.0, 0.15, 0.3)
-"""Of the companions in the average. Regressions of different views err differently, so that their average is nearer."""
 
 _TEXTS_MAY_COST = 0.005
 """Of overlap@10 among documents. Whole documents are alike in more than queries ask for; what texts tell of a document
@@ -81,13 +72,15 @@ class Search:
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
-        system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.residual)
-        untried = [Weighing(weights, penalty, 0.0) for penalty in sorted(penalties)]
-        tried = [replace(start, overlap=self._overlap(system, start.total_penalty)) for start in untried]
-        return max(reversed(tried), key=lambda weighing: weighing.overlap)
+        system, tried = self._system(weights), []
+        for penalty in sorted(penalties, reverse=True):
+            start = Weighing(weights, penalty, 0.0)
+            residuals = system.solve(start.total_penalty).residuals
+            tried.append(replace(start, overlap=overlap_of(self.target, residuals, self.neighbours)))
+        return max(tried, key=lambda weighing: weighing.overlap)
 
-    def _overlap(self, system: KernelSystem, penalty: float) -> float:
-        return overlap_of(self.target, system.solve(penalty).residuals, self.neighbours)
+    def _system(self, weights: Mapping[str, float]) -> KernelSystem:
+        return KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.residual)
 
     def best(self, start: Mapping[str, float]) -> Weighing:
         """One pass over the views: leave each out, or give it a third or three times its weight, where that helps.
@@ -96,7 +89,8 @@ class Search:
         """
         best = self.best_penalty(start)
         for name in start:
-            tried = [self.best_penalty(weights, [best.penalty]) for weights in _changes(best.weights, name)]
+            changed = [{**best.weights, name: best.weights[name] * factor} for factor in (0.0, 1 / 3, 3.0)]
+            tried = [self.best_penalty(weights, [best.penalty]) for weights in changed if any(weights.values())]
             if tried:
                 better = max(tried, key=lambda weighing: weighing.overlap)
                 near = self.best_penalty(better.weights, [better.penalty * factor for factor in NEARBY if factor != 1])
@@ -109,12 +103,12 @@ class Search:
 
         `prior` is what it predicts, (n, q), `share_of` the field of the weighing that says how much of it.
         """
-        gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
-        plain = self._shares(KernelSystem(gram, self.residual).solve(weighing.total_penalty).residuals)
+        own = self._system(weighing.weights)
+        plain = self._shares(own.solve(weighing.total_penalty).residuals)
         best, least = weighing, _LEAST_GAIN
         for share in SHARES:
-            system = KernelSystem(gram, (self.residual - share * prior).astype(np.float32))
-            for factor in _LEANING_PENALTIES:
+            system = KernelSystem(own.gram, (self.residual - share * prior).astype(np.float32))
+            for factor in (1 / 3, 1.0, 3.0, 10.0, 30.0):  # the residual may be worth a larger penalty than the whole
                 changed: dict[str, Any] = {"penalty": weighing.penalty * factor, share_of: share}
                 tried = replace(weighing, **changed)
                 gain = self._shares(system.solve(tried.total_penalty).residuals) - plain
@@ -131,13 +125,15 @@ class Search:
         groups = [{n: own[n] for n in own if (n in texts) is is_text} for is_text in (True, False)]
         if not all(groups):
             return weighing
-        penalties = [weighing.penalty * factor for factor in _COMPANIONS_PENALTIES]
+        penalties = [weighing.penalty * factor for factor in (1 / 3, 1.0, 3.0, 10.0)]
         several = [weighing, *(self.best_penalty(weights, penalties) for weights in groups)]
-        predicted = [self.target - self._solved(one).astype(np.float32) for one in several]
+        residuals = [self._system(one.weights).solve(one.total_penalty).residuals for one in several]
+        predicted = [self.target - rows.astype(np.float32) for rows in residuals]
         overlap = float(self._overlaps(predicted[0]).mean())
-        for of_texts in _TEXT_SHARES:
+        # Regressions of different views err differently, so that their average is nearer
+        for of_texts in (0.45, 0.3, 0.15):
             tried = []
-            for of_others in _OTHER_SHARES:
+            for of_others in (0.0, 0.15, 0.3):
                 shares = (1 - of_texts - of_others, of_texts, of_others)
                 mean = np.sum([share * one for share, one in zip(shares, predicted, strict=True)], axis=0)
                 tried.append((float(self._overlaps(mean).mean()), shares))
@@ -147,22 +143,11 @@ class Search:
                 return replace(weighing, overlap=found, companions=tuple(pair for pair in companions if pair[0]))
         return weighing
 
-    def _solved(self, weighing: Weighing) -> AnyMatrix:
-        """Leave-one-out residuals of the regression of a weighing alone, (n, q)."""
-        gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
-        return KernelSystem(gram, self.residual).solve(weighing.total_penalty).residuals
-
     def _overlaps(self, predicted: AnyMatrix) -> Matrix:
         return self.neighbours.overlap(predicted.astype(np.float32))
 
     def _shares(self, residuals: AnyMatrix) -> Matrix:
         return self._overlaps(self.target - residuals)
-
-
-def _changes(weights: Mapping[str, float], name: str) -> list[dict[str, float]]:
-    """The weights with another weight of one view, without those that leave no view."""
-    changed = [{**weights, name: weights[name] * factor} for factor in _FACTORS]
-    return [weights for weights in changed if any(weights.values())]
 
 
 def overlap_of(target: AnyMatrix, residuals: AnyMatrix, neighbours: Neighbours | None = None) -> float:

@@ -6,11 +6,11 @@ import pytest
 from scipy.stats import ortho_group
 
 from migrate.stitch.base import Pairing, cross_predict
-from migrate.stitch.kernel_ridge import NEAR, VECTOR, RidgeNear, RidgeText, Text
+from migrate.stitch.kernel_ridge import NEAR, VECTOR, RidgeNear, RidgeText, TextAlone
 from migrate.stitch.linear import Ridge, affine_map
+from migrate.stitch.prior import fit_spread
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
-from migrate.stitch.spread import Spread
 from migrate.stitch.view_weights import Search, Weighing
 from migrate.vectors import unit_rows
 
@@ -18,7 +18,7 @@ OWN = Weighing({VECTOR: 1.0, "ngrams": 0.5, "topics": 0.3, NEAR: 0.5}, 0.05, 0.0
 TEXTS = Weighing({"ngrams": 0.5, "topics": 0.9}, 0.2, 0.0)
 VECTORS = Weighing({VECTOR: 1.0, NEAR: 0.2}, 0.01, 0.0)
 AVERAGE = Weighing(OWN.weights, OWN.penalty, 0.0, companions=((0.3, TEXTS), (0.15, VECTORS)))
-ALONE = ((0.55, RidgeText, OWN), (0.3, Text, TEXTS), (0.15, RidgeNear, VECTORS))
+ALONE = ((0.55, RidgeText, OWN), (0.3, TextAlone, TEXTS), (0.15, RidgeNear, VECTORS))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_held_out_predictions_are_those_of_the_average(pairs):
 def test_a_stretched_average_is_read_back_as_it_was_saved(pairs, asked):
     stitch = RidgeText(AVERAGE)
     plain = pairs.fit(stitch).transform(*asked)
-    stitch.spread = Spread.fit(cross_predict(stitch, pairs).vectors, pairs.target)
+    stitch.spread = fit_spread(cross_predict(stitch, pairs).vectors, pairs.target)
     fitted = pairs.fit(stitch)
     np.testing.assert_allclose(fitted.transform(*asked), stitch.spread.of(plain), atol=1e-4)
     again = RidgeText().restore_saved(fitted.saved())
@@ -129,7 +129,7 @@ def test_the_control_text_is_the_companion_of_the_texts(world):
     found = select_stitch(pairs, specs=["ridge+text"])
     companion = found.stitch.texts_alone()
     assert companion.weighing in [one for _, one in found.stitch.weighing.companions]
-    companion.spread = Spread.fit(cross_predict(companion, pairs).vectors, pairs.target)
+    companion.spread = fit_spread(cross_predict(companion, pairs).vectors, pairs.target)
     shares = Neighbours(unit_rows(pairs.target)).overlap(unit_rows(cross_predict(companion, pairs).vectors))
     control = next(row for row in found.candidates if row.stitch == "text")
     assert control.is_control and control.scores.overlap_at_10 == pytest.approx(shares.mean())

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from migrate.errors import StitchError
 from migrate.stitch import kernel_ridge
 from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
-from migrate.stitch.kernel_ridge import VECTOR, Kernel, KernelText, RidgeText, Text
+from migrate.stitch.kernel_ridge import VECTOR, Kernel, KernelText, RidgeText, TextAlone
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
@@ -20,8 +20,8 @@ from migrate.stitch.text_features import TextRows
 from migrate.stitch.view_weights import Weighing
 from migrate.vectors import unit_rows
 
-STITCHES = [Kernel, Text, RidgeText, KernelText]
-READERS = [Text, RidgeText, KernelText]
+STITCHES = [Kernel, TextAlone, RidgeText, KernelText]
+READERS = [TextAlone, RidgeText, KernelText]
 
 
 def made(stitch, penalty=0.1):
@@ -198,7 +198,7 @@ def test_text_pays_no_attention_to_the_vectors(world, asked):
     x, y = mixed(world)
     texts, asked_texts = world.reader.read(world.texts), asked[1]
     noise = np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
-    one, two = (made(Text).fit(source, y, texts) for source in (x, noise))
+    one, two = (made(TextAlone).fit(source, y, texts) for source in (x, noise))
     found = one.predict(x[:40], asked_texts)
     expected = two.predict(noise[:40], asked_texts)
     np.testing.assert_array_equal(found.vectors, expected.vectors)

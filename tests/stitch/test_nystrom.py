@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import GaussianPart, KernelSystem, Part
+from migrate.stitch.kernel import GaussianPart, KernelPart, KernelSystem
 from migrate.stitch.kernel_ridge import LANDMARKS, draw_landmarks, solve_on_landmarks
 from migrate.vectors import unit_rows
 
@@ -14,7 +14,7 @@ def make_parts(seed=0):
     x = rng.normal(size=(N, 5)).astype(np.float32) + 1
     unit = unit_rows(x)
     target = np.sin(x[:, :3].astype(np.float64)) + x[:, 1:4] + 4
-    return [Part("one", x, 0.3), GaussianPart("two", unit, 0.8, width=0.5)], target
+    return [KernelPart("one", x, 0.3), GaussianPart("two", unit, 0.8, width=0.5)], target
 
 
 def judge_gram(parts):

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array, issparse, random_array
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import GaussianPart, Part, in_order, restore_parts
+from migrate.stitch.kernel import GaussianPart, KernelPart, in_order, restore_parts
 from migrate.stitch.text_features import DenseView, WordView
 from migrate.stitch.text_reader import BUCKETS, ngram_counts, split_words
 from migrate.vectors import unit_rows
@@ -26,10 +26,10 @@ def word_view(texts):
 def make(form):
     """A part of the form, the view it is asked with, and the kernel as it should be, of rows in float64."""
     if form == "dense":
-        return Part("vector", dense_rows(), 0.7), DenseView(dense_rows(M, 1)), lambda a, b: 0.7 * a @ b.T
+        return KernelPart("vector", dense_rows(), 0.7), DenseView(dense_rows(M, 1)), lambda a, b: 0.7 * a @ b.T
     if form == "sparse":
         rows = word_view([f"{text} and {row}" for row, text in enumerate(TEXTS * 3)][:N]).matrix()
-        return Part("ngrams", rows, 0.7), word_view(TEXTS), lambda a, b: 0.7 * a @ b.T
+        return KernelPart("ngrams", rows, 0.7), word_view(TEXTS), lambda a, b: 0.7 * a @ b.T
     part = GaussianPart("vector", dense_rows(), 0.7, width=0.4)
     return part, DenseView(dense_rows(M, 1)), lambda a, b: 0.7 * rbf_kernel(a, b, gamma=1 / 0.4)
 
@@ -81,7 +81,7 @@ def test_parts_can_be_put_away_and_taken_back():
     parts[2] = replace(parts[2], name="angle")
     arrays = {name: array for part in parts for name, array in part.arrays().items()}
     found = restore_parts({"alpha": np.ones(3), **arrays}, N)
-    assert [type(part) for part in found] == [GaussianPart, Part, Part]
+    assert [type(part) for part in found] == [GaussianPart, KernelPart, KernelPart]
     for part, again in zip(in_order(parts), found, strict=True):
         assert (again.name, again.scale) == (part.name, part.scale)
         everyone = np.arange(N)
@@ -89,7 +89,7 @@ def test_parts_can_be_put_away_and_taken_back():
 
 
 def test_rows_without_features_keep_their_width():
-    part = Part("ngrams", csr_array((N, BUCKETS), dtype=np.float32))
+    part = KernelPart("ngrams", csr_array((N, BUCKETS), dtype=np.float32))
     (again,) = restore_parts(part.arrays(), N)
     assert again.rows.shape == (N, BUCKETS)
 
@@ -106,7 +106,7 @@ def test_rows_without_features_keep_their_width():
 )
 def test_arrays_that_make_no_matrix_are_refused(name, value):
     rows = csr_array(random_array((N, F), density=0.3, rng=0, dtype=np.float32))
-    arrays = Part("ngrams", rows).arrays()
+    arrays = KernelPart("ngrams", rows).arrays()
     if name == "indices":
         value = np.resize(value, len(rows.indices))
     with pytest.raises(ValueError):
@@ -114,7 +114,7 @@ def test_arrays_that_make_no_matrix_are_refused(name, value):
 
 
 def test_the_order_in_which_parts_are_added_up_is_that_of_their_names():
-    one, two = Part("a", dense_rows()), Part("b", dense_rows())
+    one, two = KernelPart("a", dense_rows()), KernelPart("b", dense_rows())
     assert in_order([two, one]) == (one, two)
     arrays = {**two.arrays(), **one.arrays()}
     assert [part.name for part in restore_parts(arrays, N)] == ["a", "b"]

@@ -6,7 +6,7 @@ import pytest
 from migrate.errors import StitchError
 from migrate.stitch.base import Pairing
 from migrate.stitch.kernel_ridge import PrefixText, RidgeText
-from migrate.stitch.prefix import Prefix, PrefixCost
+from migrate.stitch.prefix import FirstTokens, PrefixCost
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch, tune
 from migrate.stitch.text_features import DenseView, TextRows
@@ -45,8 +45,8 @@ def test_the_first_tokens_alone_are_as_long_as_true_vectors(make_pairs, norm):
     rows = pairs.texts.views[NAME].rows.copy()
     rows[3] = 0  # a blank text
     texts = TextRows({NAME: DenseView(rows)}, NAME)
-    stitch = Prefix().fit(pairs.source, pairs.target, texts)
-    found = Prefix().restore_saved(stitch.saved()).transform(pairs.source, texts)
+    stitch = FirstTokens().fit(pairs.source, pairs.target, texts)
+    found = FirstTokens().restore_saved(stitch.saved()).transform(pairs.source, texts)
     np.testing.assert_allclose(np.delete(found, 3, 0), norm * np.delete(rows, 3, 0), rtol=1e-4)
     np.testing.assert_allclose(found[3], pairs.target.mean(axis=0), atol=1e-5)
 

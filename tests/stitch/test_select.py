@@ -11,7 +11,7 @@ from migrate.stitch.base import Pairing, cross_predict, fold_rows
 from migrate.stitch.linear import LowRank, OrdinaryLeastSquares, Ridge
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours
-from migrate.stitch.select import Candidate, Choice, Selection, applicable, select_stitch
+from migrate.stitch.select import Candidate, Clarity, Selection, applicable, select_stitch
 
 CHANCE = 10 / 199
 
@@ -178,7 +178,7 @@ def test_candidates_within_the_noise_are_judged_on_a_second_division_too():
     assert near.choice.rivals == ({"ols": "ridge", "ridge": "ols"}[near.chosen],)
     assert near.choice.splits == 10
     clear = select_stitch(Pairing(x, y), specs=["ridge", "mean"])
-    assert clear.choice == Choice(5, 5)
+    assert clear.choice == Clarity(5, 5)
 
 
 def test_parts_of_a_large_sample_that_ask_nothing_do_not_count():
@@ -204,20 +204,20 @@ def test_what_both_divisions_find_decides(seed):
 @pytest.mark.parametrize(
     ("chosen", "others", "choice", "why"),
     [
-        ("ridge+text", {"ridge": 0.5}, Choice(5, 5), ", best of 2 in 5 of 5 splits"),
+        ("ridge+text", {"ridge": 0.5}, Clarity(5, 5), ", best of 2 in 5 of 5 splits"),
         (
             "ridge+text",
             {"procrustes": 0.625, "ridge+near": 0.5},
-            Choice(3, 10, ("procrustes",)),
+            Clarity(3, 10, ("procrustes",)),
             ", best of 3 in 3 of 10 splits; not clearly better: procrustes 0.625 (reads no texts)",
         ),
         (
             "ridge",
             {"ols": 0.59, "ridge+near": 0.61},
-            Choice(4, 10, ("ols", "ridge+near")),
+            Clarity(4, 10, ("ols", "ridge+near")),
             ", best of 3 in 4 of 10 splits; not clearly better: ols 0.590, ridge+near 0.610 (costs more to use)",
         ),
-        ("ridge", {}, Choice(5, 5), ""),
+        ("ridge", {}, Clarity(5, 5), ""),
         ("ridge", {"ols": 0.5}, None, ""),  # of an older stitch
     ],
 )

@@ -3,8 +3,7 @@ import pytest
 from scipy.optimize import brentq
 
 from migrate.stitch.base import Pairing
-from migrate.stitch.scores import Neighbours
-from migrate.stitch.sphere import Sphere
+from migrate.stitch.scores import Neighbours, Sphere
 from migrate.vectors import unit_rows
 
 

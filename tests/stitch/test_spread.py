@@ -4,9 +4,9 @@ from scipy.stats import ortho_group
 from sklearn.decomposition import PCA
 
 from migrate.stitch.base import Pairing, cross_predict
+from migrate.stitch.prior import fit_spread
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import tune
-from migrate.stitch.spread import Spread
 from migrate.vectors import unit_rows
 
 KINDS = ["procrustes", "ols", "lowrank:3", "ridge", "ridge+near", "kernel", "text", "ridge+text", "kernel+text"]
@@ -24,7 +24,7 @@ def shrunken(n=300, q=12, seed=0):
 
 def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_along_its_principal_components():
     predicted, truth = shrunken()
-    stretched = Spread.fit(predicted, truth).of(predicted)
+    stretched = fit_spread(predicted, truth).of(predicted)
     judge = PCA().fit(truth)
     before, after, goal = (judge.transform(rows).std(axis=0) for rows in (predicted, stretched, truth))
     np.testing.assert_allclose(after / before, (goal / before) ** 1.25, rtol=1e-3)
@@ -34,12 +34,12 @@ def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_along_it
 
 def test_right_predictions_stay_as_they_are():
     truth = shrunken()[1]
-    np.testing.assert_allclose(Spread.fit(truth, truth).of(truth), truth, atol=1e-5)
+    np.testing.assert_allclose(fit_spread(truth, truth).of(truth), truth, atol=1e-5)
 
 
 def test_few_pairs_of_many_dimensions_get_the_deviations_of_the_truth_too():
     predicted, truth = shrunken(15, q=40)
-    stretched = Spread.fit(predicted, truth).of(predicted)
+    stretched = fit_spread(predicted, truth).of(predicted)
     judge = PCA(14).fit(truth)
     before, after, goal = (judge.transform(rows).std(axis=0) for rows in (predicted, stretched, truth))
     np.testing.assert_allclose(after / before, np.clip((goal / before) ** 1.25, 0.1, 10), rtol=1e-2)
@@ -48,14 +48,14 @@ def test_few_pairs_of_many_dimensions_get_the_deviations_of_the_truth_too():
 @pytest.mark.parametrize("n", [2, 5])
 def test_directions_that_the_sample_does_not_know_are_left_alone(n):
     predicted, truth = shrunken(n)
-    spread = Spread.fit(predicted, truth)
+    spread = fit_spread(predicted, truth)
     assert np.isfinite(spread.matrix).all() and np.linalg.matrix_rank(spread.matrix - np.eye(12)) < n
     assert np.abs(np.linalg.eigvalsh(spread.matrix)).max() < 10.001
 
 
 def test_a_constant_truth_gives_no_nan():
     truth = np.ones((5, 3), dtype=np.float32)
-    np.testing.assert_allclose(Spread.fit(truth * 2, truth).matrix, np.eye(3))
+    np.testing.assert_allclose(fit_spread(truth * 2, truth).matrix, np.eye(3))
 
 
 @pytest.mark.parametrize("spec", KINDS)

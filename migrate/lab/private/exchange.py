@@ -24,7 +24,7 @@ from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.linear import Affine, Identity, LowRank, affine_map
 from migrate.stitch.prior import AffineMap
-from migrate.stitch.sphere import Sphere
+from migrate.stitch.scores import Sphere
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.file_store import hash_written, verify_files
