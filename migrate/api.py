@@ -18,7 +18,6 @@ from migrate.audit.verdict import MARGIN, Outcome, Verdict
 from migrate.check import Compatibility, Stamp, check_store, stamp_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
-from migrate.check.facts import check_revision
 from migrate.cluster import runner_of
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
@@ -26,7 +25,7 @@ from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
 from migrate.embed import Embedding, plan_embed, plan_reembed
-from migrate.embedders import load_embedder, recorded_options
+from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.embedders.kinds import runs_code, split_spec
@@ -40,6 +39,10 @@ from migrate.report.inspect import inspect_document
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
+from migrate.steps.base import function
+from migrate.steps.opening import model_of, store_of
+from migrate.steps.sync import Sync
+from migrate.steps.sync.job import Synced
 from migrate.stitch.fitted import DOCUMENT, Direction, FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
@@ -48,7 +51,6 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
 from migrate.stores.registry import absolute_location, output_of
 from migrate.switch import Switch, forget_switch, roll_back, switch_store
-from migrate.sync import Synced, plan_sync
 from migrate.translate import Translation
 from migrate.vectors import Document, Progress, Query, no_progress
 from migrate.work.runner import LOCAL, Runner
@@ -177,8 +179,8 @@ def run(
     """
     if reference not in (BUILD, POOL):
         raise UsageError(f'reference: expected "pool" or "build", found {reference!r}; name one of these')
-    opened = _store(store, verify=True)
-    old = _model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
+    opened = store_of(store, verify=True)
+    old = model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
     request = MigrationRequest(
         opened,
         _model(target),
@@ -250,7 +252,7 @@ def fit(
     """
     leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
     options = FitOptions(direction=direction, stitch=stitch, size=sample, prior=leaning, prefix=prefix, seed=seed)
-    return plan_fit(_store(store), _model(target), options).run_within(max_cost, progress=progress)
+    return plan_fit(store_of(store), _model(target), options).run_within(max_cost, progress=progress)
 
 
 def translate(
@@ -303,7 +305,9 @@ def translate(
     """
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
     does = _runner(runner)
-    plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
+    plan = plan_translate(
+        store_of(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart
+    )
     return plan.run_within(max_cost, progress=progress)
 
 
@@ -408,7 +412,7 @@ def reembed(
     >>> migrate.reembed("my-store", "tfidf:24", "new-store")
     <Embedding new-store: 150 vectors of dimension 24>
     """
-    opened, embedder, does = _store(store, verify=True), _model(target), _runner(runner)
+    opened, embedder, does = store_of(store, verify=True), _model(target), _runner(runner)
     if (share is None) != (stitch is None):
         raise UsageError("share and stitch belong together: how much to embed, and what translates the rest")
     if share is None or stitch is None:
@@ -492,10 +496,10 @@ def audit(
     """
     if save_reference is not None and reference != BUILD:
         raise UsageError('save_reference goes with reference="build"; leave it out')
-    new = _store(translated, verify=True)
+    new = store_of(translated, verify=True)
     query_set = _questions(new, beir, queries, split, group_field, seed, progress)
-    embedder = elsewhere(_model_of(new, target, "target"), _runner(runner))
-    old = None if source is None else _store(source, verify=True)
+    embedder = elsewhere(model_of(new, target, "target"), _runner(runner))
+    old = None if source is None else store_of(source, verify=True)
     request = AuditRequest(
         new,
         query_set,
@@ -503,7 +507,7 @@ def audit(
         reference=_reference(reference),
         save_reference=None if save_reference is None else Path(save_reference),
         source=old,
-        source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
+        source_embedder=None if old is None else model_of(old, source_model, "source_model"),
         options=AuditOptions(two_stage=None, margin=margin, seed=seed),
     )
     return plan_audit(request).run_within(max_cost, progress=progress)
@@ -529,61 +533,10 @@ def _reference(reference: StoreLike) -> Store | PoolReference | None:
     """What an audit compares with; None for a reference that is built."""
     if reference == POOL:
         return PoolReference()
-    return None if reference == BUILD else _store(reference, verify=True)
+    return None if reference == BUILD else store_of(reference, verify=True)
 
 
-def sync(
-    old: StoreLike,
-    new: StoreLike,
-    *,
-    target: ModelLike | None = None,
-    any_store: bool = False,
-    restart: bool = False,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Synced:
-    """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
-
-    Parameters
-    ----------
-    old
-        The store that `new` was translated from, as it is now, or its path.
-    new
-        The translated store, or its path; it is replaced in one step.
-    target
-        The model of `new`, or its spec; by default the one in its manifest.
-    any_store
-        Allow an old store that has fewer than half of the new one's documents.
-    restart
-        Discard what an unfinished run has left.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.sync.plan_sync`, which says beforehand what changed, and what it will cost.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
-    >>> translation = migrate.translate("my-store", stitch, "new-store")
-    >>> migrate.sync("my-store", "new-store")
-    <Synced new-store: up to date, 150 vectors>
-    """
-    before = _store(new, verify=True)
-    plan = plan_sync(
-        _store(old, verify=True),
-        before,
-        _model_of(before, target, "target"),
-        any_store=any_store,
-        restart=restart,
-        progress=progress,
-    )
-    return plan.run_within(max_cost, progress=progress)
+sync = function(Sync)
 
 
 def check(
@@ -623,7 +576,7 @@ def check(
     >>> migrate.check("my-store", "tfidf:24")
     <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
     """
-    return check_store(_store(store), _model(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
+    return check_store(store_of(store), _model(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
 
 
 def stamp(
@@ -666,7 +619,7 @@ def stamp(
     >>> migrate.stamp("my-store", "tfidf:32", force=True).checked
     <Compatibility compatible with tfidf:32: the model gives the stored vectors for all 32 sampled documents>
     """
-    opened = _store(store)
+    opened = store_of(store)
     embedder = load_embedder(model, state=folder_of(opened)) if isinstance(model, str) else model
     return stamp_store(opened, embedder, sample=sample, trust=trust, force=force, seed=seed, progress=progress)
 
@@ -815,7 +768,7 @@ def assess(
     )
     limits = tier_rate() if facts.is_api else None
     known = limits if rate is None else Rate.parse(rate).completed(limits)
-    opened, money = _store(store), None if budget is None else Budget.parse(budget)
+    opened, money = store_of(store), None if budget is None else Budget.parse(budget)
     if money is not None and money.unit not in ("usd", "tokens"):
         raise UsageError(f"expected a budget in dollars such as $50, or in tokens such as 300000tok, found {budget!r}")
     fitted = load_stitch(stitch) if isinstance(stitch, str | Path) else stitch
@@ -872,14 +825,10 @@ def compare(
     >>> migrate.compare("my-store", "my-store")
     <StoresComparison of my-store, my-store (2): 150 documents, CKA 1.000>
     """
-    opened = [_store(store, verify=True) for store in stores]
+    opened = [store_of(store, verify=True) for store in stores]
     return compare_stores(
         opened, sample=sample, stitches=stitches, labels=labels, groups=groups, seed=seed, progress=progress
     )
-
-
-def _store(store: StoreLike, *, verify: bool = False) -> Store:
-    return store if isinstance(store, Store) else open_store(store, verify=verify)
 
 
 def _location(store: StoreLike) -> str:
@@ -902,23 +851,3 @@ def _is_at_hand(store: Store) -> bool:
         return False
     kind, name = split_spec(known.spec)
     return kind != "file" or Path(name).is_file()
-
-
-def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:
-    """The model that was given, or the one in the store's manifest as it was used then."""
-    known = store.info.manifest.model if store.info.manifest else None
-    spec = known.spec if model is None and known is not None else model
-    if spec is None:
-        raise UsageError(
-            f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
-            f"with {option}="
-        )
-    if not isinstance(spec, str):
-        embedder = spec
-    elif known is None or spec != known.spec:
-        embedder = load_embedder(spec, state=folder_of(store))
-    else:
-        embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
-        check_revision(store.info.location, known, embedder.identity)
-    embedder.expect_dim(store.info.dim, store.info.location)
-    return embedder

@@ -20,9 +20,10 @@ from migrate.fit import FitOptions, plan_fit
 from migrate.pipeline import MigrationRequest, finished_run, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.selection import QueryLog
+from migrate.steps.base import PaidStep
+from migrate.steps.sync import Sync
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.sync import plan_sync
 from migrate.translate import translate_store
 from migrate.vectors import Document
 
@@ -85,7 +86,7 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
             ]
             (old / "docs.jsonl").write_text("\n".join(lines) + "\n")
             forget_hashes(old)
-        return plan_sync(open_store(old), translated(), load())
+        return Sync(open_store(old), translated(), target=load())
 
     def migration():
         request = MigrationRequest(
@@ -109,6 +110,12 @@ def counted(texts, load):
     return count_texts([Document(str(n), text) for n, text in enumerate(texts)], load(None).profile).tokens_read
 
 
+def run_under(cap_usd, plan):
+    """Run a plan under a cap that its estimate may be beyond."""
+    plan.cap.cap_usd = cap_usd
+    return plan.execute() if isinstance(plan, PaidStep) else plan.run(cap_usd=cap_usd)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["fit", "embed", "re-embed", "translate", "audit", "sync", "migration"])
 def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan_step, server, load, but_again):
@@ -119,7 +126,7 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
     assert server.billed == [] and estimate.usd > 0, "an estimate embeds nothing"
     cap_usd = estimate.usd / 4  # the server charges for fewer tokens than are estimated
     with pytest.raises(SpendingError, match="everything paid for is in the cache"):
-        first.run(cap_usd=cap_usd)
+        run_under(cap_usd, first)
     assert 0 < sum(len(text.split()) for text in server.billed) * 0.02 / 1e6 <= cap_usd
     paid = but_again(server.billed)
     second = plan_step[step]()
@@ -128,7 +135,7 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
     left = second.estimate()
     assert left.tokens == estimate.tokens - counted(paid, load)
     assert first.estimate() == estimate, "what was expected before"
-    second.run(cap_usd=estimate.usd)
+    run_under(estimate.usd, second)
     again = sum(model.again_tokens for model in left.models)
     billed = but_again(server.billed)
     assert counted(billed, load) == left.tokens - again, "the run pays what was estimated"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from migrate.cost.meter import MeteredEmbedder
     from migrate.cost.spending import PlannedModel, SpendingPlan
     from migrate.embedders.profile import Profile
+    from migrate.steps.base import PaidStep
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Progress
@@ -53,6 +54,7 @@ def usd(value: object) -> float:
     return amount
 
 
+AGREED = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
 _OPTIONS = (
     option(
         "--max-cost",
@@ -61,7 +63,7 @@ _OPTIONS = (
         metavar="USD",
         help="Dollars that may be spent on models without a question; spending stops there.",
     ),
-    option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost."),
+    AGREED,
 )
 
 
@@ -123,7 +125,7 @@ class Spending:
                 advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}", quiet=self.quiet)
         return deal
 
-    def agree(self, plan: SpendingPlan[Any], *, progress: Progress) -> None:
+    def agree(self, plan: SpendingPlan[Any] | PaidStep[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question.
 
         Raises

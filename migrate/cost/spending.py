@@ -114,6 +114,21 @@ class PlanEstimate:
         return "\n".join(model.sentence for model in self.models) or "to embed: nothing that costs money"
 
 
+def refuse_beyond(max_cost: float, estimate: PlanEstimate) -> None:
+    """Make sure that an estimate is within a limit.
+
+    Raises
+    ------
+    SpendingError
+        It is not; nothing was spent.
+    """
+    if estimate.usd > max_cost:
+        raise SpendingError(
+            f"expected to cost at most {dollars(max_cost)} (max_cost), found {dollars(estimate.usd)}; nothing was "
+            "spent, raise max_cost to go on"
+        )
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SpendingPlan(ABC, Generic[Result]):
     """A step that is not done yet: its models, what they will be asked for, and the cap that they share."""
@@ -164,10 +179,5 @@ class SpendingPlan(ABC, Generic[Result]):
             It is not, and nothing was spent; or it was too low, as `run`.
         """
         if max_cost is not None:
-            usd = self.estimate(progress=progress).usd
-            if usd > max_cost:
-                raise SpendingError(
-                    f"expected to cost at most {dollars(max_cost)} (max_cost), found {dollars(usd)}; nothing "
-                    "was spent, raise max_cost to go on"
-                )
+            refuse_beyond(max_cost, self.estimate(progress=progress))
         return self.run(cap_usd=max_cost, progress=progress)

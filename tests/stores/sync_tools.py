@@ -447,9 +447,9 @@ def sync_billed(old, new, cache, bill):
     import os
 
     import migrate.translate
+    from migrate import sync
     from migrate.embedders.cache import CachedEmbedder
     from migrate.stores import open_store
-    from migrate.sync import sync_store
 
     class Billed(Hashed):
         def embed(self, texts, role, *, progress=None):
@@ -459,4 +459,4 @@ def sync_billed(old, new, cache, bill):
 
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1, 64
-    return sync_store(open_store(old), open_store(new), CachedEmbedder(Billed(), cache)).written
+    return sync(open_store(old), open_store(new), target=CachedEmbedder(Billed(), cache)).written

@@ -20,6 +20,7 @@ from faiss_tools import build, save
 from sync_tools import Hashed, some_records, translate_in_parts
 from sync_tools import Parquet as Records
 
+from migrate import sync
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.fit import fit_stitch
 from migrate.stitch.persistence import load_stitch
@@ -29,7 +30,6 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
-from migrate.sync import sync_store
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.translate import translate_store
 from migrate.vectors import Document
@@ -528,7 +528,7 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
     with pytest.raises(UsageError, match="objects are not replaced"):
         translate_store(old, fitted, location, force=True)
     with pytest.raises(UsageError, match="object storage"):
-        sync_store(old, open_store(location), Hashed())
+        sync(old, open_store(location), target=Hashed())
     assert objects(location.partition(":")[2]) == before
     new = open_store(location)
     assert len(verify_files(new)) == 3
