@@ -29,6 +29,7 @@ import numpy as np
 from cluster import MadeUpJob, ended, forked, passages, prepare_passages, with_this, write_parquet
 from dask_processes import processes
 
+import migrate
 from migrate.cluster import DaskRunner
 from migrate.cost.target import Tally
 from migrate.embedders import load_embedder
@@ -36,7 +37,6 @@ from migrate.embedders.registry import known_models
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.faiss.lists import append_lists
-from migrate.translate import translate_store
 from migrate.work.outputs import write_store
 from migrate.work.runner import LocalRunner
 
@@ -151,7 +151,7 @@ def _open(small: str, source: str) -> Figures:
 def _translate(source: str, stitch: Path, output: str) -> Figures:
     store, fitted, seen = open_store(source), load_stitch(stitch), _Seen()
     begun = time.process_time()
-    translate_store(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
+    migrate.translate(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
     shutil.rmtree(output.removeprefix("parquet:"))
     return time.process_time() - begun, seen.shard_rows
 

@@ -32,7 +32,6 @@ from migrate.report.sync import synced_text
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.translate import translate_store
 from migrate.vectors import Document, Vectors
 
 
@@ -75,7 +74,7 @@ def make_pair(folder: Path, rows: int, dim: int) -> float:
     write_store(folder / "old", documents, vectors)
     make_stitch(folder / "old", folder / "stitch", dim=dim)
     started = time.perf_counter()
-    translate_store(open_store(folder / "old"), load_stitch(folder / "stitch"), folder / "new")
+    migrate.translate(open_store(folder / "old"), load_stitch(folder / "stitch"), folder / "new")
     seconds = time.perf_counter() - started
     write_store(folder / "old", *changed(documents, vectors))
     return seconds

@@ -18,13 +18,12 @@ from migrate.audit.verdict import MARGIN, Outcome, Verdict
 from migrate.check import Compatibility, Stamp, check_store, stamp_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
-from migrate.cluster import runner_of
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
-from migrate.embed import Embedding, plan_embed, plan_reembed
+from migrate.embed import Embedding, plan_embed
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
@@ -33,25 +32,27 @@ from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.pipeline import Migration, MigrationRequest, plan_migration
-from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.report.document import audit_document
 from migrate.report.inspect import inspect_document
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
 from migrate.steps.base import function
-from migrate.steps.opening import model_of, store_of
+from migrate.steps.opening import model_at, model_of, runner_at, store_of
+from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync
 from migrate.steps.sync.job import Synced
+from migrate.steps.translate import Translate
+from migrate.steps.translate.choice import Budget
+from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import DOCUMENT, Direction, FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
-from migrate.stores.registry import absolute_location, output_of
+from migrate.stores.registry import absolute_location
 from migrate.switch import Switch, forget_switch, roll_back, switch_store
-from migrate.translate import Translation
 from migrate.vectors import Document, Progress, Query, no_progress
 from migrate.work.runner import LOCAL, Runner
 
@@ -183,7 +184,7 @@ def run(
     old = model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
     request = MigrationRequest(
         opened,
-        _model(target),
+        model_at(target),
         _questions(opened, beir, queries, split, group_field, seed, progress),
         Path(output),
         source_embedder=old,
@@ -252,63 +253,10 @@ def fit(
     """
     leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
     options = FitOptions(direction=direction, stitch=stitch, size=sample, prior=leaning, prefix=prefix, seed=seed)
-    return plan_fit(store_of(store), _model(target), options).run_within(max_cost, progress=progress)
+    return plan_fit(store_of(store), model_at(target), options).run_within(max_cost, progress=progress)
 
 
-def translate(
-    store: StoreLike,
-    stitch: FittedStitch | str | Path,
-    output: str | Path,
-    *,
-    any_store: bool = False,
-    runner: RunnerLike = LOCAL,
-    force: bool = False,
-    restart: bool = False,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Translation:
-    """Write a store, translated by a stitch, to the folder `output`; ids, order, texts, metric and format are kept.
-
-    Parameters
-    ----------
-    store
-        The store that the stitch was fitted on, or its path.
-    stitch
-        What `fit` returned, or the folder that it was saved to.
-    output
-        A new folder, or `KIND:...` for a store of another kind. It appears when it is complete; the same call continues
-        one that broke off.
-    any_store
-        Allow a store that the stitch was not fitted on, such as one that has grown.
-    runner
-        Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786.
-    force
-        Replace an output that is there.
-    restart
-        Discard what an unfinished run has left.
-    max_cost
-        As in `fit`; only a stitch that reads the texts with a paid model costs anything.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.translate.translate_store`, and a SpendingError beyond `max_cost`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
-    >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
-    <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
-    """
-    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    does = _runner(runner)
-    plan = plan_translate(
-        store_of(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart
-    )
-    return plan.run_within(max_cost, progress=progress)
+translate = function(Translate)
 
 
 def embed(
@@ -352,77 +300,11 @@ def embed(
     >>> migrate.embed(documents, "tfidf:24", "new-store")
     <Embedding new-store: 150 vectors of dimension 24>
     """
-    plan = plan_embed(lambda: documents, _model(model), Path(output), force=force, restart=restart)
+    plan = plan_embed(lambda: documents, model_at(model), Path(output), force=force, restart=restart)
     return plan.run_within(max_cost, progress=progress)
 
 
-def reembed(
-    store: StoreLike,
-    target: ModelLike,
-    output: str | Path,
-    *,
-    share: str | None = None,
-    stitch: FittedStitch | str | Path | None = None,
-    runner: RunnerLike = LOCAL,
-    force: bool = False,
-    restart: bool = False,
-    seed: int = 0,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Embedding | Translation:
-    """Embed a whole store with the target model into a new one of the same kind; or a share of it, as a translation.
-
-    Parameters
-    ----------
-    store
-        A store, or its path. It may be a translated one.
-    target
-        The model to move to, or its spec.
-    output
-        A new folder, or `KIND:...` for a store of another kind. It appears when it is complete; the same call continues
-        one that broke off.
-    share
-        How much to embed, the sample of `stitch` included: a share such as "30%", a number of documents, "$20", or
-        "300000tok". By default all.
-    stitch
-        With a `share`, the stitch that translates the rest, fitted again on all that is embedded; or its path. It was
-        fitted on this store.
-    runner
-        Who does the work, as in `translate`.
-    force
-        Replace an output that is there.
-    restart
-        Discard what an unfinished run has left.
-    seed
-        Of the documents that are drawn at random.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.embed.reembed_store`, or `migrate.reembed.plan_refit` and `translate`; and a SpendingError beyond
-        `max_cost`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> migrate.reembed("my-store", "tfidf:24", "new-store")
-    <Embedding new-store: 150 vectors of dimension 24>
-    """
-    opened, embedder, does = store_of(store, verify=True), _model(target), _runner(runner)
-    if (share is None) != (stitch is None):
-        raise UsageError("share and stitch belong together: how much to embed, and what translates the rest")
-    if share is None or stitch is None:
-        plan = plan_reembed(opened, elsewhere(embedder, does), output, force=force, restart=restart)
-        return plan.run_within(max_cost, progress=progress)
-    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    part, folder = Reembedding(Budget.parse(share), seed=seed), output_of(output).beside("stitch")
-    refit = plan_refit(opened, fitted, embedder, part, folder, force=force)
-    translation = plan_translate(opened, fitted, output, refit=refit, runner=does, force=force, restart=restart)
-    return translation.run_within(max_cost, progress=progress)
+reembed = function(Reembed)
 
 
 def audit(
@@ -498,7 +380,7 @@ def audit(
         raise UsageError('save_reference goes with reference="build"; leave it out')
     new = store_of(translated, verify=True)
     query_set = _questions(new, beir, queries, split, group_field, seed, progress)
-    embedder = elsewhere(model_of(new, target, "target"), _runner(runner))
+    embedder = elsewhere(model_of(new, target, "target"), runner_at(runner))
     old = None if source is None else store_of(source, verify=True)
     request = AuditRequest(
         new,
@@ -576,7 +458,7 @@ def check(
     >>> migrate.check("my-store", "tfidf:24")
     <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
     """
-    return check_store(store_of(store), _model(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
+    return check_store(store_of(store), model_at(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
 
 
 def stamp(
@@ -834,14 +716,6 @@ def compare(
 def _location(store: StoreLike) -> str:
     """Where a store is, in full: a switch is noted, and undone from whatever folder."""
     return absolute_location(store.info.location if isinstance(store, Store) else store)
-
-
-def _model(model: ModelLike) -> Embedder:
-    return load_embedder(model) if isinstance(model, str) else model
-
-
-def _runner(runner: RunnerLike) -> Runner:
-    return runner_of(runner) if isinstance(runner, str) else runner
 
 
 def _is_at_hand(store: Store) -> bool:

@@ -18,13 +18,12 @@ from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.pipeline import MigrationRequest, finished_run, plan_migration
-from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.selection import QueryLog
 from migrate.steps.base import PaidStep
 from migrate.steps.sync import Sync
+from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.translate import translate_store
 from migrate.vectors import Document
 
 SMALL = "openai:text-embedding-3-small"
@@ -66,12 +65,8 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
 
     def translated():
         if not (tmp_path / "translated").exists():
-            translate_store(store, fitted(), tmp_path / "translated")
+            migrate.translate(store, fitted(), tmp_path / "translated")
         return open_store(tmp_path / "translated")
-
-    def refit():
-        request = Reembedding(Budget.parse("80%"), policy="random")
-        return plan_refit(store, fitted(), load(), request, tmp_path / "refitted")
 
     def audit():
         return plan_audit(AuditRequest(translated(), load_questions(str(beir)), load()))
@@ -98,7 +93,9 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         "fit": lambda: plan_fit(store, load(), ridge),
         "embed": lambda: plan_embed(lambda: corpus.documents, load(), tmp_path / "new"),
         "re-embed": lambda: plan_reembed(store, load(), tmp_path / "reference"),
-        "translate": lambda: plan_translate(store, fitted(), tmp_path / "new", refit=refit()),
+        "translate": lambda: Translate(
+            store, fitted(), tmp_path / "new", reembed="80%", policy="random", target=load()
+        ),
         "audit": audit,
         "sync": sync,
         "migration": migration,
@@ -185,15 +182,15 @@ def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, t
     fitted.save(tmp_path / "stitch")
 
     loaded = load_stitch(tmp_path / "stitch").with_base(load())
-    translation = plan_translate(store, loaded, tmp_path / "out")
+    translation = Translate(store, loaded, tmp_path / "out")
     (first,) = translation.estimate().models
     assert first.documents == store.info.count - SIZE and first.tokens > 0
     with pytest.raises(SpendingError):
-        translation.run(cap_usd=first.usd / 5)
+        run_under(first.usd / 5, translation)
     paid = len(server.billed)
     assert estimate.documents < paid < estimate.documents + first.documents
     again = load_stitch(tmp_path / "stitch").with_base(load())
-    plan_translate(store, again, tmp_path / "out").run(cap_usd=first.usd)
+    Translate(store, again, tmp_path / "out", max_cost=first.usd).run()
     assert len(server.billed) == len(set(server.billed)) == estimate.documents + first.documents
     assert open_store(tmp_path / "out").info.manifest.store.first_tokens == 5
 
@@ -252,7 +249,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     reference, cache, store, load, beir, tmp_path
 ):
     fitted = plan_fit(store, load(cache), FitOptions(stitch="ridge", size=SIZE)).run()
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
     full, new = (
         next(option for option in options_of(report) if option.name == name) for name in ("full re-embed", "translated")

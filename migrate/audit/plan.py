@@ -24,8 +24,8 @@ from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
-from migrate.reembed.stitch import with_metered_views
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of, digests_of
+from migrate.steps.translate.stitch import with_metered_views
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store
 from migrate.stores.base import Store

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from migrate.cost.quality import StitchQuality
     from migrate.cost.rates import Rate
     from migrate.cost.target import Target
-    from migrate.reembed import Budget
+    from migrate.steps.translate.choice import Budget
     from migrate.stores.base import Store
 
 
@@ -70,7 +70,7 @@ def budget_of(value: object) -> Budget:
     click.BadParameter
         It is neither.
     """
-    from migrate.reembed import Budget
+    from migrate.steps.translate.choice import Budget
 
     text = str(value).strip().replace(",", "")
     if not text.endswith("tok"):
@@ -199,7 +199,7 @@ class _Place:
 def _advise_plan(place: _Place, stitch: Path | str, quality: StitchQuality, best: Plan, *, quiet: bool) -> None:
     """The command that a plan begins with: another fit where the stitch reads other things than the plan does."""
     from migrate.cost.plans import FIRST_TOKENS, MIGRATE
-    from migrate.reembed.choice import CONFIDENCE, RANDOM
+    from migrate.steps.translate.choice import CONFIDENCE, RANDOM
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         first = ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"] if best.first_tokens else []

@@ -54,8 +54,9 @@ def _parameter(field: Field[Any]) -> Decorator:
     kind, text, flags = (settings.pop(name, None) for name in ("kind", "help", "flags"))
     if settings.pop("is_argument", False):
         return click.argument(field.name, type=_KINDS[kind])
-    if kind:
-        settings["type"] = _KINDS[kind]
+    choices = settings.pop("choices", None)
+    if kind or choices:
+        settings["type"] = click.Choice(choices) if choices else _KINDS[kind]
         settings |= {"required": True} if field.default is MISSING else {"default": field.default}
     else:
         settings["is_flag"] = True

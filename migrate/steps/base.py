@@ -82,12 +82,16 @@ class Step(ABC, Generic[Result]):
         metadata=parameter("Called with a step, how much of it is done, and how much there is."),
     )
 
+    def check(self) -> None:
+        """Make sure, before anything is opened, that parameters go together."""
+
     @abstractmethod
     def execute(self) -> Result:
         """Do the work."""
 
     def run(self) -> Result:
-        """Do the work, within the limits that were given."""
+        """Check the parameters, and do the work."""
+        self.check()
         return self.execute()
 
 
@@ -137,6 +141,7 @@ class PaidStep(Step[Result]):
         """
         from migrate.cost.spending import refuse_beyond
 
+        self.check()
         if self.max_cost is not None:
             refuse_beyond(self.max_cost, self.estimate())
         self.cap.cap_usd = self.max_cost

@@ -5,17 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from migrate.check.facts import check_revision
+from migrate.cluster import runner_of
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
+from migrate.work.runner import LOCAL, Runner
 
 
 def store_of(store: Store | str | Path, *, verify: bool = False) -> Store:
     """Return a store, opened where it is a path."""
     return store if isinstance(store, Store) else open_store(store, verify=verify)
+
+
+def model_at(model: Embedder | str) -> Embedder:
+    """Return a model, loaded where it is a spec."""
+    return load_embedder(model) if isinstance(model, str) else model
+
+
+def runner_at(runner: Runner | str | None) -> Runner:
+    """Return a runner, found by its name where it is one; None for this machine's."""
+    return runner_of(runner) if isinstance(runner, str) else runner or LOCAL
 
 
 def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedder:

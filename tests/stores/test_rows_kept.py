@@ -29,7 +29,6 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.content import content_of
 from migrate.stores.sources import stored_sources, vector_checksums
 from migrate.switch import roll_back, switch_store
-from migrate.translate import translate_store
 from migrate.vectors import Query, unit_rows
 
 COUNT, SAMPLE, SOURCE_DIM, DIM = 300, 80, 16, 24
@@ -146,7 +145,7 @@ def translated(kind, tmp_path):
     store = open_store(old)
     fitted = fit_stitch(store, Hashed(dim=DIM), stitch="ridge", size=SAMPLE)
     output = kind.new(tmp_path / "new")
-    translate_store(store, fitted, output)
+    migrate.translate(store, fitted, output)
     return old, open_store(output), set(fitted.sample.ids)
 
 

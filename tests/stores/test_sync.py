@@ -17,6 +17,7 @@ from asking import asking
 from children import call_in_child
 from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
+import migrate
 from migrate import sync
 from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
@@ -31,7 +32,6 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 from migrate.switch import forget_switch, roll_back, switch_store
-from migrate.translate import translate_store
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def milvus_url(tmp_path):
 def translated(old, output, embedder, size=40):
     store = open_store(old)
     fitted = fit_stitch(store, embedder, stitch="ridge", size=size)
-    translate_store(store, fitted, output)
+    migrate.translate(store, fitted, output)
     return open_store(output)
 
 
@@ -368,7 +368,7 @@ def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
     kind, records = tools.Folder(), some_records()
     target = kind_of("Pgvector").new(tmp_path)
     old = kind.make(tmp_path / "old", records)
-    translate_store(
+    migrate.translate(
         open_store(old), fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40),
         f"{target}?index=ivfflat&lists=7",
     )  # fmt: skip
@@ -527,7 +527,7 @@ def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_pa
             kind.change(old, records, touched)
 
     with pytest.raises(StoreError, match=f"changed while it was read .the vector of '{names[1]}'.; nothing was"):
-        translate_store(store, fitted, kind.new(tmp_path), progress=change)
+        migrate.translate(store, fitted, kind.new(tmp_path), progress=change)
     assert [found.name for found in kind.server.get_collections().collections] == ["old"]
 
 
