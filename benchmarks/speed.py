@@ -104,9 +104,6 @@ def run_job(job: str, index: Path, stitch: Path, output: Path) -> tuple[float, f
 
 def timed_job(job: str, index: str, stitch: str, output: str) -> None:
     """The inside of `run_job`."""
-    import migrate.stitch.fitted
-    import migrate.steps.translate.job  # noqa: F401
-
     started = time.perf_counter()
     JOBS[job](Path(index), Path(stitch), Path(output))
     seconds = time.perf_counter() - started
