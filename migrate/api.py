@@ -21,7 +21,6 @@ from migrate.check.check import ManifestUse
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
-from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
 from migrate.embed import Embedding, plan_embed
 from migrate.embedders import load_embedder
@@ -37,7 +36,7 @@ from migrate.report.inspect import inspect_document
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
-from migrate.steps.base import function
+from migrate.steps.base import MAX_COST_USD, function
 from migrate.steps.opening import model_at, model_of, runner_at, store_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync

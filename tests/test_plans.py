@@ -1,5 +1,6 @@
 """Plans, against a server that counts every text: what they estimate, what they pay, and where they stop."""
 
+import inspect
 import json
 import shutil
 
@@ -10,9 +11,8 @@ import migrate
 from migrate.audit.options import options_of
 from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import load_questions
-from migrate.cli.spending import _MAX_COST_USD
+from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
-from migrate.cost.spending import MAX_COST_USD
 from migrate.embed import embed_corpus, plan_embed, plan_reembed
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
@@ -284,4 +284,6 @@ def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, l
 
 
 def test_the_command_line_and_the_library_have_one_default():
-    assert _MAX_COST_USD == MAX_COST_USD
+    for name in ("fit", "translate", "reembed", "sync", "audit", "run"):
+        (typed,) = [param for param in leaf_commands()[name].params if param.name == "max_cost"]
+        assert typed.default == inspect.signature(getattr(migrate, name)).parameters["max_cost"].default == 5

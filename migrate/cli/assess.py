@@ -11,11 +11,11 @@ import click
 from migrate.cli import options
 from migrate.cli.audit import read_prefixes
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
-from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
+from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group, usd
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
 from migrate.cli.same import stop_if_same
-from migrate.cli.spending import cached_texts, usd
+from migrate.cli.spending import cached_texts
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from migrate.cost.estimate import CostEstimate, dollars, estimate_cost
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
@@ -19,9 +19,6 @@ from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, no_progress
 
 Result = TypeVar("Result")
-
-MAX_COST_USD: Final = 5.0
-"""Dollars that may be spent without a question."""
 
 TARGET, SOURCE_MODEL, VIEW = "target", "source model", "view"
 """What a model of a plan is for."""

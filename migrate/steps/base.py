@@ -42,12 +42,12 @@ def _new_cap() -> SpendingCap:
 
 
 def argument(text: str, kind: str) -> Mapping[str, Any]:
-    """Return the metadata of a field that a command takes by its place; `kind` is as in `migrate.cli.steps`."""
+    """Return the metadata of a field that a command takes by its place; `kind` is as in `migrate.cli.options`."""
     return {"help": text, "kind": kind, "is_argument": True}
 
 
 def option(text: str, kind: str = "", *, flags: Sequence[str] = (), **settings: Any) -> Mapping[str, Any]:
-    """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.steps`, or a flag.
+    """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.options`, or a flag.
 
     Its name is that of the field, unless `flags` says otherwise; `settings` are click's, and `section`, the title that
     it stands under in the help text.
@@ -60,6 +60,15 @@ def parameter(text: str) -> Mapping[str, Any]:
     return {"help": text}
 
 
+MAX_COST_USD = 5.0
+"""Dollars that may be spent without a question."""
+
+MAX_COST = option(
+    "Dollars that may be spent on models without a question; spending stops there.",
+    "usd",
+    metavar="USD",
+    section=COST,
+)
 FORCE = option("Replace the output if it exists.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
 SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
@@ -99,15 +108,7 @@ class Step(ABC, Generic[Result]):
 class PaidStep(Step[Result]):
     """A step that embeds: the models that it asks, what that will cost, and the cap that they share."""
 
-    max_cost: float | None = field(
-        default=5.0,
-        metadata=option(
-            "Dollars that may be spent on models without a question; spending stops there.",
-            "usd",
-            metavar="USD",
-            section=COST,
-        ),
-    )
+    max_cost: float | None = field(default=MAX_COST_USD, metadata=MAX_COST)
 
     cap: SpendingCap = field(
         default_factory=_new_cap,
