@@ -21,6 +21,7 @@ import faiss
 import numpy as np
 from frontier import store_of
 
+import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
@@ -32,7 +33,6 @@ from migrate.report.html import audit_page
 from migrate.search.runs import DEPTH, search
 from migrate.stores import open_store
 from migrate.stores.base import BATCH_SIZE
-from migrate.translate import translate_store
 from migrate.vectors import Batch, unit_rows
 
 ROUNDS = 5
@@ -71,7 +71,7 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     judged = load_beir(data / "scifact")
     old, new = (load_embedder(f"file:{data / 'pairs' / f'scifact.{name}.npz'}") for name in (space, "minilm"))
     source, reference = store_of(data, old, folder / "source"), store_of(data, new, folder / "reference")
-    translate_store(source, fit_stitch(source, new, stitch="ridge", size=500), folder / "translated")
+    migrate.translate(source, fit_stitch(source, new, stitch="ridge", size=500), folder / "translated")
     started = time.perf_counter()
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     report = audit_store(

@@ -47,6 +47,7 @@ from dask_processes import Processes, kill, processes
 from s3_server import s3_server
 from victims import digest, make_parts_small, make_stitch, make_store, prepare
 
+import migrate
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
@@ -54,7 +55,6 @@ from migrate.embedders.elsewhere import elsewhere
 from migrate.selection.sample import SAMPLE_SIZE
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.translate import translate_store
 from migrate.vectors import Document
 from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
 from migrate.work.outputs import write_store
@@ -67,7 +67,7 @@ _VICTIMS = ("worker", "scheduler", "coordinator")
 
 def translate(folder: Path, output: Path, runner: Runner) -> None:
     """The translation that is timed, and killed."""
-    translate_store(open_store(folder / "source"), load_stitch(folder / "stitch"), output, runner=runner)
+    migrate.translate(open_store(folder / "source"), load_stitch(folder / "stitch"), output, runner=runner)
 
 
 def forked(job: Callable[[], object]) -> int:
@@ -381,7 +381,7 @@ def _on_bucket(folder: Path, output: str, runner: Runner) -> tuple[float, float,
             socket.socket = CountedSocket  # type: ignore[misc]
             begun, begun_s = time.perf_counter(), time.process_time()
             location = f"parquet:s3://shards/{output}"
-            translate_store(open_store(_SOURCE), load_stitch(folder / "on bucket"), location, runner=runner)
+            migrate.translate(open_store(_SOURCE), load_stitch(folder / "on bucket"), location, runner=runner)
             np.save(file.name, [time.perf_counter() - begun, time.process_time() - begun_s, CountedSocket.count])
 
         if not ended(forked(job)):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from retrieval import SETS, TARGET, load_space, read_set
 
+import migrate
 from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
 from migrate.embedders import load_embedder
@@ -29,7 +30,6 @@ from migrate.search.runs import Run
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.translate import translate_store
 from migrate.vectors import Vectors, unit_rows
 
 PAIRS, KEPT, QUERIES = 500, 10, 10_000
@@ -62,7 +62,7 @@ class Replay:
             documents = self.collection.documents
             embed_corpus(lambda: documents, load_embedder(f"file:{folder / 'old.npz'}"), folder / "old")
             store = open_store(folder / "old")
-            translate_store(store, fit_stitch(store, target, size=PAIRS, seed=seed), folder / "new")
+            migrate.translate(store, fit_stitch(store, target, size=PAIRS, seed=seed), folder / "new")
             new = open_store(folder / "new")
             confidence = stored_confidence(new)
             assert confidence is not None

@@ -77,15 +77,15 @@ def inside(step: str, store: Path, stitch: Path, output: Path) -> None:
     """Do a step, and print its memory."""
     import scipy.linalg  # noqa: F401
 
+    import migrate
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
     from migrate.stores.child import end_server
-    from migrate.translate import translate_store
 
     before = peak_mb("VmRSS")
     opened = open_store(store)
     if step == "translate":
-        translate_store(opened, load_stitch(stitch), output)
+        migrate.translate(opened, load_stitch(stitch), output)
     end_server()
     guarded = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(json.dumps({"before": before, "peak": peak_mb("VmHWM"), "guarded": guarded}))

@@ -20,6 +20,7 @@ import time
 from functools import cached_property
 from pathlib import Path
 
+import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import Frontier, find_frontier
 from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
@@ -31,12 +32,11 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.fit import fit_stitch
-from migrate.reembed.choice import POLICIES, QUERY_LOG
 from migrate.report.audit import audit_text, frontier_text
 from migrate.report.terminal import table
+from migrate.steps.translate.choice import POLICIES, QUERY_LOG
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.translate import translate_store
 from migrate.vectors import Query
 
 SPACES = ("wordpieces", "layer4-mean", "layer5-mean")
@@ -73,7 +73,7 @@ def try_space(
     store = store_of(data, load_embedder(f"file:{data / 'pairs' / f'scifact.{space}.npz'}"), folder / "source")
     fitted = fit_stitch(store, target, size=arguments.pairs, stitch=arguments.stitch, seed=arguments.seed)
     print(f"\n{space}: {fitted.stitch.spec} from {arguments.pairs} of {store.info.count:,} documents\n", flush=True)
-    translate_store(store, fitted, folder / "translated")
+    migrate.translate(store, fitted, folder / "translated")
     report = audit_store(
         AuditRequest(
             open_store(folder / "translated"),

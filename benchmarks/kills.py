@@ -43,11 +43,13 @@ from typing import Any
 import numpy as np
 from searching import SEARCHES, milvus_client
 
+import migrate.steps.translate.job as job
 import migrate.translate as translation
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
+from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.switch import roll_back, switch_store
@@ -235,8 +237,8 @@ def make_base(folder: str, rows: str) -> None:
 
 def do_translate(source: str, stitch: str, output: str) -> None:
     """What `lead-migrate translate` does."""
-    translation._BATCH_BYTES, translation._FEWEST_ROWS, translation._PART_BYTES = 1 << 14, 64, 1 << 15
-    translation.translate_store(open_store(source), load_stitch(Path(stitch)), output, any_store=True)
+    translation._BATCH_BYTES, translation._FEWEST_ROWS, job._PART_BYTES = 1 << 14, 64, 1 << 15
+    Translate(open_store(source), load_stitch(Path(stitch)), output, any_store=True).run()
 
 
 def do_finish(source: str, stitch: str, output: str) -> None:

@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from retrieval import SETS, load_space, read_set
 
+import migrate
 from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
 from migrate.embedders import Embedder, load_embedder
@@ -53,7 +54,6 @@ from migrate.report.terminal import table
 from migrate.search.runs import Run
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.translate import translate_store
 from migrate.vectors import Document, Vectors, unit_rows
 
 MODEL = "openai:minilm"
@@ -524,7 +524,7 @@ def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argpa
     started = time.perf_counter()
     fitted = fit_stitch(store, embedder_at(port.value, folder / "cache.sqlite"), stitch=stitch, size=PAIRS)
     fitted.save(folder / "stitch")
-    translate_store(store, fitted, folder / "store")
+    migrate.translate(store, fitted, folder / "store")
     print(f"fitted {fitted.stitch.spec} and translated in {time.perf_counter() - started:.0f} s")
     return model
 

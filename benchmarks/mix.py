@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import find_frontier
 from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
@@ -33,12 +34,11 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.fit import fit_stitch
-from migrate.reembed.choice import QUERY_LOG, why_unsure
 from migrate.report.terminal import table
+from migrate.steps.translate.choice import QUERY_LOG, why_unsure
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.translate import translate_store
 from migrate.vectors import Query
 
 TARGET_MODEL = "packaged:all-MiniLM-L6-v2"
@@ -94,7 +94,7 @@ class Cell:
     def _two_stage(self, fitted: FittedStitch) -> list[str]:
         first = "" if fitted.first_tokens is None else f"first {fitted.first_tokens} tokens, "
         output = self.folder / f"translated {fitted.stitch.spec}"
-        translate_store(self.store, fitted, output)
+        migrate.translate(self.store, fitted, output)
         report = audit_store(
             AuditRequest(
                 open_store(output),

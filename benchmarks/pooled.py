@@ -42,6 +42,7 @@ from pathlib import Path
 import numpy as np
 from unjudged import degraded, translated, with_true
 
+import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
 from migrate.audit.measures import Scores, ndcg
@@ -63,7 +64,6 @@ from migrate.report.terminal import table
 from migrate.search.runs import search
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Store
-from migrate.translate import translate_store
 from migrate.vectors import Batch, Document, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
@@ -149,7 +149,7 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
     fitted = fit_stitch(store, target, stitch="ridge", size=PAIRS)
-    translate_store(store, fitted, folder / "new")
+    migrate.translate(store, fitted, folder / "new")
     reembed_store(store, target, folder / "reference")
     reports, seconds = [], []
     for reference, stages in (
@@ -177,7 +177,7 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
-    translate_store(store, fit_stitch(store, target, stitch="ridge", size=PAIRS), folder / "new")
+    migrate.translate(store, fit_stitch(store, target, stitch="ridge", size=PAIRS), folder / "new")
     truth = ndcg(
         search(
             [Batch([d.id for d in migration.documents], target.embed_documents(migration.documents))],

@@ -30,6 +30,7 @@ import numpy as np
 from cluster import MadeUpJob, ended, forked, passages, prepare_passages, with_this, write_parquet
 from dask_processes import processes
 
+import migrate
 from migrate.cluster import DaskRunner
 from migrate.cost.target import Tally
 from migrate.embedders import load_embedder
@@ -37,7 +38,6 @@ from migrate.embedders.registry import known_models
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.faiss.lists import append_lists
-from migrate.translate import translate_store
 from migrate.work.outputs import write_store
 from migrate.work.runner import LocalRunner
 
@@ -172,7 +172,7 @@ def _translate(small: str, source: str, stitch: Path, output: str, cache: Path) 
         store, seen = open_store(place), _Seen()
         store.snapshot()
         begun = time.process_time()
-        translate_store(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
+        migrate.translate(store, fitted, output, runner=LocalRunner(1), any_store=True, progress=seen)
         took.append((store.info.count, time.process_time() - begun))
         shutil.rmtree(output.removeprefix("parquet:"))
     (small_rows, small_s), (rows, seconds) = took[1:]

@@ -26,6 +26,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import migrate
 from migrate.cli.main import run
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus
@@ -34,7 +35,6 @@ from migrate.fit import fit_stitch
 from migrate.similarity import compare_spaces
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.translate import translate_store
 
 SPACES = ("minilm", "layer5-mean", "layer4-mean", "layer3-cls", "wordpieces", "tfidf")
 TRANSLATED = ("layer5-mean", "layer4-mean", "wordpieces")
@@ -63,7 +63,7 @@ def translate_stores(data: Path, folder: Path, *, pairs: int, seed: int) -> list
     paths = [folder / f"translated-{space}" for space in TRANSLATED]
     for space, path in zip(TRANSLATED, paths, strict=True):
         store = open_store(folder / space)
-        translate_store(store, fit_stitch(store, target, size=pairs, stitch="ridge", seed=seed), path)
+        migrate.translate(store, fit_stitch(store, target, size=pairs, stitch="ridge", seed=seed), path)
     return paths
 
 

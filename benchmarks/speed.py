@@ -2,8 +2,8 @@
 
     python benchmarks/speed.py [--rows 500000] [--dim 384] [--folder DIR]
 
-1. Translating a flat index of ROWS x DIM (`translate_store`: read, check, map, normalise, write, fsync) against a bare
-   numpy loop over the same memory-mapped rows (matrix product, normalise, write). Each in a process of its own, in
+1. Translating a flat index of ROWS x DIM (`migrate.translate`: read, check, map, normalise, write, fsync) against a
+   bare numpy loop over the same memory-mapped rows (matrix product, normalise, write). Each in a process of its own, in
    turn; the rate ratio of each round and their median, and the peak memory of the translation for ROWS and 2 x ROWS.
 2. Ridge with exact leave-one-out error over 13 penalties on 4,000 x 768 pairs against scikit-learn's RidgeCV on the
    same grid; both must agree on the penalty.
@@ -66,11 +66,11 @@ def make_stitch(index: Path, folder: Path) -> None:
 
 def translate(index: Path, stitch: Path, output: Path) -> None:
     """What `lead-migrate translate` does."""
+    import migrate
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
-    from migrate.translate import translate_store
 
-    translate_store(open_store(index), load_stitch(stitch), output)
+    migrate.translate(open_store(index), load_stitch(stitch), output)
 
 
 def bare_loop(index: Path, stitch: Path, output: Path) -> None:
@@ -104,9 +104,6 @@ def run_job(job: str, index: Path, stitch: Path, output: Path) -> tuple[float, f
 
 def timed_job(job: str, index: str, stitch: str, output: str) -> None:
     """The inside of `run_job`."""
-    import migrate.stitch.fitted
-    import migrate.translate  # noqa: F401
-
     started = time.perf_counter()
     JOBS[job](Path(index), Path(stitch), Path(output))
     seconds = time.perf_counter() - started

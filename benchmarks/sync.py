@@ -26,13 +26,12 @@ import numpy as np
 from survive import run_child
 from victims import DIM, CountingEmbedder, digest, make_parts_small, make_stitch
 
+import migrate
 from migrate.embedders.cache import CachedEmbedder
 from migrate.report.sync import synced_text
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.sync import sync_store
-from migrate.translate import translate_store
 from migrate.vectors import Document, Vectors
 
 
@@ -75,7 +74,7 @@ def make_pair(folder: Path, rows: int, dim: int) -> float:
     write_store(folder / "old", documents, vectors)
     make_stitch(folder / "old", folder / "stitch", dim=dim)
     started = time.perf_counter()
-    translate_store(open_store(folder / "old"), load_stitch(folder / "stitch"), folder / "new")
+    migrate.translate(open_store(folder / "old"), load_stitch(folder / "stitch"), folder / "new")
     seconds = time.perf_counter() - started
     write_store(folder / "old", *changed(documents, vectors))
     return seconds
@@ -85,7 +84,7 @@ def sync(folder: Path) -> None:
     """Sync the pair; what it says goes to a file, as the process may be a child."""
     started = time.perf_counter()
     embedder = CachedEmbedder(CountingEmbedder(folder / "bill"), folder / "cache.sqlite")
-    done = sync_store(open_store(folder / "old"), open_store(folder / "new"), embedder)
+    done = migrate.sync(open_store(folder / "old"), open_store(folder / "new"), target=embedder)
     facts = {"said": synced_text(done), "seconds": time.perf_counter() - started}
     (folder / "said.json").write_text(json.dumps(facts))
 

@@ -5,7 +5,7 @@
 DATA holds `scifact/` in BEIR layout and `pairs/scifact.SPACE.npz`. The store is made of 200,000 documents of about
 200 words, put together from SciFact's sentences, with vectors of `layer4-mean` that belong to other documents, which
 costs the same. Printed: seconds of `fit` on 4,000 real pairs, with the token embeddings of all-MiniLM-L6-v2; documents
-a second of `translate_store`, to disk, in a process of its own, with its peak memory; documents a second of
+a second of `migrate.translate`, to disk, in a process of its own, with its peak memory; documents a second of
 all-MiniLM-L6-v2 on some of the same texts, on the same cores, before and after; and the ratio of the rates.
 """
 
@@ -103,10 +103,10 @@ def embed_rate(model: Embedder, texts: Sequence[str]) -> float:
 
 def inside(store: Path, stitch: Path, output: Path) -> None:
     """Translate in a process of its own; prints documents a second and the peak memory."""
+    import migrate
     from migrate.stores import open_store
-    from migrate.translate import translate_store
 
-    done = translate_store(open_store(store), load_stitch(stitch), output)
+    done = migrate.translate(open_store(store), load_stitch(stitch), output)
     peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
     print(json.dumps({"rate": done.vectors_per_s, "peak_mb": peak}))
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 import migrate.embed.corpus as corpus
+import migrate.steps.translate.job as job
 import migrate.translate as translation
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import Embedder, Role
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection import Pairs
+from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import create_store, open_store
@@ -99,7 +101,7 @@ def make_parts_small() -> None:
     """Let a small store have many parts; and the manifest the same date every time."""
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     translation._BATCH_BYTES, translation._FEWEST_ROWS = 1 << 16, 64
-    translation._PART_BYTES = 1 << 17
+    job._PART_BYTES = 1 << 17
     corpus.BATCH_DOCUMENTS = PART_DOCUMENTS
 
 
@@ -118,7 +120,7 @@ def job_of(kind: str, folder: Path, rows: int, *, force: bool = False) -> Job:
         return lambda output: embed_corpus(lambda: documents(rows), bill, output, force=force)
     if kind == "re-embed":
         return lambda output: reembed_store(open_store(source), bill, output, force=force)
-    return lambda output: translation.translate_store(open_store(source), load_stitch(stitch), output, force=force)
+    return lambda output: Translate(open_store(source), load_stitch(stitch), output, force=force).run()
 
 
 def digest(folder: Path) -> dict[str, str]:

@@ -116,6 +116,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_ROOMS.get(name, "migrate.api")), name)
     submodule = sys.modules.get(f"{__name__}.{name}")
     if isinstance(value, FunctionType) and submodule is not None:
+        vars(submodule).update(vars(value))
         value.__dict__ = vars(submodule)
     globals()[name] = value
     return value

@@ -18,36 +18,39 @@ from migrate.audit.verdict import MARGIN, Outcome, Verdict
 from migrate.check import Compatibility, Stamp, check_store, stamp_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
-from migrate.check.facts import check_revision
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
-from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
-from migrate.embed import Embedding, plan_embed, plan_reembed
-from migrate.embedders import load_embedder, recorded_options
+from migrate.embed import Embedding, plan_embed
+from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.pipeline import Migration, MigrationRequest, plan_migration
-from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.report.document import audit_document
 from migrate.report.inspect import inspect_document
 from migrate.selection import SAMPLE_SIZE
+from migrate.steps.base import MAX_COST_USD, function
+from migrate.steps.opening import model_at, model_of, runner_at, store_of
+from migrate.steps.reembed import Reembed
+from migrate.steps.sync import Sync
+from migrate.steps.sync.job import Synced
+from migrate.steps.translate import Translate
+from migrate.steps.translate.choice import Budget
+from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import DOCUMENT, Direction, FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
-from migrate.stores.registry import absolute_location, output_of
+from migrate.stores.registry import absolute_location
 from migrate.switch import Switch, forget_switch, roll_back, switch_store
-from migrate.sync import Synced, plan_sync
-from migrate.translate import Translation
 from migrate.vectors import Document, Progress, Query, no_progress
-from migrate.work.runner import LOCAL, Runner, runner_of
+from migrate.work.runner import LOCAL, Runner
 
 __all__ = [
     "Assessment",
@@ -169,11 +172,11 @@ def run(
     """
     if reference not in (BUILD, POOL):
         raise UsageError(f'reference: expected "pool" or "build", found {reference!r}; name one of these')
-    opened = _store(store, verify=True)
-    old = _model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
+    opened = store_of(store, verify=True)
+    old = model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
     request = MigrationRequest(
         opened,
-        _model(target),
+        model_at(target),
         _questions(opened, beir, queries, split, group_field, seed, progress),
         Path(output),
         source_embedder=old,
@@ -242,61 +245,10 @@ def fit(
     """
     leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
     options = FitOptions(direction=direction, stitch=stitch, size=sample, prior=leaning, prefix=prefix, seed=seed)
-    return plan_fit(_store(store), _model(target), options).run_within(max_cost, progress=progress)
+    return plan_fit(store_of(store), model_at(target), options).run_within(max_cost, progress=progress)
 
 
-def translate(
-    store: StoreLike,
-    stitch: FittedStitch | str | Path,
-    output: str | Path,
-    *,
-    any_store: bool = False,
-    runner: RunnerLike = LOCAL,
-    force: bool = False,
-    restart: bool = False,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Translation:
-    """Write a store, translated by a stitch, to the folder `output`; ids, order, texts, metric and format are kept.
-
-    Parameters
-    ----------
-    store
-        The store that the stitch was fitted on, or its path.
-    stitch
-        What `fit` returned, or the folder that it was saved to.
-    output
-        A new folder, or `KIND:...` for a store of another kind. It appears when it is complete; the same call continues
-        one that broke off.
-    any_store
-        Allow a store that the stitch was not fitted on, such as one that has grown.
-    runner
-        Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786.
-    force
-        Replace an output that is there.
-    restart
-        Discard what an unfinished run has left.
-    max_cost
-        As in `fit`; only a stitch that reads the texts with a paid model costs anything.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.translate.translate_store`, and a SpendingError beyond `max_cost`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
-    >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
-    <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
-    """
-    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    does = _runner(runner)
-    plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
-    return plan.run_within(max_cost, progress=progress)
+translate = function(Translate)
 
 
 def embed(
@@ -340,77 +292,11 @@ def embed(
     >>> migrate.embed(documents, "tfidf:24", "new-store")
     <Embedding new-store: 150 vectors of dimension 24>
     """
-    plan = plan_embed(lambda: documents, _model(model), Path(output), force=force, restart=restart)
+    plan = plan_embed(lambda: documents, model_at(model), Path(output), force=force, restart=restart)
     return plan.run_within(max_cost, progress=progress)
 
 
-def reembed(
-    store: StoreLike,
-    target: ModelLike,
-    output: str | Path,
-    *,
-    share: str | None = None,
-    stitch: FittedStitch | str | Path | None = None,
-    runner: RunnerLike = LOCAL,
-    force: bool = False,
-    restart: bool = False,
-    seed: int = 0,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Embedding | Translation:
-    """Embed a whole store with the target model into a new one of the same kind; or a share of it, as a translation.
-
-    Parameters
-    ----------
-    store
-        A store, or its path. It may be a translated one.
-    target
-        The model to move to, or its spec.
-    output
-        A new folder, or `KIND:...` for a store of another kind. It appears when it is complete; the same call continues
-        one that broke off.
-    share
-        How much to embed, the sample of `stitch` included: a share such as "30%", a number of documents, "$20", or
-        "300000tok". By default all.
-    stitch
-        With a `share`, the stitch that translates the rest, fitted again on all that is embedded; or its path. It was
-        fitted on this store.
-    runner
-        Who does the work, as in `translate`.
-    force
-        Replace an output that is there.
-    restart
-        Discard what an unfinished run has left.
-    seed
-        Of the documents that are drawn at random.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.embed.reembed_store`, or `migrate.reembed.plan_refit` and `translate`; and a SpendingError beyond
-        `max_cost`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> migrate.reembed("my-store", "tfidf:24", "new-store")
-    <Embedding new-store: 150 vectors of dimension 24>
-    """
-    opened, embedder, does = _store(store, verify=True), _model(target), _runner(runner)
-    if (share is None) != (stitch is None):
-        raise UsageError("share and stitch belong together: how much to embed, and what translates the rest")
-    if share is None or stitch is None:
-        plan = plan_reembed(opened, elsewhere(embedder, does), output, force=force, restart=restart)
-        return plan.run_within(max_cost, progress=progress)
-    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    part, folder = Reembedding(Budget.parse(share), seed=seed), output_of(output).beside("stitch")
-    refit = plan_refit(opened, fitted, embedder, part, folder, force=force)
-    translation = plan_translate(opened, fitted, output, refit=refit, runner=does, force=force, restart=restart)
-    return translation.run_within(max_cost, progress=progress)
+reembed = function(Reembed)
 
 
 def audit(
@@ -484,10 +370,10 @@ def audit(
     """
     if save_reference is not None and reference != BUILD:
         raise UsageError('save_reference goes with reference="build"; leave it out')
-    new = _store(translated, verify=True)
+    new = store_of(translated, verify=True)
     query_set = _questions(new, beir, queries, split, group_field, seed, progress)
-    embedder = elsewhere(_model_of(new, target, "target"), _runner(runner))
-    old = None if source is None else _store(source, verify=True)
+    embedder = elsewhere(model_of(new, target, "target"), runner_at(runner))
+    old = None if source is None else store_of(source, verify=True)
     request = AuditRequest(
         new,
         query_set,
@@ -495,7 +381,7 @@ def audit(
         reference=_reference(reference),
         save_reference=None if save_reference is None else Path(save_reference),
         source=old,
-        source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
+        source_embedder=None if old is None else model_of(old, source_model, "source_model"),
         options=AuditOptions(two_stage=None, margin=margin, seed=seed),
     )
     return plan_audit(request).run_within(max_cost, progress=progress)
@@ -521,61 +407,10 @@ def _reference(reference: StoreLike) -> Store | PoolReference | None:
     """What an audit compares with; None for a reference that is built."""
     if reference == POOL:
         return PoolReference()
-    return None if reference == BUILD else _store(reference, verify=True)
+    return None if reference == BUILD else store_of(reference, verify=True)
 
 
-def sync(
-    old: StoreLike,
-    new: StoreLike,
-    *,
-    target: ModelLike | None = None,
-    any_store: bool = False,
-    restart: bool = False,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Synced:
-    """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
-
-    Parameters
-    ----------
-    old
-        The store that `new` was translated from, as it is now, or its path.
-    new
-        The translated store, or its path; it is replaced in one step.
-    target
-        The model of `new`, or its spec; by default the one in its manifest.
-    any_store
-        Allow an old store that has fewer than half of the new one's documents.
-    restart
-        Discard what an unfinished run has left.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.sync.plan_sync`, which says beforehand what changed, and what it will cost.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
-    >>> translation = migrate.translate("my-store", stitch, "new-store")
-    >>> migrate.sync("my-store", "new-store")
-    <Synced new-store: up to date, 150 vectors>
-    """
-    before = _store(new, verify=True)
-    plan = plan_sync(
-        _store(old, verify=True),
-        before,
-        _model_of(before, target, "target"),
-        any_store=any_store,
-        restart=restart,
-        progress=progress,
-    )
-    return plan.run_within(max_cost, progress=progress)
+sync = function(Sync)
 
 
 def check(
@@ -615,7 +450,7 @@ def check(
     >>> migrate.check("my-store", "tfidf:24")
     <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
     """
-    return check_store(_store(store), _model(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
+    return check_store(store_of(store), model_at(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
 
 
 def stamp(
@@ -658,7 +493,7 @@ def stamp(
     >>> migrate.stamp("my-store", "tfidf:32", force=True).checked
     <Compatibility compatible with tfidf:32: the model gives the stored vectors for all 32 sampled documents>
     """
-    opened = _store(store)
+    opened = store_of(store)
     embedder = load_embedder(model, state=folder_of(opened)) if isinstance(model, str) else model
     return stamp_store(opened, embedder, sample=sample, trust=trust, force=force, seed=seed, progress=progress)
 
@@ -807,7 +642,7 @@ def assess(
     )
     limits = tier_rate() if facts.is_api else None
     known = limits if rate is None else Rate.parse(rate).completed(limits)
-    opened, money = _store(store), None if budget is None else Budget.parse(budget)
+    opened, money = store_of(store), None if budget is None else Budget.parse(budget)
     if money is not None and money.unit not in ("usd", "tokens"):
         raise UsageError(f"expected a budget in dollars such as $50, or in tokens such as 300000tok, found {budget!r}")
     fitted = load_stitch(stitch) if isinstance(stitch, str | Path) else stitch
@@ -825,21 +660,9 @@ def assess(
     )
 
 
-def _store(store: StoreLike, *, verify: bool = False) -> Store:
-    return store if isinstance(store, Store) else open_store(store, verify=verify)
-
-
 def _location(store: StoreLike) -> str:
     """Where a store is, in full: a switch is noted, and undone from whatever folder."""
     return absolute_location(store.info.location if isinstance(store, Store) else store)
-
-
-def _model(model: ModelLike) -> Embedder:
-    return load_embedder(model) if isinstance(model, str) else model
-
-
-def _runner(runner: RunnerLike) -> Runner:
-    return runner_of(runner) if isinstance(runner, str) else runner
 
 
 def _is_at_hand(store: Store) -> bool:
@@ -849,23 +672,3 @@ def _is_at_hand(store: Store) -> bool:
         return False
     kind, name = split_spec(known.spec)
     return kind != "file" or Path(name).is_file()
-
-
-def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:
-    """The model that was given, or the one in the store's manifest as it was used then."""
-    known = store.info.manifest.model if store.info.manifest else None
-    spec = known.spec if model is None and known is not None else model
-    if spec is None:
-        raise UsageError(
-            f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
-            f"with {option}="
-        )
-    if not isinstance(spec, str):
-        embedder = spec
-    elif known is None or spec != known.spec:
-        embedder = load_embedder(spec, state=folder_of(store))
-    else:
-        embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
-        check_revision(store.info.location, known, embedder.identity)
-    embedder.expect_dim(store.info.dim, store.info.location)
-    return embedder

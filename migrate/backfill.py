@@ -82,7 +82,7 @@ def backfill_store(
     InputError
         The cache is damaged.
     UsageError, OutputError, LockedError
-        As `migrate.translate.translate_store`.
+        As `migrate.translate`.
     """
     verify_files(store)
     embedder = whole_embedder(embedder)

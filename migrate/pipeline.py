@@ -31,6 +31,8 @@ from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.selection import SAMPLE_SIZE, QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
+from migrate.steps.translate import Translate
+from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
@@ -38,7 +40,6 @@ from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
-from migrate.translate import Translation, translate_store
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.jobs import Configuration
 from migrate.work.outputs import State, Steps, open_steps
@@ -362,7 +363,7 @@ def migrate(request: MigrationRequest, *, progress: Progress = no_progress) -> M
     Raises
     ------
     LeadMigrateError
-        As `plan_migration`, `fit_stitch`, `translate_store`, `reembed_store` and `audit_store`.
+        As `plan_migration`, `fit_stitch`, `Translate`, `reembed_store` and `audit_store`.
     """
     return plan_migration(request).run(progress=progress)
 
@@ -393,6 +394,7 @@ def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progr
         made = open_store(path, verify=True)
         seen = {"outside": find_outside(made), "distrust": distrust(made)}
         return Translation(path, **{**known, "remarks": tuple(known["remarks"]), **seen})
-    done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
+    step = Translate(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
+    done = step.execute()
     steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
     return done

@@ -13,13 +13,13 @@ from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
 from migrate.reading import MalformedError, expect, read_table
+from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.registry import exchange_left, path_in
 from migrate.stores.switching import Exchange, Folders, Record, moved
-from migrate.sync.changes import find_changes
 from migrate.vectors import no_progress
 
 REPORT: Final = "report.json"

@@ -112,11 +112,11 @@ import migrate.check.stamp
 import migrate
 from migrate.audit import verdict
 from migrate import audit, translate
-from migrate.translate import translate_store
+from migrate.translate import batch_rows
 assert v is verdict and v.decide is migrate.audit.verdict.decide
-assert t.translate_store is translate_store and migrate.check.stamp.stamp_store
+assert t.batch_rows is batch_rows and migrate.check.stamp.stamp_store
 t._BATCH_BYTES = 7
-assert translate_store.__globals__["_BATCH_BYTES"] == 7
+assert batch_rows.__globals__["_BATCH_BYTES"] == 7
 assert audit is migrate.audit and callable(audit) and translate is t
 import migrate.switch
 from migrate.switch import switch_store

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from topics import copy_store
 
+import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
@@ -18,7 +19,6 @@ from migrate.manifest import ModelIdentity
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
-from migrate.translate import translate_store
 from migrate.vectors import Document, Query
 
 
@@ -53,7 +53,7 @@ def translated(source_folder, embedder, tmp_path):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
     fitted = fit_stitch(source, embedder, stitch="ridge", size=40)
-    translate_store(source, fitted, tmp_path / "translated")
+    migrate.translate(source, fitted, tmp_path / "translated")
     return open_store(tmp_path / "translated")
 
 

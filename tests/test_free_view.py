@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from openai_server import OpenAIServer
 
+import migrate
 from migrate import fit
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
@@ -14,7 +15,6 @@ from migrate.stitch import select
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.translate import translate_store
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,7 @@ def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
     truth = load().embed_documents(list(store.documents(unseen)))
 
     def mean_cosine(stitch, name):
-        translate_store(store, stitch, tmp_path / name)
+        migrate.translate(store, stitch, tmp_path / name)
         rows = read_all(open_store(tmp_path / name).scan()).vectors[unseen]
         return float(np.einsum("ij,ij->i", rows, truth).mean())
 

@@ -1,5 +1,6 @@
 """Plans, against a server that counts every text: what they estimate, what they pay, and where they stop."""
 
+import inspect
 import json
 import shutil
 
@@ -11,20 +12,19 @@ from migrate.audit.inputs import AuditRequest
 from migrate.audit.options import options_of
 from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import load_questions
-from migrate.cli.spending import _MAX_COST_USD
+from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
-from migrate.cost.spending import MAX_COST_USD
 from migrate.embed import embed_corpus, plan_embed, plan_reembed
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.pipeline import MigrationRequest, finished_run, plan_migration
-from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.selection import QueryLog
+from migrate.steps.base import PaidStep
+from migrate.steps.sync import Sync
+from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.sync import plan_sync
-from migrate.translate import translate_store
 from migrate.vectors import Document
 
 SMALL = "openai:text-embedding-3-small"
@@ -66,12 +66,8 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
 
     def translated():
         if not (tmp_path / "translated").exists():
-            translate_store(store, fitted(), tmp_path / "translated")
+            migrate.translate(store, fitted(), tmp_path / "translated")
         return open_store(tmp_path / "translated")
-
-    def refit():
-        request = Reembedding(Budget.parse("80%"), policy="random")
-        return plan_refit(store, fitted(), load(), request, tmp_path / "refitted")
 
     def audit():
         return plan_audit(AuditRequest(translated(), load_questions(str(beir)), load()))
@@ -86,7 +82,7 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
             ]
             (old / "docs.jsonl").write_text("\n".join(lines) + "\n")
             forget_hashes(old)
-        return plan_sync(open_store(old), translated(), load())
+        return Sync(open_store(old), translated(), target=load())
 
     def migration():
         request = MigrationRequest(
@@ -98,7 +94,9 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         "fit": lambda: plan_fit(store, load(), ridge),
         "embed": lambda: plan_embed(lambda: corpus.documents, load(), tmp_path / "new"),
         "re-embed": lambda: plan_reembed(store, load(), tmp_path / "reference"),
-        "translate": lambda: plan_translate(store, fitted(), tmp_path / "new", refit=refit()),
+        "translate": lambda: Translate(
+            store, fitted(), tmp_path / "new", reembed="80%", policy="random", target=load()
+        ),
         "audit": audit,
         "sync": sync,
         "migration": migration,
@@ -108,6 +106,12 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
 def counted(texts, load):
     """Tokens of texts, as an estimate has them."""
     return count_texts([Document(str(n), text) for n, text in enumerate(texts)], load(None).profile).tokens_read
+
+
+def run_under(cap_usd, plan):
+    """Run a plan under a cap that its estimate may be beyond."""
+    plan.cap.cap_usd = cap_usd
+    return plan.execute() if isinstance(plan, PaidStep) else plan.run(cap_usd=cap_usd)
 
 
 @pytest.mark.slow
@@ -120,7 +124,7 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
     assert server.billed == [] and estimate.usd > 0, "an estimate embeds nothing"
     cap_usd = estimate.usd / 4  # the server charges for fewer tokens than are estimated
     with pytest.raises(SpendingError, match="everything paid for is in the cache"):
-        first.run(cap_usd=cap_usd)
+        run_under(cap_usd, first)
     assert 0 < sum(len(text.split()) for text in server.billed) * 0.02 / 1e6 <= cap_usd
     paid = but_again(server.billed)
     second = plan_step[step]()
@@ -129,7 +133,7 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
     left = second.estimate()
     assert left.tokens == estimate.tokens - counted(paid, load)
     assert first.estimate() == estimate, "what was expected before"
-    second.run(cap_usd=estimate.usd)
+    run_under(estimate.usd, second)
     again = sum(model.again_tokens for model in left.models)
     billed = but_again(server.billed)
     assert counted(billed, load) == left.tokens - again, "the run pays what was estimated"
@@ -179,15 +183,15 @@ def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, t
     fitted.save(tmp_path / "stitch")
 
     loaded = load_stitch(tmp_path / "stitch").with_base(load())
-    translation = plan_translate(store, loaded, tmp_path / "out")
+    translation = Translate(store, loaded, tmp_path / "out")
     (first,) = translation.estimate().models
     assert first.documents == store.info.count - SIZE and first.tokens > 0
     with pytest.raises(SpendingError):
-        translation.run(cap_usd=first.usd / 5)
+        run_under(first.usd / 5, translation)
     paid = len(server.billed)
     assert estimate.documents < paid < estimate.documents + first.documents
     again = load_stitch(tmp_path / "stitch").with_base(load())
-    plan_translate(store, again, tmp_path / "out").run(cap_usd=first.usd)
+    Translate(store, again, tmp_path / "out", max_cost=first.usd).run()
     assert len(server.billed) == len(set(server.billed)) == estimate.documents + first.documents
     assert open_store(tmp_path / "out").info.manifest.store.first_tokens == 5
 
@@ -246,7 +250,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     reference, cache, store, load, beir, tmp_path
 ):
     fitted = plan_fit(store, load(cache), FitOptions(stitch="ridge", size=SIZE)).run()
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
     full, new = (
         next(option for option in options_of(report) if option.name == name) for name in ("full re-embed", "translated")
@@ -281,4 +285,6 @@ def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, l
 
 
 def test_the_command_line_and_the_library_have_one_default():
-    assert _MAX_COST_USD == MAX_COST_USD
+    for name in ("fit", "translate", "reembed", "sync", "audit", "run"):
+        (typed,) = [param for param in leaf_commands()[name].params if param.name == "max_cost"]
+        assert typed.default == inspect.signature(getattr(migrate, name)).parameters["max_cost"].default == 5

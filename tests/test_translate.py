@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+import migrate
 import migrate.translate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
@@ -23,7 +24,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence, usable_confidence
-from migrate.translate import batch_rows, translate_store
+from migrate.translate import batch_rows
 from migrate.vectors import Batch
 
 
@@ -38,7 +39,7 @@ def store(source_folder):
 
 
 def test_ids_texts_metric_and_kind_are_kept(store, fitted, tmp_path):
-    done = translate_store(store, fitted, tmp_path / "new")
+    done = migrate.translate(store, fitted, tmp_path / "new")
     new = open_store(tmp_path / "new")
     assert (new.info.kind, new.info.index_type, new.info.metric) == ("faiss", store.info.index_type, "ip")
     assert new.info.dim == done.target_dim == 24
@@ -48,14 +49,14 @@ def test_ids_texts_metric_and_kind_are_kept(store, fitted, tmp_path):
 
 
 def test_faiss_opens_what_was_written(store, fitted, tmp_path):
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     ours = read_all(open_store(tmp_path / "new").scan())
     assert np.array_equal(index.reconstruct_n(0, index.ntotal), ours.vectors)
 
 
 def test_vectors_are_of_the_target_models_norm(store, fitted, tmp_path):
-    translate_store(store, fitted, tmp_path / "unit")
+    migrate.translate(store, fitted, tmp_path / "unit")
     assert np.allclose(np.linalg.norm(read_all(open_store(tmp_path / "unit").scan()).vectors, axis=1), 1, atol=1e-6)
     scaled = dataclasses.replace(fitted, norm=7.5)
     batch = next(iter(store.scan()))
@@ -66,19 +67,19 @@ def test_vectors_are_of_the_target_models_norm(store, fitted, tmp_path):
 
 def test_the_source_is_not_touched(store, fitted, tmp_path, digest):
     before = digest(store.folder)
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     assert digest(store.folder) == before
 
 
 def test_the_same_translation_gives_the_same_bytes(store, fitted, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     for name in ("a", "b"):
-        translate_store(store, fitted, tmp_path / name)
+        migrate.translate(store, fitted, tmp_path / name)
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
 def test_the_new_store_says_where_it_comes_from(store, fitted, tmp_path):
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     manifest = open_store(tmp_path / "new").info.manifest
     assert (manifest.model.spec, manifest.source_model.spec) == ("tfidf:24", "tfidf:32")
     assert manifest.inputs["source rows"] == store.snapshot().rows_sha256
@@ -86,7 +87,7 @@ def test_the_new_store_says_where_it_comes_from(store, fitted, tmp_path):
 
 
 def test_a_translated_store_embeds_queries_as_its_model_did(store, fitted, tmp_path, corpus):
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     embedder = load_embedder("tfidf:24", state=tmp_path / "new")
     assert embedder.identity == fitted.manifest.model
 
@@ -105,22 +106,22 @@ def other_store(folder, dim, count=150):
 
 def test_a_stitch_refuses_another_dimension(fitted, tmp_path):
     with pytest.raises(StitchError, match="expects vectors of dimension 32, found 16"):
-        translate_store(other_store(tmp_path / "s", 16), fitted, tmp_path / "new", any_store=True)
+        migrate.translate(other_store(tmp_path / "s", 16), fitted, tmp_path / "new", any_store=True)
 
 
 def test_a_stitch_refuses_another_store_unless_told(fitted, tmp_path):
     other = other_store(tmp_path / "s", 32, 151)
     with pytest.raises(StitchError, match=r"150 vectors there, 151 here.*`any_store=True`"):
-        translate_store(other, fitted, tmp_path / "new")
+        migrate.translate(other, fitted, tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    assert translate_store(other, fitted, tmp_path / "new", any_store=True).n_true == 0
+    assert migrate.translate(other, fitted, tmp_path / "new", any_store=True).n_true == 0
 
 
 def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path):
     grown = other_store(tmp_path / "s", 32)
     lines = [json.dumps({"id": document.id, "text": "changed"}) for document in store.documents()]
     (grown.folder / "docs.jsonl").write_text("\n".join(lines))
-    translate_store(open_store(grown.folder), fitted, tmp_path / "new", any_store=True)
+    migrate.translate(open_store(grown.folder), fitted, tmp_path / "new", any_store=True)
     new = read_all(open_store(tmp_path / "new").scan())
     position = list(new.ids).index(fitted.sample.ids[0])
     assert not np.allclose(new.vectors[position], fitted.sample.vectors[0], atol=1e-2)
@@ -140,7 +141,7 @@ def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, forget_hashes,
     forget_hashes(folder)
     bad = open_store(folder)
     with pytest.raises(VectorError, match=f"document '{bad.get(np.array([row])).ids[0]}'"):
-        translate_store(bad, fitted, tmp_path / "new", any_store=True)
+        migrate.translate(bad, fitted, tmp_path / "new", any_store=True)
     assert not (tmp_path / "new").exists()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["bad"]
 
@@ -149,21 +150,21 @@ def test_an_existing_output_is_kept_unless_forced(store, fitted, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "precious").write_text("mine")
     with pytest.raises(UsageError, match="`force=True`"):
-        translate_store(store, fitted, tmp_path / "new")
+        migrate.translate(store, fitted, tmp_path / "new")
     assert (tmp_path / "new" / "precious").read_text() == "mine"
-    translate_store(store, fitted, tmp_path / "new", force=True)
+    migrate.translate(store, fitted, tmp_path / "new", force=True)
     assert not (tmp_path / "new" / "precious").exists()
 
 
 def test_a_second_run_on_one_output_is_refused(store, fitted, tmp_path):
     with output_lock(tmp_path / "new"), pytest.raises(LockedError, match="another run is writing"):
-        translate_store(store, fitted, tmp_path / "new")
+        migrate.translate(store, fitted, tmp_path / "new")
 
 
 def test_an_unwritable_place_is_told(store, fitted, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OutputError, match="cannot write"):
-        translate_store(store, fitted, tmp_path / "file" / "new")
+        migrate.translate(store, fitted, tmp_path / "file" / "new")
 
 
 @pytest.mark.slow
@@ -172,7 +173,7 @@ def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
     script = (
         "import sys, time\n"
         "from migrate.cli.main import main\n"
-        "import migrate.translate as t\n"
+        "import migrate.steps.translate.job as t\n"
         "def slow(*_):\n"
         "    print('started', flush=True); time.sleep(60)\n"
         "t._manifest = slow\n"
@@ -190,7 +191,7 @@ def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
     assert "interrupted" in complaint and "Traceback" not in complaint
     assert complaint == "lead-migrate: interrupted; continue with the same command: 150 of 150 rows are done\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [".new.work", "stitch"]
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     assert not (tmp_path / ".new.work").exists()
 
 
@@ -212,7 +213,7 @@ def small_batches(monkeypatch):
     """150 documents in batches of 16, in parts of 32."""
     monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 4 * 32 * 16)
     monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 16)
-    monkeypatch.setattr(migrate.translate, "_PART_BYTES", 4 * 24 * 32)
+    monkeypatch.setattr("migrate.steps.translate.job._PART_BYTES", 4 * 24 * 32)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 
 
@@ -226,7 +227,7 @@ def one_by_one(store, fitted):
 
 @pytest.mark.slow
 def test_each_vector_is_translated_with_its_own_text(store, reading, tmp_path, small_batches):
-    translate_store(store, reading, tmp_path / "new")
+    migrate.translate(store, reading, tmp_path / "new")
     new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     for row, (doc_id, expected) in enumerate(one_by_one(store, reading)):
         assert new.ids[row] == doc_id
@@ -246,7 +247,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_pa
     writer.append([documents[row] for row in order], vectors[order])
     writer.finish()
     shuffled = open_store(folder)
-    translate_store(shuffled, reading, tmp_path / "new", any_store=True)
+    migrate.translate(shuffled, reading, tmp_path / "new", any_store=True)
     new = read_all(open_store(tmp_path / "new").scan())
     unpatched = dataclasses.replace(reading, sample=TrueVectors([], reading.sample.vectors[:0]))
     for row, (doc_id, expected) in enumerate(one_by_one(store, unpatched)):
@@ -258,7 +259,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_pa
 @pytest.mark.parametrize("spec", ["ridge", "ridge+text", "mean"])
 def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
     fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch=spec, size=60)
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     confidence = np.load(tmp_path / "new" / "confidence.npy", allow_pickle=False)
     ids = read_all(open_store(tmp_path / "new").scan()).ids
     of_sample = np.isin(ids, fitted.sample.ids)
@@ -271,7 +272,7 @@ def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
 def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_path):
     embedder = load_embedder("tfidf:24")
     fitted = fit_stitch(store, embedder, stitch="ridge+text", size=80)
-    translate_store(store, fitted, tmp_path / "new")
+    migrate.translate(store, fitted, tmp_path / "new")
     new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     cosines = np.einsum("ij,ij->i", new.vectors, embedder.embed_documents(list(store.documents())))
     others = ~np.isin(new.ids, fitted.sample.ids)
@@ -286,24 +287,24 @@ def test_a_translation_that_broke_off_goes_on_with_the_right_texts(
 ):
     reading.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
-    translate_store(store, loaded, tmp_path / "whole")
+    migrate.translate(store, loaded, tmp_path / "whole")
 
     def interrupt(stage, done, total):
         if stage == "translate" and broken_at <= done < 150:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        translate_store(store, reading, tmp_path / "new", progress=interrupt)  # as it is before it is saved
+        migrate.translate(store, reading, tmp_path / "new", progress=interrupt)  # as it is before it is saved
     assert not (tmp_path / "new").exists()
     starts = []
-    translate_store(store, loaded, tmp_path / "new", progress=lambda stage, done, total: starts.append(done))
+    migrate.translate(store, loaded, tmp_path / "new", progress=lambda stage, done, total: starts.append(done))
     assert starts[0] >= 32
     assert digest(tmp_path / "new") == digest(tmp_path / "whole")
 
 
 def test_a_store_whose_texts_are_gone_is_translated_by_its_vectors(bare_folder, reading, tmp_path):
     bare = open_store(bare_folder)
-    done = translate_store(bare, reading, tmp_path / "new")
+    done = migrate.translate(bare, reading, tmp_path / "new")
     new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     spare = reading.fallback.stitch
     old = read_all(bare.scan())
@@ -322,14 +323,14 @@ def test_a_store_whose_texts_are_gone_is_translated_by_its_vectors(bare_folder, 
 
 
 def test_the_fallback_stands_in_the_manifest_with_what_it_costs(bare_folder, store, reading, tmp_path):
-    done = translate_store(open_store(bare_folder), reading, tmp_path / "new")
+    done = migrate.translate(open_store(bare_folder), reading, tmp_path / "new")
     details = open_store(tmp_path / "new").info.manifest.details
     assert details["stitch"] == reading.fallback.stitch.spec
     assert details["fallback"] == dataclasses.asdict(done.fallback)
     assert done.fallback.stitch == "ridge+text" and done.fallback.fallback == details["stitch"]
     assert done.fallback.overlap_at_10 == reading.selection.best.scores.overlap_at_10
     assert done.fallback.fallback_overlap_at_10 == reading.fallback.selection.best.scores.overlap_at_10
-    assert translate_store(store, reading, tmp_path / "read").fallback is None
+    assert migrate.translate(store, reading, tmp_path / "read").fallback is None
     assert "fallback" not in open_store(tmp_path / "read").info.manifest.details
 
 
@@ -339,15 +340,15 @@ def test_a_translation_by_the_fallback_goes_on_where_it_broke_off(
 ):
     bare = open_store(bare_folder)
     reading.save(tmp_path / "stitch")
-    translate_store(bare, load_stitch(tmp_path / "stitch"), tmp_path / "whole")
+    migrate.translate(bare, load_stitch(tmp_path / "stitch"), tmp_path / "whole")
 
     def interrupt(stage, done, total):
         if stage == "translate" and broken_at <= done < 150:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        translate_store(bare, reading, tmp_path / "new", progress=interrupt)
-    translate_store(bare, load_stitch(tmp_path / "stitch"), tmp_path / "new")
+        migrate.translate(bare, reading, tmp_path / "new", progress=interrupt)
+    migrate.translate(bare, load_stitch(tmp_path / "stitch"), tmp_path / "new")
     assert digest(tmp_path / "new") == digest(tmp_path / "whole")
 
 
@@ -357,8 +358,8 @@ def test_an_index_alone_is_translated_by_the_fallback_without_true_vectors(sourc
     folder.mkdir()
     (folder / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
     with pytest.raises(StitchError, match="`any_store=True`"):
-        translate_store(open_store(folder), reading, tmp_path / "new")
-    done = translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
+        migrate.translate(open_store(folder), reading, tmp_path / "new")
+    done = migrate.translate(open_store(folder), reading, tmp_path / "new", any_store=True)
     assert done.n_true == 0 and done.fallback is not None
 
 
@@ -369,7 +370,7 @@ def test_a_stitch_from_before_there_were_fallbacks_is_refused_before_anything_is
     with pytest.raises(
         StitchError, match=r"the ridge\+text stitch reads texts, but the store has none.*--stitch ridge"
     ):
-        translate_store(open_store(bare_folder), load_stitch(tmp_path / "stitch"), tmp_path / "new")
+        migrate.translate(open_store(bare_folder), load_stitch(tmp_path / "stitch"), tmp_path / "new")
     command = ["translate", str(bare_folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new")]
     assert run(command) == 4
     told = capsys.readouterr()
@@ -402,7 +403,7 @@ def test_a_document_without_a_text_is_translated_too(store, reading, forget_hash
     lines = [json.dumps({"id": document.id, "text": " "}) for document in documents]
     (folder / "docs.jsonl").write_text("\n".join(lines))
     forget_hashes(folder)
-    translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
+    migrate.translate(open_store(folder), reading, tmp_path / "new", any_store=True)
     assert np.isfinite(read_all(open_store(tmp_path / "new").scan()).vectors).all()
     assert np.isfinite(read_confidence(tmp_path / "new", 150)).all()
 
@@ -410,13 +411,13 @@ def test_a_document_without_a_text_is_translated_too(store, reading, forget_hash
 def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
     fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=100)
     lowest = fitted.selection.confidence.lowest
-    done = translate_store(store, fitted, tmp_path / "new")
+    done = migrate.translate(store, fitted, tmp_path / "new")
     values = np.load(tmp_path / "new" / "confidence.npy")
     assert done.outside.of == len(values) == store.info.count
     assert done.outside.count == (values < lowest).sum()
     fearful = dataclasses.replace(fitted.selection.confidence, lowest=float(np.sort(values)[5]))
     shy = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=fearful))
-    done = translate_store(store, shy, tmp_path / "shy")
+    done = migrate.translate(store, shy, tmp_path / "shy")
     ids = read_all(open_store(tmp_path / "shy").scan()).ids
     assert done.outside.count == 5
     assert done.outside.examples == tuple(ids[row] for row in np.argsort(values, kind="stable")[:3])
@@ -426,13 +427,13 @@ def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
 def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
     fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=100)
     assert fitted.selection.confidence.spearman >= 0.2
-    done = translate_store(store, fitted, tmp_path / "sure")
+    done = migrate.translate(store, fitted, tmp_path / "sure")
     sure = open_store(tmp_path / "sure")
     assert done.distrust is None and done.outside is not None and usable_confidence(sure) is not None
     assert sure.info.manifest.details["confidence_spearman"] == fitted.selection.confidence.spearman
     poor = dataclasses.replace(fitted.selection.confidence, spearman=0.19)
     unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
-    done = translate_store(store, unsure, tmp_path / "unsure")
+    done = migrate.translate(store, unsure, tmp_path / "unsure")
     assert "not to be used" in done.distrust and "Spearman 0.19" in done.distrust
     assert done.outside is None
     assert usable_confidence(open_store(tmp_path / "unsure")) is None
@@ -442,7 +443,7 @@ def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
 def test_a_store_that_changed_is_read_again_by_the_worker_that_had_it(tmp_path):
     import victims
 
-    from migrate.translate import _open_again
+    from migrate.steps.translate.job import _open_again
 
     victims.make_store("texts", tmp_path / "store", 300)
     location = str(tmp_path / "store")

@@ -27,8 +27,10 @@ from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Cost, tally_of
 from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.reembed.choice import CONFIDENCE as CONFIDENCE_POLICY
-from migrate.reembed.choice import (
+from migrate.selection.choosers import choosers_of, digests_of, is_chooser
+from migrate.selection.query_log import MOST_QUERIES
+from migrate.steps.translate.choice import CONFIDENCE as CONFIDENCE_POLICY
+from migrate.steps.translate.choice import (
     POLICIES,
     QUERY_LOG,
     Budget,
@@ -38,9 +40,7 @@ from migrate.reembed.choice import (
     survey_store,
     why_unsure,
 )
-from migrate.reembed.refit import extended, refit_same_kind
-from migrate.selection.choosers import choosers_of, digests_of, is_chooser
-from migrate.selection.query_log import MOST_QUERIES
+from migrate.steps.translate.refit import extended, refit_same_kind
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches

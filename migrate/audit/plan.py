@@ -23,8 +23,8 @@ from migrate.embed import EmbedPlan, plan_reembed, reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
-from migrate.reembed.stitch import with_metered_views
 from migrate.selection.choosers import Choosers, choosers_in
+from migrate.steps.translate.stitch import with_metered_views
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress

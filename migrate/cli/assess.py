@@ -11,11 +11,11 @@ import click
 from migrate.cli import options
 from migrate.cli.audit import read_prefixes
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
-from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
+from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group, usd
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
 from migrate.cli.same import stop_if_same
-from migrate.cli.spending import cached_texts, usd
+from migrate.cli.spending import cached_texts
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from migrate.cost.quality import StitchQuality
     from migrate.cost.rates import Rate
     from migrate.cost.target import Target
-    from migrate.reembed import Budget
+    from migrate.steps.translate.choice import Budget
     from migrate.stores.base import Store
 
 
@@ -70,7 +70,7 @@ def budget_of(value: object) -> Budget:
     click.BadParameter
         It is neither.
     """
-    from migrate.reembed import Budget
+    from migrate.steps.translate.choice import Budget
 
     text = str(value).strip().replace(",", "")
     if not text.endswith("tok"):
@@ -199,7 +199,7 @@ class _Place:
 def _advise_plan(place: _Place, stitch: Path | str, quality: StitchQuality, best: Plan, *, quiet: bool) -> None:
     """The command that a plan begins with: another fit where the stitch reads other things than the plan does."""
     from migrate.cost.plans import FIRST_TOKENS, MIGRATE
-    from migrate.reembed.choice import CONFIDENCE, RANDOM
+    from migrate.steps.translate.choice import CONFIDENCE, RANDOM
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         first = ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"] if best.first_tokens else []

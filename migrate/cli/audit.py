@@ -115,9 +115,8 @@ def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOption
     from migrate.audit.inputs import FrontierTrial
     from migrate.datasets.records import read_query_log
     from migrate.errors import UsageError
-    from migrate.reembed import Budget, require_confidence
-    from migrate.reembed.choice import QUERY_LOG
     from migrate.selection.query_log import MOST_QUERIES
+    from migrate.steps.translate.choice import QUERY_LOG, Budget, require_confidence
     from migrate.stitch.persistence import load_stitch, stitch_folder
 
     stitch, policies, query_log = frontier.stitch, frontier.policies, frontier.query_log

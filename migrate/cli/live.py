@@ -131,8 +131,8 @@ def run(
     from migrate.errors import UsageError
     from migrate.live.paying import Pace
     from migrate.live.worker import Worker, WorkerOptions
-    from migrate.reembed.choice import Budget
     from migrate.report.live import report_document, report_text
+    from migrate.steps.translate.choice import Budget
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
 
@@ -178,7 +178,7 @@ def run(
 def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Renewal | None:
     from migrate.errors import UsageError
     from migrate.live.renewal import Renewal
-    from migrate.reembed.choice import Budget
+    from migrate.steps.translate.choice import Budget
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,8 @@ from click.shell_completion import CompletionItem
 
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
+from migrate.steps.base import FORCE, GENERAL, PRICE, RESTART, SEED
+from migrate.steps.translate import OUTPUT, QUERY_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,8 +108,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-LEARNING, QUERIES, COST, MODELS = "Sample and stitch", "Queries", "Cost", "Models"
-REPORTS, GENERAL = "Reports", "General"
+LEARNING, QUERIES, MODELS, REPORTS = "Sample and stitch", "Queries", "Models", "Reports"
 """Titles of the sections of a help text that several commands share."""
 
 _NO_SECTION = "Options"
@@ -150,6 +151,50 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, cls=_Option, envvar=variable, **settings)
 
 
+def usd(value: object) -> float:
+    """US dollars from 0 on, with or without the sign.
+
+    Raises
+    ------
+    click.BadParameter
+        They are none.
+    """
+    try:
+        amount = float(str(value).strip().removeprefix("$").replace(",", ""))
+    except ValueError:
+        amount = math.nan
+    if not (amount >= 0 and math.isfinite(amount)):
+        raise click.BadParameter(f"expected dollars such as $50, found {value!r}")
+    return amount
+
+
+_KINDS: dict[str, Any] = {
+    "store": STORE,
+    "stitch": STITCH,
+    "path": PATH,
+    "text": str,
+    "count": click.IntRange(min=1),
+    "seed": click.IntRange(0, 2**32 - 1),
+    "price": FiniteRange(0, 1_000_000, min_open=True),
+    "usd": usd,
+}
+"""How the words of a command line are read, by the kinds that fields name."""
+
+
+def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> Callable[[Command], Command]:
+    """Return the argument or the option of a field of a step, by the field's name, metadata and default."""
+    settings = dict(metadata)
+    kind, text, flags, choices = (settings.pop(key, None) for key in ("kind", "help", "flags", "choices"))
+    if settings.pop("is_argument", False):
+        return click.argument(name, type=_KINDS[kind])
+    if kind or choices:
+        settings["type"] = click.Choice(choices) if choices else _KINDS[kind]
+        settings |= {"required": True} if default is MISSING else {"default": default}
+    else:
+        settings["is_flag"] = True
+    return option(*(flags or (f"--{name.replace('_', '-')}",)), name, help=text, **settings)
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -181,15 +226,9 @@ def command(name: str, summary: str, *, example: str) -> Callable[[Callable[...,
     return click.command(name, cls=_Command, short_help=summary, epilog=f"\b\nExample:\n  {example}")
 
 
-seed = option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    help="Seed of everything that is drawn at random.",
-    section=GENERAL,
-)
-force = option("--force", is_flag=True, help="Replace the output if it exists.", section=GENERAL)
-restart = option("--restart", is_flag=True, help="Discard what an earlier run left unfinished.", section=GENERAL)
+seed = declared("seed", SEED, 0)
+force = declared("force", FORCE)
+restart = declared("restart", RESTART)
 quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.", section=GENERAL)
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
@@ -199,9 +238,7 @@ output = option("--output", "-o", type=PATH, required=True, help="Folder to writ
 stitch_output = option(
     "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
 )
-store_output = option(
-    "--output", "-o", type=STORE, required=True, help="Folder to write, or KIND:LOCATION for a store of another kind."
-)
+store_output = declared("output", OUTPUT)
 margin = option(
     "--margin",
     type=FiniteRange(0, 1, min_open=True),
@@ -264,20 +301,8 @@ strategy = option(
     type=click.Choice(["random", "diverse", "query-log"]),
     help="Which documents those are.  [default: query-log where there is one, else random]",
 )
-query_log = option(
-    "--query-log",
-    type=PATH,
-    metavar="FILE",
-    help="What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
-)
-price = option(
-    "--price",
-    "--price-per-mtok",
-    type=FiniteRange(0, 1_000_000, min_open=True),
-    metavar="USD",
-    help="Dollars per million tokens of the target model.  [default: the registry's]",
-    section=COST,
-)
+query_log = declared("query_log", {**QUERY_LOG, "section": None}, None)
+price = declared("price", PRICE, None)
 
 
 CONFIGURATION = "migrate.configuration"

@@ -5,7 +5,6 @@ The further models that a stitch reads texts with, loaded with the options of th
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrate.cli.options import COST, ModelOptions, option, option_group
+from migrate.cli.options import ModelOptions, declared, option, option_group
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden
+from migrate.steps.base import COST, MAX_COST, MAX_COST_USD
 
 if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
@@ -25,43 +25,19 @@ if TYPE_CHECKING:
     from migrate.cost.meter import MeteredEmbedder
     from migrate.cost.spending import PlannedModel, SpendingPlan
     from migrate.embedders.profile import Profile
+    from migrate.steps.base import PaidStep
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Progress
-
-_MAX_COST_USD = 5.0
-"""As `migrate.cost.spending.MAX_COST_USD`, which is not imported for a help text."""
 
 _MARGIN = 1.1
 """What was agreed to may cost a tenth more than the estimate, besides what the counter may be off by."""
 
 
-def usd(value: object) -> float:
-    """US dollars from 0 on, with or without the sign.
-
-    Raises
-    ------
-    click.BadParameter
-        They are none.
-    """
-    try:
-        amount = float(str(value).strip().removeprefix("$").replace(",", ""))
-    except ValueError:
-        amount = math.nan
-    if not (amount >= 0 and math.isfinite(amount)):
-        raise click.BadParameter(f"expected dollars such as $50, found {value!r}")
-    return amount
-
-
+AGREED = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
 _OPTIONS = (
-    option(
-        "--max-cost",
-        type=usd,
-        default=_MAX_COST_USD,
-        metavar="USD",
-        help="Dollars that may be spent on models without a question; spending stops there.",
-    ),
-    option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost."),
+    declared("max_cost", MAX_COST, MAX_COST_USD),
+    AGREED,
 )
 
 
@@ -123,7 +99,7 @@ class Spending:
                 advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}", quiet=self.quiet)
         return deal
 
-    def agree(self, plan: SpendingPlan[Any], *, progress: Progress) -> None:
+    def agree(self, plan: SpendingPlan[Any] | PaidStep[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question.
 
         Raises

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import click
+from dataclasses import replace
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import GeneralOptions, ModelOptions, option
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import SpendingOptions
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cli.verdict import load_model_of
+from migrate.steps.sync import Sync
 
 
 @options.command(
@@ -18,25 +20,12 @@ from migrate.cli.verdict import load_model_of
     "Bring a translated store up to date.",
     example="lead-migrate sync my-store new-store --dry-run",
 )
-@click.argument("old", type=options.STORE)
-@click.argument("new", type=options.STORE)
 @option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
-@option("--any-store", is_flag=True, help="Allow an OLD that has fewer than half of the documents of NEW.")
-@option("--target", metavar="SPEC", help="Model of NEW.  [default: the one that it names]")
-@options.price
-@spending_options
+@step_options(Sync)
 @options.model_options
-@options.general_options(options.restart, options.as_json, options.quiet)
+@options.general_options(options.as_json, options.quiet)
 def command(
-    old: str,
-    new: str,
-    dry_run: bool,
-    any_store: bool,
-    target: str | None,
-    price: float | None,
-    spending: SpendingOptions,
-    model: ModelOptions,
-    general: GeneralOptions,
+    asked: Sync, dry_run: bool, spending: SpendingOptions, model: ModelOptions, general: GeneralOptions
 ) -> None:
     """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
 
@@ -45,46 +34,37 @@ def command(
     """
     from migrate.cost.chunks import count_unread
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
+    from migrate.steps.sync.place import refuse_switched
     from migrate.stores import open_store
-    from migrate.sync import plan_sync
-    from migrate.sync.place import refuse_switched
 
-    quiet = general.quiet
+    quiet, old, new = general.quiet, str(asked.old), str(asked.new)
     with progress_bar(quiet=quiet) as progress:
         before, after = open_store(new, verify=True), open_store(old, verify=True)
         refuse_switched(after, before)  # an old store in the place of the new one need not name a model
-        paid, embedder = spending.open(quiet=quiet), load_model_of(before, target, "--target", model)
-        plan = plan_sync(
-            after,
-            before,
-            embedder,
-            price_usd_per_mtok=price,
-            any_store=any_store,
-            restart=general.restart,
-            progress=progress,
-        )
-        if plan.counts.to_embed:
+        paid, embedder = spending.open(quiet=quiet), load_model_of(before, asked.target, "--target", model)
+        step = replace(asked, old=after, new=before, target=embedder, progress=progress)
+        counts = step.comparison.changes.counts
+        if counts.to_embed:
             if not dry_run:
-                advise(counts_text(plan.counts), quiet=quiet)
-            limits = plan.embedder.loaded_profile()
+                advise(counts_text(counts), quiet=quiet)
+            limits = step.comparison.embedder.loaded_profile()
             if limits.max_tokens is not None:
-                unread = count_unread(plan.models[0].documents(), limits, progress=progress)
+                unread = count_unread(step.models[0].documents(), limits, progress=progress)
                 warn_of_unread(unread, "new and changed documents", "cut them as the others were cut", quiet=quiet)
         if dry_run:
-            plan.estimate(progress=progress)
-            document, text = plan_document(plan), plan_text(plan)
+            document, text = plan_document(step), plan_text(step)
         else:
-            if plan.counts.to_embed:
-                paid.agree(plan, progress=progress)
-            done = plan.run(cap_usd=paid.cap_usd, progress=progress)
+            if counts.to_embed:
+                paid.agree(step, progress=progress)
+            done = step.execute()
             document, text = synced_document(done), synced_text(done)
     paid.finish()
     if general.as_json:
         show_json(document)
         return
     show(text)
-    if dry_run and not plan.is_current:
+    if dry_run and not step.comparison.is_current:
         advise_next("sync", old, new, also=("any_store", "target", "price"), quiet=quiet)
-    elif not advise_switch(old, after, new, quiet=quiet) and not plan.is_current:
+    elif not advise_switch(old, after, new, quiet=quiet) and not step.comparison.is_current:
         words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
         advise_next("audit", new, *words, also=("target",), quiet=quiet)

@@ -111,7 +111,7 @@ def complain(text: str) -> None:
         _discard(sys.stderr)
 
 
-_ARGUMENT = re.compile(r"`([a-z]+(?:_[a-z]+)*)=([^`\s]+)`|`([a-z]+(?:_[a-z]+)+)`")
+_ARGUMENT = re.compile(r"`([a-z]+(?:_[a-z]+)*)=([^`\s]*)`|`([a-z]+(?:_[a-z]+)+)`")
 
 
 def as_options(message: str) -> str:
@@ -123,7 +123,7 @@ def as_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         flag = "--" + (found[1] or found[3]).replace("_", "-")
-        return flag if found[2] in (None, "True") else f"{flag} {found[2]}"
+        return flag if found[2] in (None, "", "True") else f"{flag} {found[2]}"
 
     return _ARGUMENT.sub(option, message)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
 from migrate.cli.next_step import (
@@ -18,123 +16,25 @@ from migrate.cli.next_step import (
     may_not_load,
     model_words,
 )
-from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
-from migrate.cli.spending import Spending, SpendingOptions, spending_options, with_views
+from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
+from migrate.cli.spending import Spending, SpendingOptions, with_views
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_sample
 from migrate.cli.verdict import refuse_recorded_code
+from migrate.steps.translate import Translate
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
-    from migrate.reembed import Announce, Choice, Reembedding, RefitPlan, TranslatePlan
+    from migrate.steps.base import ModelLike
+    from migrate.steps.translate.choice import Choice
+    from migrate.steps.translate.job import Translation
+    from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
-    from migrate.stores.outputs import Output
-    from migrate.translate import Translation
     from migrate.vectors import Progress
-
-policy = option(
-    "--policy",
-    type=click.Choice(["query-log", "confidence", "random"]),
-    help="Which documents are embedded first.  [default: query-log where there is one, else confidence, or random "
-    "where that is not to be used]",
-)
-save_stitch = option(
-    "--save-stitch", type=options.PATH, help="Folder for the stitch fitted again.  [default: OUTPUT.stitch]"
-)
-_OPTIONS = (
-    option(
-        "--reembed",
-        metavar="10%|5000|$20|300000tok",
-        help="Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
-    ),
-    policy,
-    options.query_log,
-    save_stitch,
-    option("--target", metavar="SPEC", help="Model to re-embed with.  [default: the stitch's own]"),
-    options.price,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ReembedOptions:
-    """As they were given."""
-
-    reembed: str | None
-    policy: str | None
-    query_log: Path | None
-    save_stitch: Path | None
-    target: str | None
-    price: float | None
-
-    def check_alone(self, flag: str = "--reembed") -> None:
-        """Make sure that nothing but the option for the budget itself is missing.
-
-        Raises
-        ------
-        UsageError
-            There is an option that means nothing without it.
-        """
-        from migrate.errors import UsageError
-
-        dependent = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
-        for name, value in dependent.items():
-            if value is not None:
-                raise UsageError(f"--{name.replace('_', '-')} goes with {flag}; add {flag} 10%, or leave it out")
-
-    def folder(self, output: Output) -> Path:
-        """Where the stitch goes that is fitted again."""
-        return self.save_stitch or output.beside("stitch")
-
-    def request(self, seed: int) -> Reembedding:
-        """The budget, and how it is spent.
-
-        Raises
-        ------
-        UsageError
-            The budget cannot be read.
-        DatasetError, OutputError
-            The query log cannot be read.
-        """
-        from migrate.datasets.records import read_query_log
-        from migrate.reembed import Budget, Reembedding
-
-        budget = Budget.parse(str(self.reembed))
-        log = () if self.query_log is None else read_query_log(self.query_log)
-        return Reembedding(budget, self.policy, log, self.price, seed)
-
-
-reembed_options = option_group(ReembedOptions, "reembedding", *_OPTIONS, section="Re-embedding")
-"""Adds the options of `ReembedOptions`."""
-
-
-def plan_budget(
-    reembedding: ReembedOptions,
-    store: Store,
-    fitted: FittedStitch,
-    stitch: Path,
-    output: Output,
-    model: ModelOptions,
-    general: GeneralOptions,
-    announce: Announce,
-) -> RefitPlan | None:
-    """The stitch that is to come of the budget; None where there is no budget. `stitch` is the one before."""
-    from migrate.files import refuse_output, refuse_overlap
-    from migrate.reembed import plan_refit
-
-    if reembedding.reembed is None:
-        reembedding.check_alone()
-        return None
-    folder = reembedding.folder(output)
-    read = options.local_paths(store.info.location, stitch)
-    refuse_overlap(folder, *read, output.path)
-    refuse_output(output.path, *read, force=general.force)  # refused before anything is spent
-    output.refuse_existing(force=general.force)
-    request = reembedding.request(general.seed)
-    target = load_model_of_stitch(fitted, stitch, reembedding.target, model)
-    return plan_refit(store, fitted, target, request, folder, force=general.force, announce=announce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +48,7 @@ class _Reporter:
     progress: Progress
 
     def announce(self) -> Announce:
-        from migrate.reembed import Announce
+        from migrate.steps.translate.stitch import Announce
 
         return Announce(self.log, self.choice, self.stitch)
 
@@ -156,7 +56,7 @@ class _Reporter:
         self.paid.agree_on([target], progress=self.progress)
 
     def choice(self, choice: Choice, target: PlannedModel) -> None:
-        from migrate.reembed import why_unsure
+        from migrate.steps.translate.choice import why_unsure
 
         quiet = self.paid.quiet
         warn_of_sample(lambda: choice.sample.documents, target.embedder, quiet=quiet)
@@ -173,7 +73,7 @@ class _Reporter:
         advise(f"{self.folder}: {refitted.stitch.spec}, fitted on {pairs:,} pairs", quiet=self.paid.quiet)
 
 
-def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:
+def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | None, model: ModelOptions) -> Embedder:
     """The model that a stitch leads to, or the one that was named for it.
 
     Raises
@@ -198,27 +98,12 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @options.command(
     "translate", "A store through a stitch.", example="lead-migrate translate my-store my-stitch -o new-store"
 )
-@click.argument("store", type=options.STORE)
-@click.argument("stitch", type=options.STITCH)
-@options.store_output
-@option(
-    "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
-)
-@reembed_options
-@spending_options
+@step_options(Translate)
 @options.model_options
 @options.runner_options
-@options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
+@options.general_options(options.as_json, options.quiet)
 def command(
-    store: str,
-    stitch: Path | str,
-    output: str,
-    any_store: bool,
-    reembedding: ReembedOptions,
-    spending: SpendingOptions,
-    model: ModelOptions,
-    running: RunnerOptions,
-    general: GeneralOptions,
+    asked: Translate, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
 
@@ -226,83 +111,66 @@ def command(
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
-    run_translation(store, stitch, output, reembedding, spending, model, running, general, any_store=any_store)
+    run_translation(asked, spending, model, running, general)
 
 
 def run_translation(
-    store: str,
-    stitch: Path | str,
-    output: str,
-    reembedding: ReembedOptions,
-    spending: SpendingOptions,
-    model: ModelOptions,
-    running: RunnerOptions,
-    general: GeneralOptions,
-    *,
-    any_store: bool = False,
+    asked: Translate, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
-    """What `translate` does, and `reembed` with a share; `output` is a folder, or `KIND:LOCATION`."""
+    """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from dataclasses import asdict
 
-    from migrate.errors import UsageError
-    from migrate.files import refuse_overlap
-    from migrate.reembed import plan_translate
+    from migrate.cost.spending import VIEW
     from migrate.stitch.persistence import load_stitch, stitch_folder
     from migrate.stores import open_store
-    from migrate.stores.registry import output_of
 
-    place = output_of(output)
-    refuse_overlap(place.path, *options.local_paths(store, stitch))
-    if any_store and reembedding.reembed is not None:
-        raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit again")
-    quiet, runner = general.quiet, running.open()
+    asked.check()
+    quiet, store, stitch = general.quiet, str(asked.store), cast("Path | str", asked.stitch)
+    runner = running.open()
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
         fitted = with_views(loaded, folder, model)
-        reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(place), progress)
-        refit = plan_budget(reembedding, opened, fitted, folder, place, model, general, reporter.announce())
-        plan = plan_translate(
-            opened,
-            fitted,
-            output,
-            refit=refit,
-            price_usd_per_mtok=reembedding.price,
-            any_store=any_store,
-            runner=runner,
-            force=general.force,
-            restart=general.restart,
-        )
-        paid.agree_on(plan.views, progress=progress)  # the target's texts are not chosen yet
+        step = replace(asked, store=opened, stitch=fitted, runner=runner, progress=progress)
+        if step.reembed is not None:
+            asked.refuse_outputs()
+            target = load_model_of_stitch(fitted, folder, asked.target, model)
+            reporter = _Reporter(paid, fitted, asked.policy, step.refit_folder, progress)
+            step = replace(step, target=target, announce=reporter.announce())
+        # the target's texts are not chosen yet
+        paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:
-            _say_first_tokens(fitted, plan, quiet=quiet)
-        done = plan.run(cap_usd=paid.cap_usd, progress=progress)
+            _say_first_tokens(step, quiet=quiet)
+        step.cap.cap_usd = paid.cap_usd
+        done = step.execute()
     paid.finish()
     if general.as_json:
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path), quiet=quiet):
-        _advise_audit(opened, fitted, store, done.path, reembedding.target, quiet=quiet)
+        _advise_audit(opened, fitted, store, done.path, asked.target, quiet=quiet)
 
 
-def _say_first_tokens(fitted: FittedStitch, plan: TranslatePlan, *, quiet: bool) -> None:
+def _say_first_tokens(step: Translate, *, quiet: bool) -> None:
     """Say that all texts are embedded where no estimate does, as the model costs no money."""
-    if all(view.meter is None for view in plan.views):
+    from migrate.cost.spending import VIEW
+
+    if all(planned.meter is None for planned in step.models if planned.role == VIEW):
         advise(
-            f"to embed: the first {fitted.first_tokens} tokens of every text, without those in the cache; the model "
-            "costs no money",
+            f"to embed: the first {step.fitted.first_tokens} tokens of every text, without those in the cache; the "
+            "model costs no money",
             quiet=quiet,
         )
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: str | None, *, quiet: bool
+    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: ModelLike | None, *, quiet: bool
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
     model = fitted.manifest.model
-    words = model_words("--target", target or (None if model is None else model.spec))
+    words = model_words("--target", str(target) if target else None if model is None else model.spec)
     if is_out_of_sight(model) and not words and model is not None:
         advise(f"file:PATH: where {file_of(model)} is, which is not in this folder", quiet=quiet)
         words = ["--target", "file:PATH"]

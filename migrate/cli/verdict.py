@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 
-def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptions) -> Embedder:
+def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options: ModelOptions) -> Embedder:
     """The model that was named, or the one in the store's manifest with the prefixes it was used with.
 
     Raises

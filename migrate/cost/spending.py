@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from migrate.cost.estimate import CostEstimate, dollars, estimate_cost
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
@@ -19,9 +19,6 @@ from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, no_progress
 
 Result = TypeVar("Result")
-
-MAX_COST_USD: Final = 5.0
-"""Dollars that may be spent without a question."""
 
 TARGET, SOURCE_MODEL, VIEW = "target", "source model", "view"
 """What a model of a plan is for."""
@@ -114,6 +111,21 @@ class PlanEstimate:
         return "\n".join(model.sentence for model in self.models) or "to embed: nothing that costs money"
 
 
+def refuse_beyond(max_cost: float, estimate: PlanEstimate) -> None:
+    """Make sure that an estimate is within a limit.
+
+    Raises
+    ------
+    SpendingError
+        It is not; nothing was spent.
+    """
+    if estimate.usd > max_cost:
+        raise SpendingError(
+            f"expected to cost at most {dollars(max_cost)} (max_cost), found {dollars(estimate.usd)}; nothing was "
+            "spent, raise max_cost to go on"
+        )
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SpendingPlan(ABC, Generic[Result]):
     """A step that is not done yet: its models, what they will be asked for, and the cap that they share."""
@@ -164,10 +176,5 @@ class SpendingPlan(ABC, Generic[Result]):
             It is not, and nothing was spent; or it was too low, as `run`.
         """
         if max_cost is not None:
-            usd = self.estimate(progress=progress).usd
-            if usd > max_cost:
-                raise SpendingError(
-                    f"expected to cost at most {dollars(max_cost)} (max_cost), found {dollars(usd)}; nothing "
-                    "was spent, raise max_cost to go on"
-                )
+            refuse_beyond(max_cost, self.estimate(progress=progress))
         return self.run(cap_usd=max_cost, progress=progress)

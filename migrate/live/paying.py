@@ -18,7 +18,7 @@ from migrate.cost.target import Tally
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.errors import SpendingError, UsageError
 from migrate.live.state import LiveState
-from migrate.reembed.choice import Budget
+from migrate.steps.translate.choice import Budget
 from migrate.vectors import Progress, Text, Vectors, no_progress
 
 _SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")

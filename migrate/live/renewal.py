@@ -18,14 +18,15 @@ from migrate.live.generation import model_of
 from migrate.live.state import text_hash
 from migrate.live.writing import FolderWriter, RecordWriter, VectorWriter
 from migrate.manifest import StitchFacts
-from migrate.reembed.refit import extended, refit
 from migrate.selection.choosers import choosers_of
 from migrate.selection.sample import MOST_PAIRS
+from migrate.steps.translate import Translate
+from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
-from migrate.translate import batch_rows, translate_store, translated_batches
+from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Vectors
 
 
@@ -169,7 +170,7 @@ class Renewal:
         if isinstance(writer, FolderWriter):
             folder = writer.state.path.parent / "renewed"
             shutil.rmtree(folder, ignore_errors=True)
-            translate_store(self.source, fitted, folder, force=True, restart=True)
+            Translate(self.source, fitted, folder, force=True, restart=True).execute()
             writer.renewed = folder
             return
         assert isinstance(writer, RecordWriter)  # noqa: S101 - the only other

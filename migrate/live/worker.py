@@ -42,7 +42,7 @@ from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
 from migrate.live.state import Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.writing import VectorWriter, writer_of
-from migrate.reembed.choice import Budget
+from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store

@@ -14,8 +14,8 @@ from migrate.report.audit import quality_rows
 from migrate.report.page import render
 from migrate.report.summary import audit_answer
 from migrate.report.terminal import candidates_rows
+from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
-from migrate.translate import Translation
 
 
 @notebook_html.register

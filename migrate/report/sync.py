@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from migrate.sync import ChangeCounts, Synced, SyncPlan
+from migrate.steps.sync import Sync
+from migrate.steps.sync.changes import ChangeCounts
+from migrate.steps.sync.job import Synced
 
 
 def counts_text(counts: ChangeCounts) -> str:
@@ -20,15 +22,17 @@ def counts_text(counts: ChangeCounts) -> str:
     )
 
 
-def plan_text(plan: SyncPlan) -> str:
-    """What would be done."""
-    if plan.is_current:
-        return f"{plan.output.where}: up to date with {plan.old.info.location}"
-    will = f"{plan.counts.to_embed:,} would get true vectors" if plan.counts.to_embed else "nothing would be embedded"
-    lines = [f"{plan.output.where}: {counts_text(plan.counts)}", will]
-    if plan.counts.to_embed:
-        lines.append(plan.estimate().sentence)
-    return "\n".join([*lines, *(f"note: {remark}" for remark in plan.remarks)])
+def plan_text(step: Sync) -> str:
+    """Return a text of what would be done."""
+    found = step.comparison
+    if found.is_current:
+        return f"{found.output.where}: up to date with {found.old.info.location}"
+    counts = found.changes.counts
+    will = f"{counts.to_embed:,} would get true vectors" if counts.to_embed else "nothing would be embedded"
+    lines = [f"{found.output.where}: {counts_text(counts)}", will]
+    if counts.to_embed:
+        lines.append(step.estimate().sentence)
+    return "\n".join([*lines, *(f"note: {remark}" for remark in found.remarks)])
 
 
 def synced_text(done: Synced) -> str:
@@ -45,11 +49,12 @@ def synced_text(done: Synced) -> str:
     return "\n".join([*lines, *(f"note: {remark}" for remark in done.remarks)])
 
 
-def plan_document(plan: SyncPlan) -> dict[str, Any]:
-    """What would be done, for programs."""
-    estimate = plan.estimate()
-    facts = {"path": str(plan.output.where), "up_to_date": plan.is_current, "dry_run": True, **asdict(plan.counts)}
-    return _document({**facts, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": list(plan.remarks)})
+def plan_document(step: Sync) -> dict[str, Any]:
+    """Return what would be done, for programs."""
+    found, estimate = step.comparison, step.estimate()
+    counts = asdict(found.changes.counts)
+    facts = {"path": str(found.output.where), "up_to_date": found.is_current, "dry_run": True, **counts}
+    return _document({**facts, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": list(found.remarks)})
 
 
 def synced_document(done: Synced) -> dict[str, Any]:

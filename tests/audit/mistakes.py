@@ -43,9 +43,9 @@ from migrate.embedders.base import Embedder
 from migrate.files import sha256_file
 from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
+from migrate.steps.translate import Translate
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Metric, read_all
-from migrate.translate import translate_store
 from migrate.vectors import Document, Query, Vectors, unit_rows
 
 N_DOCUMENTS, N_QUERIES, DIM, N_PAIRS = 300, 300, 64, 120
@@ -184,7 +184,7 @@ def migrate(folder: Path, n_pairs: int = N_PAIRS) -> Migration:
     embed_corpus(lambda: good.documents, load_embedder(SOURCE_SPEC), good.source)
     fitted = fit_stitch(open_store(good.source), good.embedder, stitch="ridge", size=n_pairs)
     fitted.save(good.stitch)
-    translate_store(open_store(good.source), fitted, good.translated)
+    Translate(open_store(good.source), fitted, good.translated).run()
     reembed_store(open_store(good.translated), good.embedder, good.reference)
     return good
 
@@ -493,7 +493,7 @@ def the_translated_store_with_noise(good: Migration, folder: Path) -> Mistake:
 def another_translation(good: Migration, folder: Path) -> Mistake:
     """The same source through another stitch, fitted on another sample; its manifest says so."""
     fitted = fit_stitch(open_store(good.source), good.embedder, stitch="procrustes", size=N_PAIRS, seed=5)
-    translate_store(open_store(good.source), fitted, folder / "other")
+    migrate.translate(open_store(good.source), fitted, folder / "other")
     return _reference(good, folder / "other")
 
 

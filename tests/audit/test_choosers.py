@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from topics import Topics, make_store
 
+import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference
 from migrate.audit.plan import plan_audit
@@ -24,7 +25,6 @@ from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, digests_of, is_chooser
 from migrate.stores import open_store
-from migrate.translate import translate_store
 from migrate.vectors import Document, Query, no_progress
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def translated(model, tmp_path_factory):
     old = true + np.random.default_rng(6).normal(size=true.shape).astype(np.float32)
     source = make_store(folder / "source", documents=DOCUMENTS, vectors=old)
     cached = CachedEmbedder(model, folder / "cache.sqlite")
-    translate_store(source, fit_stitch(source, cached, stitch="ridge", size=N_PAIRS), folder / "translated")
+    migrate.translate(source, fit_stitch(source, cached, stitch="ridge", size=N_PAIRS), folder / "translated")
     return folder
 
 
@@ -206,7 +206,7 @@ def test_what_chance_drew_from_the_cache_was_not_chosen(translated, filled, tmp_
     """A sample is drawn at random, whoever has had its texts embedded before."""
     _, embedder = filled
     source = open_store(translated / "source")
-    translate_store(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "more")
+    migrate.translate(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "more")
     assert choosers_in(open_store(tmp_path / "more"), embedder).queries == frozenset()
 
 
@@ -327,7 +327,7 @@ def test_a_second_round_from_a_copy_carries_the_choosers_on(is_known, filled, mo
     folder, embedder = filled
     embedder = embedder if is_known else CachedEmbedder(model, tmp_path / "new.sqlite")
     source = bare_copy(folder, tmp_path, MANIFEST_NAME, "confidence.npy", "sources.npy")
-    translate_store(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "second")
+    migrate.translate(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "second")
     second = open_store(tmp_path / "second")
     if is_known:
         with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):

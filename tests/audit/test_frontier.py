@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import migrate
 from migrate.audit.arms import reembedded_name
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import SAMPLE, Frontier, Point, find_frontier
@@ -16,11 +17,9 @@ from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
 from migrate.fit import fit_stitch
-from migrate.reembed import Budget, Reembedding, reembedded_stitch
 from migrate.report.audit import frontier_document, frontier_text
 from migrate.selection import QueryLog
 from migrate.stores import create_store, open_store
-from migrate.translate import translate_store
 from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
@@ -69,9 +68,8 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
 ):
     log = corpus.queries[100:]
     found = tried(store, fitted, reference, questions, target, log=log, shares=[0.4])
-    asked = Reembedding(Budget(0.4, "share"), "query-log", log)
-    again = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
-    translate_store(store, again, tmp_path / "new")
+    options = {"reembed": "40%", "policy": "query-log", "query_log": log, "save_stitch": tmp_path / "stitch"}
+    migrate.translate(store, fitted, tmp_path / "new", target=target, **options)
     report = audit_store(
         AuditRequest(
             open_store(tmp_path / "new"),

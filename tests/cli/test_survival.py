@@ -124,7 +124,7 @@ def test_restart_is_offered_and_taken(source_folder, tmp_path, capsys, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.translate._manifest", interrupted)
+        patch.setattr("migrate.steps.translate.job._manifest", interrupted)
         assert run(command) == 130
     assert "continue with the same command: 150 of 150 rows are done" in capsys.readouterr().err
     os.utime(source / "docs.jsonl")
@@ -133,13 +133,13 @@ def test_restart_is_offered_and_taken(source_folder, tmp_path, capsys, monkeypat
     assert run([*command, "--restart"]) == 0
 
 
-@pytest.mark.parametrize("stage", ["translate_store", "reembed_store", "write_json"])
+@pytest.mark.parametrize("stage", ["Translate", "reembed_store", "write_json"])
 def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_folder, tmp_path, monkeypatch):
     import migrate.pipeline as pipeline
 
     command = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "--quiet"]
     command += ["--reference", "build"]
-    places = {"embed_pairs": sys.modules["migrate.fit"], "translate_store": pipeline, "reembed_store": pipeline}
+    places = {"embed_pairs": sys.modules["migrate.fit"], "Translate": pipeline, "reembed_store": pipeline}
     stages = list(places)
     real, calls = {name: getattr(place, name) for name, place in places.items()}, []
     for name, place in places.items():

@@ -16,6 +16,7 @@ import pytest
 import victims
 from dask_processes import ENVIRONMENT, kill, processes
 
+import migrate
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embed.corpus import AGAIN
@@ -24,7 +25,6 @@ from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import OutputError, RemoteError, UsageError, VectorError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.translate import translate_store
 from migrate.work.runner import LocalRunner
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def small_parts():
         patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
         patch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
         patch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
-        patch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
+        patch.setattr("migrate.steps.translate.job._PART_BYTES", 1 << 17)
         patch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 256)
         yield
 
@@ -63,7 +63,7 @@ def expected(folder, small_parts):
 
 def run(folder, output, runner, **options):
     store, stitch = open_store(folder / "source"), load_stitch(folder / "stitch")
-    return translate_store(store, stitch, output, runner=runner, **options)
+    return migrate.translate(store, stitch, output, runner=runner, **options)
 
 
 def after(shards, act):

@@ -16,6 +16,7 @@ from children import call_in_child, start_child
 from database_edits import edit
 from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate, work
 
+import migrate
 from migrate.audit.verdict import Outcome
 from migrate.cost import tally_of
 from migrate.embed import embed_corpus, reembed_store
@@ -31,14 +32,13 @@ from migrate.live.state import LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
-from migrate.reembed.choice import Budget
 from migrate.report.live import metrics_text, status_document, status_page, status_text
+from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
 from migrate.switch import switch_store
-from migrate.translate import translate_store
 from migrate.vectors import Document, unit_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
@@ -551,7 +551,7 @@ def mean_cosine(location):
 def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, place_of, tmp_path, kind):
     place = place_of(kind, "new")
     fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
-    translate_store(slow_source, load_stitch(tmp_path / "stitch"), place)
+    migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
     before = mean_cosine(place)
     renewal = Renewal.of(slow_source, str(tmp_path / "stitch"), (0.4, 0.9))
     report = Worker(place, embedder, options(budget=Budget.parse("100"), renewal=renewal)).run()
@@ -690,7 +690,7 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
         state.note(MONITOR, judged)
     assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
     fit_stitch(open_store(source_folder), embedder, stitch="ridge", size=30).save(tmp_path / "stitch")
-    translate_store(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
+    migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
     status = status_of(location)
     assert (status.true, status.share, status.verdict) == (None, None, None)
     assert "another store is there" in status_text(status)

@@ -6,12 +6,12 @@ import time
 import numpy as np
 import pytest
 
+import migrate
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, RemoteError
 from migrate.fit import fit_stitch
 from migrate.manifest import ModelIdentity
 from migrate.stores import open_store
-from migrate.translate import translate_store
 
 
 class Hashed(Embedder):
@@ -87,7 +87,7 @@ def translate(source_folder, embedder, place, size=40):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
     fitted = fit_stitch(source, embedder, stitch="ridge", size=size)
-    translate_store(source, fitted, place)
+    migrate.translate(source, fitted, place)
     return open_store(str(place))
 
 

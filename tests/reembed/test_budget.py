@@ -5,8 +5,8 @@ from migrate.cost import Cost, Tally
 from migrate.cost.target import Target
 from migrate.embedders.tokens import TokenCounter
 from migrate.errors import UsageError
-from migrate.reembed.choice import Budget
 from migrate.selection.sample import Candidate
+from migrate.steps.translate.choice import Budget
 from migrate.vectors import Document
 
 RANKED = [Candidate(row, Document(f"d{row}", f"{row:3} " * 100)) for row in range(1_000, 1_090)]  # 100 tokens each

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from migrate.errors import StitchError, UsageError
-from migrate.reembed.choice import (
+from migrate.selection import draw_sample, random_order
+from migrate.steps.translate.choice import (
     CONFIDENCE,
     POLICIES,
     QUERY_LOG,
@@ -15,7 +16,6 @@ from migrate.reembed.choice import (
     rank_rows,
     survey_store,
 )
-from migrate.selection import draw_sample, random_order
 from migrate.stores.base import read_all
 from migrate.vectors import unit_rows
 

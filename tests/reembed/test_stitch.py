@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import migrate
 from migrate.cost.count import count_texts
 from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
@@ -10,20 +11,26 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
 from migrate.fit import fit_stitch
-from migrate.reembed import Announce, Budget, Reembedding, reembedded_stitch
-from migrate.reembed.refit import refit_same_kind
+from migrate.steps.translate import Translate
+from migrate.steps.translate.refit import refit_same_kind
+from migrate.steps.translate.stitch import Announce
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
-from migrate.translate import translate_store
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
 
 
 def wanted(budget="60%", **options):
-    return Reembedding(Budget.parse(budget), **options)
+    return {"reembed": budget, **options}
+
+
+def reembedded_stitch(store, fitted, target, asked, folder, **options):
+    """The stitch of a budget, saved in `folder`; nothing is translated."""
+    new = folder.parent / "not written"
+    return Translate(store, fitted, new, target=target, save_stitch=folder, **asked, **options).refit.execute()
 
 
 def tokens_of(texts):
@@ -53,9 +60,9 @@ class Counting(Embedder):
 
 @pytest.mark.parametrize(("policy", "log"), [("query-log", True), ("confidence", False), ("random", False)])
 def test_what_is_paid_for_is_true_in_the_translated_store(policy, log, store, fitted, target, corpus, tmp_path):
-    asked = wanted("60%", policy=policy, log=corpus.queries[:30] if log else ())
+    asked = wanted("60%", policy=policy, query_log=corpus.queries[:30] if log else ())
     found = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
-    done = translate_store(store, found, tmp_path / "new")
+    done = migrate.translate(store, found, tmp_path / "new")
     assert done.n_true == 90
     new, truth = read_all(open_store(tmp_path / "new").scan()), target.embed_documents(list(store.documents()))
     same = (new.vectors == truth).all(axis=1)
@@ -121,7 +128,7 @@ def test_a_further_budget_goes_on_from_the_saved_stitch(store, fitted, target, t
 
 def test_the_plan_is_told_before_a_document_is_embedded(store, fitted, target, corpus, tmp_path):
     model, told = Counting(target), []
-    options = {"log": corpus.queries[:5], "price_usd_per_mtok": 10.0}
+    options = {"query_log": corpus.queries[:5], "price": 10.0}
     reembedded_stitch(
         store,
         fitted,
@@ -143,7 +150,7 @@ def test_a_budget_in_dollars_is_kept(store, fitted, target, tmp_path):
     texts = {document.id: document.text for document in store.documents()}
     paid = tokens_of(texts[one] for one in fitted.sample.ids)
     limit = 1.5 * paid / 1e6
-    asked = wanted(f"${limit:.8f}", policy="random", price_usd_per_mtok=1.0)
+    asked = wanted(f"${limit:.8f}", policy="random", price=1.0)
     found = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
     spent = tokens_of(texts[one] for one in found.sample.ids) / 1e6
     assert 0.9 * limit < spent <= limit
@@ -154,7 +161,7 @@ def test_another_model_or_another_store_is_refused_before_anything_is_embedded(s
     other.fit(store.documents())
     with pytest.raises(StitchError, match=r"leads to, tfidf:24 .* found tfidf:25"):
         reembedded_stitch(store, fitted, other, wanted(policy="random"), tmp_path / "s")
-    translate_store(store, fitted, tmp_path / "other")
+    migrate.translate(store, fitted, tmp_path / "other")
     with pytest.raises(StitchError, match="fitted on another store"):
         reembedded_stitch(open_store(tmp_path / "other"), fitted, target, wanted(policy="random"), tmp_path / "s")
 
@@ -162,17 +169,18 @@ def test_another_model_or_another_store_is_refused_before_anything_is_embedded(s
 def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, target):
     """Every document stands in the store twice, under two ids."""
     batch, documents = read_all(store.scan()), list(store.documents())
-    writer = create_store(tmp_path, format="faiss", dim=32)
+    (tmp_path / "doubled").mkdir()
+    writer = create_store(tmp_path / "doubled", format="faiss", dim=32)
     for suffix in ("", "-again"):
         named = [dataclasses.replace(document, id=document.id + suffix) for document in documents]
         writer.append(named, batch.vectors)
     writer.finish()
-    doubled = open_store(tmp_path)
+    doubled = open_store(tmp_path / "doubled")
     fitted = fit_stitch(doubled, target, stitch="ridge", size=40)
     model = Counting(target)
     found = reembedded_stitch(doubled, fitted, model, wanted("100", policy="random"), tmp_path / "stitch")
     assert len(model.asked) == 20, "the 40 of the sample are 80 documents with their copies"
-    done = translate_store(doubled, found, tmp_path / "new")
+    done = migrate.translate(doubled, found, tmp_path / "new")
     assert done.n_true == 120
     vectors = read_all(open_store(tmp_path / "new").scan()).vectors
     truth = np.tile(target.embed_documents(documents), (2, 1))
@@ -201,7 +209,7 @@ def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, tmp_pat
     loaded = load_stitch(tmp_path / "stitch")
     found = reembedded_stitch(store, loaded, target, wanted("50%", policy="random"), tmp_path / "again")
     assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
-    assert translate_store(store, found, tmp_path / "new").n_true == 75
+    assert migrate.translate(store, found, tmp_path / "new").n_true == 75
 
 
 def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target):

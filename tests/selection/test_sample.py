@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+import migrate
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.fit import fit_stitch
@@ -11,7 +12,6 @@ from migrate.selection import sample as drawing
 from migrate.stitch.base import fold_rows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
-from migrate.translate import translate_store
 from migrate.vectors import Document, Query
 
 
@@ -190,7 +190,7 @@ def test_pairs_know_the_copies_of_their_texts(copies):
 def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
     embedder = load_embedder("tfidf:4")
     fitted = fit_stitch(copies, embedder, stitch="ridge", size=4)
-    done = translate_store(copies, fitted, tmp_path / "new")
+    done = migrate.translate(copies, fitted, tmp_path / "new")
     true = dict(zip(fitted.sample.ids, fitted.sample.vectors, strict=True))
     text_of = {document.id: document.text for document in copies.documents()}
     by_text = {text_of[doc_id]: vector for doc_id, vector in true.items()}

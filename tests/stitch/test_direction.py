@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import migrate
 from migrate.embedders import load_embedder
 from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.fit import fit_stitch
@@ -13,7 +14,6 @@ from migrate.manifest import MANIFEST_NAME
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
-from migrate.translate import translate_store
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +93,7 @@ def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_
     path.write_text(json.dumps(facts))
     old = load_stitch(tmp_path / "stitch")
     assert old.direction == "document"
-    assert translate_store(open_store(source_folder), old, tmp_path / "new").n_true == 60
+    assert migrate.translate(open_store(source_folder), old, tmp_path / "new").n_true == 60
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_pat
     store = open_store(source_folder)
     for any_store in (False, True):
         with pytest.raises(StitchError, match=r"source: .*one that maps new queries .*--direction document$"):
-            translate_store(store, bridge, tmp_path / "new", any_store=any_store)
+            migrate.translate(store, bridge, tmp_path / "new", any_store=any_store)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StitchError, match="--direction document"):
         bridge.translate(next(iter(store.scan())), source="batch")

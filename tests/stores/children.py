@@ -20,7 +20,7 @@ IMPORTED = (
     "migrate.live.worker",
     "migrate.pipeline",
     "migrate.switch",
-    "migrate.sync",
+    "migrate.steps.sync.job",
     "apsw",
     "chromadb",
     "faiss",

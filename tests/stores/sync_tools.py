@@ -433,13 +433,14 @@ def translate_in_parts(old, stitch, location, state):
     """Translate a few rows at a time."""
     import os
 
+    import migrate.steps.translate.job as job
     import migrate.translate
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     os.environ |= {"SOURCE_DATE_EPOCH": "1700000000", "XDG_STATE_HOME": state}
-    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, migrate.translate._PART_BYTES = 1, 32, 1
-    migrate.translate.translate_store(open_store(old), load_stitch(stitch), location)
+    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
+    migrate.translate(open_store(old), load_stitch(stitch), location)
 
 
 def sync_billed(old, new, cache, bill):
@@ -447,9 +448,9 @@ def sync_billed(old, new, cache, bill):
     import os
 
     import migrate.translate
+    from migrate import sync
     from migrate.embedders.cache import CachedEmbedder
     from migrate.stores import open_store
-    from migrate.sync import sync_store
 
     class Billed(Hashed):
         def embed(self, texts, role, *, progress=None):
@@ -459,4 +460,4 @@ def sync_billed(old, new, cache, bill):
 
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1, 64
-    return sync_store(open_store(old), open_store(new), CachedEmbedder(Billed(), cache)).written
+    return sync(open_store(old), open_store(new), target=CachedEmbedder(Billed(), cache)).written

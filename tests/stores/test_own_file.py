@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, build, read, rewrite, save
 
+import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
@@ -16,7 +17,6 @@ from migrate.fit import fit_stitch
 from migrate.manifest import find_manifest
 from migrate.stores import open_store
 from migrate.testing.stores import awkward_documents
-from migrate.translate import translate_store
 from migrate.vectors import Document
 
 AWKWARD = awkward_documents()
@@ -233,12 +233,14 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
     assert old.info.location == location and open_store(old.info.location).info == old.info
     assert next(old.documents()) == Document("https://example.com/0", SOME[0])
     stitch = fit_stitch(old, load_embedder("tfidf:8"), size=60, stitch="ridge")
-    translate_store(old, stitch, tmp_path / "new")
+    migrate.translate(old, stitch, tmp_path / "new")
     new = open_store(tmp_path / "new", verify=True)
     assert list(new.documents()) == list(old.documents())
     manifest = find_manifest(tmp_path / "new", "store")
     assert manifest.store.fields == {"text": "headline", "id": "link"}
-    again = translate_store(new, fit_stitch(new, load_embedder("tfidf:6"), size=60, stitch="ridge"), tmp_path / "newer")
+    again = migrate.translate(
+        new, fit_stitch(new, load_embedder("tfidf:6"), size=60, stitch="ridge"), tmp_path / "newer"
+    )
     assert again.count == COUNT and open_store(tmp_path / "newer").info.has_texts
 
 

@@ -20,6 +20,8 @@ from faiss_tools import build, save
 from sync_tools import Hashed, some_records, translate_in_parts
 from sync_tools import Parquet as Records
 
+import migrate
+from migrate import sync
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.fit import fit_stitch
 from migrate.stitch.persistence import load_stitch
@@ -29,9 +31,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
-from migrate.sync import sync_store
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
-from migrate.translate import translate_store
 from migrate.vectors import Document
 from migrate.work.writer import write_rows
 
@@ -553,18 +553,18 @@ def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects
 def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
     location = f"parquet:{s3}{uuid.uuid4().hex[:8]}"
     fitted, old = load_stitch(stitch[1]), open_store(stitch[0])
-    translate_store(old, fitted, location)
+    migrate.translate(old, fitted, location)
     before = objects(location.partition(":")[2])
     with pytest.raises(UsageError, match="objects are not replaced"):
-        translate_store(old, fitted, location, force=True)
+        migrate.translate(old, fitted, location, force=True)
     with pytest.raises(UsageError, match="object storage"):
-        sync_store(old, open_store(location), Hashed())
+        sync(old, open_store(location), target=Hashed())
     assert objects(location.partition(":")[2]) == before
     new = open_store(location)
     assert len(verify_files(new)) == 3
     frame = pandas_of(location)
     assert frame.id.tolist() == open_store(location).ids(range(200))
-    back = translate_store(new, fit_stitch(new, Hashed("more"), stitch="ridge", size=40), tmp_path / "back")
+    back = migrate.translate(new, fit_stitch(new, Hashed("more"), stitch="ridge", size=40), tmp_path / "back")
     assert open_store(back.path, verify=True).info.kind == "parquet"
     stamped = open_store(location)
     stamped.keep_manifest(replace(stamped.info.manifest, seed=77))
@@ -574,7 +574,7 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
 @pytest.mark.slow
 def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch):
     location = f"parquet:{s3}{uuid.uuid4().hex[:8]}"
-    translate_store(open_store(stitch[0]), load_stitch(stitch[1]), location)
+    migrate.translate(open_store(stitch[0]), load_stitch(stitch[1]), location)
     system, root = fsspec.core.url_to_fs(location.partition(":")[2])
     content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
     content[2_000] ^= 1
@@ -585,7 +585,7 @@ def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch
 
 def test_a_translated_folder_is_read_by_its_files(stitch, tmp_path):
     store = open_store(stitch[0])
-    translate_store(store, load_stitch(stitch[1]), f"parquet:{tmp_path}/new")
+    migrate.translate(store, load_stitch(stitch[1]), f"parquet:{tmp_path}/new")
     new = open_store(f"parquet:{tmp_path}/new", verify=True)
     frame = pandas_of(f"parquet:{tmp_path}/new")
     assert frame.id.tolist() == new.ids(range(200)) == store.ids(range(200))

@@ -22,14 +22,13 @@ from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError
 from migrate.fit import fit_stitch
+from migrate.steps.sync import Sync
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.content import content_of
 from migrate.stores.sources import stored_sources, vector_checksums
 from migrate.switch import roll_back, switch_store
-from migrate.sync import plan_sync
-from migrate.translate import translate_store
 from migrate.vectors import Query, unit_rows
 
 COUNT, SAMPLE, SOURCE_DIM, DIM = 300, 80, 16, 24
@@ -146,7 +145,7 @@ def translated(kind, tmp_path):
     store = open_store(old)
     fitted = fit_stitch(store, Hashed(dim=DIM), stitch="ridge", size=SAMPLE)
     output = kind.new(tmp_path / "new")
-    translate_store(store, fitted, output)
+    migrate.translate(store, fitted, output)
     return old, open_store(output), set(fitted.sample.ids)
 
 
@@ -177,7 +176,7 @@ QUICK = ["flat", "lists", "lists with a table", "id map of lists", "fast lists i
 def test_rows_of_an_index_keep_what_is_known_of_their_documents(name, kind_of, tmp_path):
     old, new, sample = translated(kind_of(name), tmp_path)
     check_rows(old, new, sample)
-    assert plan_sync(open_store(old), new, Hashed(dim=DIM)).is_current
+    assert Sync(open_store(old), new, target=Hashed(dim=DIM)).comparison.is_current
     # else nothing here would show that rows come to lie elsewhere
     assert (ids_of(open_store(old)) == ids_of(new)) == (name == "flat")
 
@@ -198,8 +197,8 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
         report = migrate.audit(new, reference, beir=query_set, target=embedder)
         assert report.verdict.outcome in set(migrate.Outcome)
 
-    plan = plan_sync(open_store(old), new, embedder)
-    assert plan.is_current and plan.counts.unchanged == COUNT
+    plan = Sync(open_store(old), new, target=embedder)
+    assert plan.comparison.is_current and plan.comparison.changes.counts.unchanged == COUNT
 
     cached = CachedEmbedder(embedder, tmp_path / "cache.sqlite")
     cached.embed_documents([documents[doc_id] for doc_id in asked])
@@ -207,7 +206,7 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     done = backfill_store(open_store(new.info.location), cached, filled)
     assert done.n_true == len(sample | set(asked))
     check_rows(old, open_store(filled), sample | set(asked))
-    assert plan_sync(open_store(old), open_store(filled), embedder).is_current
+    assert Sync(open_store(old), open_store(filled), target=embedder).comparison.is_current
 
     if not open_store(old).switches or name == "QdrantServer":  # which switches aliases alone
         return
@@ -276,7 +275,7 @@ def test_a_store_that_is_embedded_in_full_takes_the_place_of_the_old_one(name, k
     true = np.array([truth(documents[doc_id].text) for doc_id in found.ids])
     assert np.array_equal(found.vectors, true) if new.info.exact else (unit_rows(found.vectors) * true).sum(1).min() > 0
     assert is_reembedded(open_store(old), embedder, location)
-    assert plan_sync(open_store(old), new, embedder).is_current
+    assert Sync(open_store(old), new, target=embedder).comparison.is_current
     if not open_store(old).switches or name == "QdrantServer":  # which switches aliases alone
         return
     assert switch_store(old, location).all_true

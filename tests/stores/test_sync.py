@@ -17,6 +17,8 @@ from asking import asking
 from children import call_in_child
 from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
+import migrate
+from migrate import sync
 from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
@@ -24,13 +26,12 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, LockedError, StoreError, UsageError
 from migrate.files import output_lock
 from migrate.fit import fit_stitch
+from migrate.steps.sync import Sync
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 from migrate.switch import forget_switch, roll_back, switch_store
-from migrate.sync import plan_sync, sync_store
-from migrate.translate import translate_store
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +109,7 @@ def milvus_url(tmp_path):
 def translated(old, output, embedder, size=40):
     store = open_store(old)
     fitted = fit_stitch(store, embedder, stitch="ridge", size=size)
-    translate_store(store, fitted, output)
+    migrate.translate(store, fitted, output)
     return open_store(output)
 
 
@@ -162,16 +163,16 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     new = translated(old, output, embedder)
     before, model = by_id(new), new.info.manifest.model
 
-    assert plan_sync(open_store(old), new, embedder).is_current
+    assert Sync(open_store(old), new, target=embedder).comparison.is_current
     after = changed(records)
     kind.change(old, records, after)
     n_vectors = sum(before[name][1] != 1 for name in sorted(records)[100:102])
     del embedder.asked[:]
-    plan = plan_sync(open_store(old), open_store(new.info.location), embedder)
+    plan = Sync(open_store(old), open_store(new.info.location), target=embedder)
     is_copy = old_kind == new_kind or (old_kind, new_kind) == ("Parquet", "Folder")  # of files, by their folder alone
     metadata = 10 if is_copy else None
     expected = (30, 20 + n_vectors, metadata, 15, 200 - 15 - 20 - n_vectors - (metadata or 0))
-    assert astuple(plan.counts) == expected
+    assert astuple(plan.comparison.changes.counts) == expected
     assert not embedder.asked, "nothing is embedded before it is agreed to"
     done = plan.run()
     assert astuple(done.counts) == expected and done.written
@@ -184,13 +185,13 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     assert manifest.counts["documents"] == 215
     assert manifest.counts["true vectors"] == done.n_true == sum(value == 1 for _, value in by_id(new).values())
     assert manifest.store.synced["added"] == 30
-    again = sync_store(open_store(old), new, embedder)
+    again = sync(open_store(old), new, target=embedder)
     assert not again.written and astuple(again.counts)[:2] == (0, 0)
     if "://" not in new.info.location:
         assert [name for name in new.strangers() if not name.startswith(".")] == []
         (new.folder / "README").write_text("mine")
         with pytest.raises(UsageError, match="nothing but the store, found README"):
-            sync_store(open_store(old), open_store(new.info.location), embedder)
+            sync(open_store(old), open_store(new.info.location), target=embedder)
 
 
 def metadata_alone(records):
@@ -209,11 +210,11 @@ def test_metadata_that_changed_alone_goes_along_between_kinds(old_kind, new_kind
     after = metadata_alone(records)
     kind.change(old, records, after)
     del embedder.asked[:]
-    done = sync_store(open_store(old), open_store(new.info.location), embedder)
+    done = sync(open_store(old), open_store(new.info.location), target=embedder)
     assert done.written and not embedder.asked
     documents = {document.id: document for document in open_store(new.info.location).documents()}
     assert documents[min(records)].metadata["page"] == 77
-    assert not sync_store(open_store(old), open_store(new.info.location), embedder).written
+    assert not sync(open_store(old), open_store(new.info.location), target=embedder).written
 
 
 def embedded_texts(bill):
@@ -286,7 +287,7 @@ def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(tmp_path):
             records[f"more-{number}"] = tools.record(f"more-{number}", f"the text {number}", 1)
             kind.change(old, None, records)
             sizes.add(len(records))
-            assert sync_store(open_store(old), open_store(new.info.location), Hashed()).written
+            assert sync(open_store(old), open_store(new.info.location), target=Hashed()).written
     assert not failures
     assert 200 in counts and counts <= sizes
 
@@ -304,7 +305,7 @@ def test_what_was_backfilled_since_stays_and_is_not_paid_for_again(tmp_path):
     after = changed(records)
     kind.change(old, records, after)
     del embedder.embedder.asked[:]
-    done = sync_store(open_store(old), open_store(tmp_path / "new"), embedder)
+    done = sync(open_store(old), open_store(tmp_path / "new"), target=embedder)
     check_synced(old, open_store(tmp_path / "new"), before, records, after)
     assert done.n_true > n_true
     assert len(embedder.embedder.asked) == done.counts.to_embed
@@ -316,7 +317,7 @@ def test_a_full_re_embed_is_synced_too_and_is_known_again(tmp_path):
     reembed_store(open_store(old), embedder, tmp_path / "full")
     after = changed(records)
     kind.change(old, records, after)
-    done = sync_store(open_store(old), open_store(tmp_path / "full"), embedder)
+    done = sync(open_store(old), open_store(tmp_path / "full"), target=embedder)
     assert astuple(done.counts) == (30, 20, 10, 15, 155), "another old vector is nothing to a true one"
     new = open_store(tmp_path / "full")
     found = read_all(new.scan())
@@ -336,11 +337,11 @@ def pair(tmp_path):
 def test_a_store_from_before_checksums_is_compared_by_texts_and_says_so(tmp_path):
     old, new = stale(tools.Folder(), tmp_path)
     (Path(new) / SOURCES_NAME).unlink()
-    done = sync_store(open_store(old), open_store(new), Hashed())
+    done = sync(open_store(old), open_store(new), target=Hashed())
     assert astuple(done.counts) == (30, 20, 10, 15, 155), "the two other vectors are not noticed"
     assert "count as unchanged" in done.remarks[0]
     assert stored_sources(open_store(new)) is not None
-    assert not sync_store(open_store(old), open_store(new), Hashed()).written
+    assert not sync(open_store(old), open_store(new), target=Hashed()).written
 
 
 def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind_of, tmp_path):
@@ -352,14 +353,14 @@ def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind
         connection.execute("CREATE TABLE customers (name TEXT)")
         connection.execute("INSERT INTO customers VALUES ('ann')")
     before = by_id(new)
-    done = sync_store(open_store(old), open_store(new.info.location), embedder)
+    done = sync(open_store(old), open_store(new.info.location), target=embedder)
     assert done.written and astuple(done.counts) == (0, 0, 0, 0, 200)
     assert not embedder.asked
     after = by_id(open_store(new.info.location))
     assert all(np.array_equal(after[name][0], before[name][0]) for name in before)
     with closing(kind.connect(f"sqlite-vec:{tmp_path}/new/my.db#items")) as connection:
         assert list(connection.execute("SELECT name FROM customers")) == [("ann",)]
-    assert not sync_store(open_store(old), open_store(new.info.location), embedder).written
+    assert not sync(open_store(old), open_store(new.info.location), target=embedder).written
 
 
 @pytest.mark.slow
@@ -367,12 +368,12 @@ def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
     kind, records = tools.Folder(), some_records()
     target = kind_of("Pgvector").new(tmp_path)
     old = kind.make(tmp_path / "old", records)
-    translate_store(
+    migrate.translate(
         open_store(old), fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40),
         f"{target}?index=ivfflat&lists=7",
     )  # fmt: skip
     kind.change(old, records, changed(records))
-    assert sync_store(open_store(old), open_store(target), Hashed()).written
+    assert sync(open_store(old), open_store(target), target=Hashed()).written
     assert "ivfflat lists=7" in open_store(target).info.details.values()
 
 
@@ -380,7 +381,7 @@ def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):
     old, new = pair
     (Path(new) / SOURCES_NAME).write_bytes(b"not numbers")
     with pytest.raises(StoreError, match=r"sources\.npy: expected one number a document.*remove it"):
-        sync_store(open_store(old), open_store(new), Hashed())
+        sync(open_store(old), open_store(new), target=Hashed())
 
 
 def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
@@ -389,7 +390,7 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
 
     def refused(one, other, error, words, model=embedder):
         with pytest.raises(error, match=words):
-            sync_store(open_store(one), open_store(other), model)
+            sync(open_store(one), open_store(other), target=model)
 
     refused(new, old, StoreError, "found one without a manifest; is the order right")
     refused(new, new, UsageError, "the old store itself")
@@ -412,7 +413,7 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
     assert not embedder.asked
     kind.change(old, None, some_records(40))
     refused(old, new, InputError, "expected most")
-    assert sync_store(open_store(old), open_store(new), embedder, any_store=True).count == 40
+    assert sync(open_store(old), open_store(new), target=embedder, any_store=True).count == 40
 
 
 def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
@@ -422,10 +423,10 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
     switch_store(old, new, unproven=True)
     for one, other in ((old, new), (new, old)):
         with pytest.raises((UsageError, StoreError), match=r"answers in the place of|without a manifest"):
-            sync_store(open_store(one), open_store(other), Hashed())
+            sync(open_store(one), open_store(other), target=Hashed())
     roll_back(old)
     kind.change(old, records, changed(records))
-    assert sync_store(open_store(old), open_store(new), Hashed()).written
+    assert sync(open_store(old), open_store(new), target=Hashed()).written
 
 
 def test_a_translated_store_is_not_switched_for_what_it_was_made_from(tmp_path):
@@ -457,7 +458,7 @@ def test_a_store_that_is_a_mount_point_is_refused_before_anything_is_embedded(pa
     mount(volume)
     shutil.copytree(new, volume, dirs_exist_ok=True)
     with pytest.raises(UsageError, match="volume: this is a mount point, and cannot be replaced"):
-        sync_store(open_store(old), open_store(volume), embedder)
+        sync(open_store(old), open_store(volume), target=embedder)
     assert not embedder.asked
 
 
@@ -474,10 +475,10 @@ def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):
     again = {**shapes[2], "a": {16, 8, 0}}
     records[names[2]] = replace(records[names[2]][0], metadata={**again, "page": 1}), records[names[2]][1]
     kind.make(tmp_path / "old", records)
-    assert sync_store(open_store(old), new, Hashed()).counts.metadata == 0
+    assert sync(open_store(old), new, target=Hashed()).counts.metadata == 0
     records[names[1]] = replace(records[names[1]][0], metadata={"a": {1: 1.0, "b": 2, (1, 2): 3}}), records[names[1]][1]
     kind.make(tmp_path / "old", records)
-    done = sync_store(open_store(old), open_store(new.info.location), Hashed())
+    done = sync(open_store(old), open_store(new.info.location), target=Hashed())
     assert astuple(done.counts) == (0, 0, 1, 0, 199)
 
 
@@ -503,12 +504,12 @@ def test_deletions_need_no_texts_and_no_model(tmp_path):
 
     translated(str(folder), tmp_path / "new", ById())
     write(range(10, 80))
-    done = sync_store(open_store(folder), open_store(tmp_path / "new"), Hashed())
+    done = sync(open_store(folder), open_store(tmp_path / "new"), target=Hashed())
     assert astuple(done.counts) == (0, 0, 0, 10, 70)
     write(range(10, 90))
     with pytest.raises(InputError, match="10 documents are new or changed, and the store holds no texts"):
-        sync_store(open_store(folder), open_store(tmp_path / "new"), Hashed())
-    assert sync_store(open_store(folder), open_store(tmp_path / "new"), ById()).counts.added == 10
+        sync(open_store(folder), open_store(tmp_path / "new"), target=Hashed())
+    assert sync(open_store(folder), open_store(tmp_path / "new"), target=ById()).counts.added == 10
 
 
 @pytest.mark.slow
@@ -526,7 +527,7 @@ def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_pa
             kind.change(old, records, touched)
 
     with pytest.raises(StoreError, match=f"changed while it was read .the vector of '{names[1]}'.; nothing was"):
-        translate_store(store, fitted, kind.new(tmp_path), progress=change)
+        migrate.translate(store, fitted, kind.new(tmp_path), progress=change)
     assert [found.name for found in kind.server.get_collections().collections] == ["old"]
 
 
@@ -544,9 +545,9 @@ def test_confidence_and_checksums_are_in_the_order_of_the_new_store(kind_of, tmp
 def test_a_plan_says_what_it_would_cost_and_leaves_out_what_is_done(pair, tmp_path):
     old, new = pair
     sync_in_child(old, new, tmp_path, "recorded:3")
-    left = list(plan_sync(open_store(old), open_store(new), Hashed()).models[0].documents())
+    left = list(Sync(open_store(old), open_store(new), target=Hashed()).models[0].documents())
     assert 0 < len(left) < 50
-    assert len(list(plan_sync(open_store(old), open_store(new), Hashed(), restart=True).models[0].documents())) >= 50
+    assert len(list(Sync(open_store(old), open_store(new), target=Hashed(), restart=True).models[0].documents())) >= 50
 
 
 def test_every_bit_of_a_vector_counts():

@@ -17,7 +17,7 @@ def small_parts(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
     monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
-    monkeypatch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
+    monkeypatch.setattr("migrate.steps.translate.job._PART_BYTES", 1 << 17)
     monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", victims.PART_DOCUMENTS)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import victims
 
+import migrate
 import migrate.embed
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.translate import translate_store
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def store(request, small_parts, folder):
 
 def translate(store, **options):
     stitch = load_stitch(store.parent / "stitch")
-    return translate_store(open_store(store), stitch, store.parent / "output", **options)
+    return migrate.translate(open_store(store), stitch, store.parent / "output", **options)
 
 
 def touch(path):
@@ -85,7 +85,7 @@ def test_another_stitch_is_refused(store):
         translate(store, progress=Disturb(1_200, interrupt))
     fitted = replace(load_stitch(store.parent / "stitch"), norm=2.0)
     with pytest.raises(UsageError, match=r"other values of stitch; .*`restart=True`"):
-        translate_store(open_store(store), fitted, store.parent / "output")
+        migrate.translate(open_store(store), fitted, store.parent / "output")
 
 
 @pytest.mark.parametrize("change", ["text", "id", "fewer"])
@@ -138,23 +138,23 @@ def test_a_full_disk_keeps_what_is_complete_and_a_larger_one_takes_the_rest(
 ):
     victims.prepare("flat", folder, 8_000)
     stitch, source = load_stitch(folder / "stitch"), folder / "source"
-    translate_store(open_store(source), stitch, folder / "expected")
+    migrate.translate(open_store(source), stitch, folder / "expected")
     output = small_disk / "output"
     remount(small_disk, "ro")
     with pytest.raises(OutputError, match=r"Read-only file system.*choose another place"):
-        translate_store(open_store(source), stitch, output)
+        migrate.translate(open_store(source), stitch, output)
     remount(small_disk, "rw")
     with pytest.raises(OutputError, match=r"it needs 1536000 bytes, but only \d+ are free; free some space"):
-        translate_store(open_store(source), stitch, output)
+        migrate.translate(open_store(source), stitch, output)
     # the disk can also fill after it was looked at
     monkeypatch.setattr("migrate.work.jobs.require_room", lambda _path, _size: None)
     for _ in range(2):
         with pytest.raises(OutputError, match=r"No space left.*free some space and run the same command again"):
-            translate_store(open_store(source), stitch, output)
+            migrate.translate(open_store(source), stitch, output)
         assert not output.exists()
         assert Path(small_disk / ".output.work").is_dir()
     remount(small_disk, "size=8m")
     seen = []
-    translate_store(open_store(source), stitch, output, progress=lambda *progress: seen.append(progress[1]))
+    migrate.translate(open_store(source), stitch, output, progress=lambda *progress: seen.append(progress[1]))
     assert seen[0] > 2_000
     assert victims.digest(output) == victims.digest(folder / "expected")

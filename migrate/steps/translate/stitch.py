@@ -7,53 +7,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from migrate.cost import tally_of
 from migrate.cost.meter import SpendingCap
-from migrate.cost.spending import PlannedModel, SpendingPlan
+from migrate.cost.spending import PlannedModel
+from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
-from migrate.errors import StitchError
+from migrate.embedders.kinds import runs_code
+from migrate.errors import StitchError, UsageError
 from migrate.files import canonical_json, refuse_existing
 from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME, StitchFacts
-from migrate.reembed.choice import (
+from migrate.selection.choosers import choosers_of, digests_of
+from migrate.selection.query_log import MOST_QUERIES
+from migrate.steps.translate.choice import (
     QUERY_LOG,
     RANDOM,
-    Budget,
     Choice,
     choose_documents,
     choose_policy,
     choose_within,
     look_over,
 )
-from migrate.reembed.refit import extended, refit
-from migrate.selection.choosers import choosers_of, digests_of
-from migrate.selection.query_log import MOST_QUERIES
+from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stitch.persistence import load_stitch
+from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Query, no_progress
 
-
-@dataclass(frozen=True, slots=True)
-class Reembedding:
-    """What is to be re-embedded.
-
-    `log` are the queries of a query log, the most frequent first. The price, US dollars per million tokens, is by
-    default that of the registry.
-    """
-
-    budget: Budget
-    policy: str | None = None
-    log: Sequence[Query] = ()
-    price_usd_per_mtok: float | None = None
-    seed: int = 0
-
+if TYPE_CHECKING:
+    from migrate.steps.translate import Translate
 
 _AGAIN: Final = 2 * ASKED_AGAIN
 
@@ -81,23 +69,19 @@ class Announce:
     stitch: Callable[[FittedStitch], None] = _ignore
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RefitPlan(SpendingPlan[FittedStitch]):
-    """A budget that is still to be spent, and the stitch of all pairs that is to come of it, in `folder`.
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """The budget of a translation that is still to be spent, and the stitch of all pairs that is to come of it.
 
     `earlier` is the stitch that the same call has left there before: nothing is embedded then.
     """
 
-    store: Store
-    fitted: FittedStitch
+    step: Translate
     embedder: Embedder
-    request: Reembedding
+    log: Sequence[Query]
     policy: str
-    folder: Path
-    force: bool
     facts: Mapping[str, Any]
     earlier: FittedStitch | None
-    announce: Announce
     _choices: list[Choice] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -107,73 +91,74 @@ class RefitPlan(SpendingPlan[FittedStitch]):
             return ()
         return (
             PlannedModel(
-                self.embedder, self.cap, documents=self.expected_documents, queries=self._queries, again=_AGAIN
+                self.embedder, self.step.cap, documents=self.expected_documents, queries=self._queries, again=_AGAIN
             ),
         )
 
     @property
     def _queries(self) -> Sequence[Query]:
-        return self.request.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
+        return self.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
 
     def expected_documents(self) -> Sequence[Document]:
         """The documents that will be embedded, or as many others at random where choosing them asks a paid model."""
-        reader = self.fitted.reader
+        step = self.step
+        reader = step.fitted.reader
         views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
-        asks = self.policy == QUERY_LOG or any(self.cap.meter_of(view) is not None for view in views)
+        asks = self.policy == QUERY_LOG or any(step.cap.meter_of(view) is not None for view in views)
         if not asks or self._choices:
             return self.choice().sample.documents
-        unseen = look_over(RANDOM, self.store, self.fitted, None)
-        tally = tally_of(self.embedder, self.request.price_usd_per_mtok)
-        return choose_within(
-            self.store, unseen, self.request.budget, RANDOM, tally=tally, seed=self.request.seed
-        ).sample.documents
+        unseen = look_over(RANDOM, step.source, step.fitted, None)
+        tally = tally_of(self.embedder, step.price)
+        return choose_within(step.source, unseen, step.budget, RANDOM, tally=tally, seed=step.seed).sample.documents
 
     def choice(self, *, progress: Progress = no_progress) -> Choice:
         """The documents to embed, chosen once; by a log, its queries are embedded for that."""
+        step = self.step
         if not self._choices:
             self._choices.append(
                 choose_documents(
-                    self.store,
-                    self.fitted,
+                    step.source,
+                    step.fitted,
                     self.embedder,
-                    self.request.budget,
+                    step.budget,
                     self.policy,
-                    self.request.log,
-                    price_usd_per_mtok=self.request.price_usd_per_mtok,
-                    seed=self.request.seed,
+                    self.log,
+                    price_usd_per_mtok=step.price,
+                    seed=step.seed,
                     progress=progress,
                 )
             )
         return self._choices[0]
 
-    def execute(self, progress: Progress) -> FittedStitch:
+    def execute(self) -> FittedStitch:
         """Embed what the budget has room for, fit the stitch again on all pairs, and save it."""
+        step, announce = self.step, self.step.announce or Announce()
         if self.earlier is not None:
-            self.announce.stitch(self.earlier)
+            announce.stitch(self.earlier)
             return self.earlier
         if self.policy == QUERY_LOG:
-            self.announce.log(PlannedModel(self.embedder, self.cap, queries=self._queries))
-        choice = self.choice(progress=progress)
+            announce.log(PlannedModel(self.embedder, step.cap, queries=self._queries))
+        choice = self.choice(progress=step.progress)
         documents = choice.sample.documents
-        self.announce.choice(choice, PlannedModel(self.embedder, self.cap, documents=lambda: documents, again=_AGAIN))
+        announce.choice(choice, PlannedModel(self.embedder, step.cap, documents=lambda: documents, again=_AGAIN))
         if needs_proof(self.embedder):
             self._prove_model()
-        self._refit(choice, progress).save(self.folder, force=self.force)
-        saved = load_stitch(self.folder)
-        self.announce.stitch(saved)
+        self._refit(choice, step.progress).save(step.refit_folder, force=step.force)
+        saved = load_stitch(step.refit_folder)
+        announce.stitch(saved)
         return saved
 
     def _prove_model(self) -> None:
         """Make sure that the model gives the vectors that the stitch was fitted on."""
-        sample = self.fitted.sample
+        sample, store = self.step.fitted.sample, self.step.source
         place_of = {doc_id: place for place, doc_id in enumerate(sample.ids)}
-        known = [document for document in self.store.documents() if document.id in place_of] if place_of else []
+        known = [document for document in store.documents() if document.id in place_of] if place_of else []
         vectors = sample.vectors[[place_of[document.id] for document in known]]
-        prove_answers(self.embedder, known, vectors, source=self.store.info.location)
+        prove_answers(self.embedder, known, vectors, source=store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
-        store, fitted, seed = self.store, self.fitted, self.request.seed
-        asked = digests_of(self.request.log[:MOST_QUERIES])
+        store, fitted, seed = self.step.source, self.step.fitted, self.step.seed
+        asked = digests_of(self.log[:MOST_QUERIES])
         true = self.embedder.chosen_by(asked).embed_documents(choice.sample.documents, progress=progress)
         prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
         paid = choice.survey.paid.copy()
@@ -195,76 +180,47 @@ class RefitPlan(SpendingPlan[FittedStitch]):
         )
 
 
-def plan_refit(
-    store: Store,
-    fitted: FittedStitch,
-    embedder: Embedder,
-    request: Reembedding,
-    folder: Path,
-    *,
-    force: bool = False,
-    announce: Announce | None = None,
-    cap: SpendingCap | None = None,
-) -> RefitPlan:
-    """Plan to embed what the budget has room for, and to fit the stitch again on all pairs, saved in `folder`.
+def refit_of(step: Translate) -> Refit:
+    """Return what the budget of a step is spent on, after making sure that it can be.
 
-    A stitch that the same call has left there before is taken as it is. `cap` is shared with other plans.
+    A stitch that the same call has left there before is taken as it is.
 
     Raises
     ------
     UsageError
-        The policy cannot be followed; or `folder` holds something else, and `force` is not given.
+        The policy cannot be followed; or the folder of the stitch holds something else, and `force` is not given.
     StitchError
         The stitch was fitted for another store or another model, or is one for queries.
     StoreError
         The store has no texts, or is not the one of its manifest.
     """
-    policy = choose_policy(request.policy, fitted, has_log=bool(request.log))
+    store, fitted, log = step.source, step.fitted, step.log
+    policy = choose_policy(step.policy, fitted, has_log=bool(log))
+    embedder = _target_of(step)
     verify_files(store)
     require_texts(store)
     embedder.fit(store.documents())
     _check_same(store, fitted, embedder)
-    facts = _facts(store, fitted, embedder, request, policy)
-    earlier = None if force else _earlier(folder, facts)
+    facts = _facts(step, embedder, policy)
+    earlier = None if step.force else _earlier(step.refit_folder, facts)
     if earlier is None:
-        refuse_existing(folder, force=force)
-    cap = cap or SpendingCap()
-    return RefitPlan(
-        store=store,
-        fitted=with_metered_views(fitted, cap, request.price_usd_per_mtok),
-        embedder=cap.meter(embedder, request.price_usd_per_mtok),
-        request=request,
-        policy=policy,
-        folder=folder,
-        force=force,
-        facts=facts,
-        earlier=earlier,
-        announce=announce or Announce(),
-        cap=cap,
-    )
+        refuse_existing(step.refit_folder, force=step.force)
+    return Refit(step, step.cap.meter(embedder, step.price), log, policy, facts, earlier)
 
 
-def reembedded_stitch(
-    store: Store,
-    fitted: FittedStitch,
-    embedder: Embedder,
-    request: Reembedding,
-    folder: Path,
-    *,
-    force: bool = False,
-    announce: Announce | None = None,
-    progress: Progress = no_progress,
-) -> FittedStitch:
-    """Plan a refit, and run it without a cap.
-
-    Raises
-    ------
-    UsageError
-        As `plan_refit`, or the budget is used up already.
-    LeadMigrateError
-        As `plan_refit` and the embedder.
-    """
-    return plan_refit(store, fitted, embedder, request, folder, force=force, announce=announce).run(progress=progress)
+def _target_of(step: Translate) -> Embedder:
+    """Return the model to embed with: the one that is named, or the one that the stitch leads to."""
+    recorded, target = step.fitted.manifest.model, step.target
+    if isinstance(target, Embedder):
+        return target
+    state = None if isinstance(step.stitch, FittedStitch) else stitch_folder(step.stitch)
+    if recorded is None or target not in (None, recorded.spec):
+        if target is None:
+            raise UsageError("the stitch does not say its model; name it with `target`")
+        return load_embedder(target, state=state)
+    if target is None and runs_code(recorded.spec):
+        raise UsageError(f"the model of the stitch is {recorded.spec}, whose code is not run; name it with `target`")
+    return load_embedder(recorded.spec, state=state, **recorded_options(recorded))
 
 
 def with_metered_views(fitted: FittedStitch, cap: SpendingCap, price_usd_per_mtok: float | None = None) -> FittedStitch:
@@ -294,18 +250,18 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
         )
 
 
-def _facts(store: Store, fitted: FittedStitch, embedder: Embedder, request: Reembedding, policy: str) -> dict[str, Any]:
+def _facts(step: Translate, embedder: Embedder, policy: str) -> dict[str, Any]:
     """All that the stitch depends on, as JSON holds it."""
-    log = canonical_json([query.text for query in request.log[:MOST_QUERIES]])
+    log = canonical_json([query.text for query in step.log[:MOST_QUERIES]])
     return {
-        "budget": str(request.budget),
+        "budget": str(step.budget),
         "policy": policy,
-        "price": request.price_usd_per_mtok,
-        "seed": request.seed,
+        "price": step.price,
+        "seed": step.seed,
         "model": embedder.cache_scope("document"),
-        "query log": _digest(log) if request.log else None,
-        "stitch": fitted.digest(),
-        "store": _digest(canonical_json(store.snapshot().as_json())),
+        "query log": _digest(log) if step.log else None,
+        "stitch": step.fitted.digest(),
+        "store": _digest(canonical_json(step.source.snapshot().as_json())),
     }
 
 

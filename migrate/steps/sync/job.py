@@ -9,21 +9,22 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.check.again import proof_documents, prove_model
-from migrate.cost.meter import SpendingCap
-from migrate.cost.spending import PlannedModel, SpendingPlan
-from migrate.embed.corpus import AGAIN, Batches
+from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.sample import known_documents
+from migrate.steps.opening import model_of, store_of
+from migrate.steps.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes
+from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
 from migrate.stores.all_true import note_content, with_content
 from migrate.stores.base import Snapshot, Store
@@ -31,14 +32,15 @@ from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.sources import check_all_vectors
-from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes
-from migrate.sync.place import place_over, refuse_switched
 from migrate.translate import batch_rows
-from migrate.vectors import Document, Progress, Vectors, no_progress
+from migrate.vectors import Document, Progress, Vectors
 from migrate.work.jobs import Configuration, StoreJob, Work
 from migrate.work.outputs import rows_left, settle, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from migrate.steps.sync import Sync
 
 COMMAND: Final = "sync"
 _MADE_BY: Final = ("translate", REEMBEDDED)
@@ -76,9 +78,9 @@ class Synced:
         return f"<Synced {self.path}: {what if self.written else 'up to date'}, {self.count:,} vectors>"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class SyncPlan(SpendingPlan[Synced]):
-    """A sync that is still to be done. `changes` are those that it found; `is_current` says that there are none."""
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Both stores of a sync as they were compared, and what the new one is written with."""
 
     old: Store
     new: Store
@@ -87,18 +89,11 @@ class SyncPlan(SpendingPlan[Synced]):
     manifest: Manifest
     changes: Changes
     before: tuple[Snapshot, Snapshot]
-    any_store: bool
-    restart: bool
-
-    @property
-    def counts(self) -> ChangeCounts:
-        """How many documents were added, changed and deleted."""
-        return self.changes.counts
 
     @cached_property
     def is_current(self) -> bool:
         """Whether nothing is to be written; also not for what the old store has that is not compared."""
-        counts = self.counts
+        counts = self.changes.counts
         told = (counts.added, counts.changed, counts.metadata, counts.deleted)
         return not any(told) and self.manifest.store.source_state == state_of(self.old, self.before[0])
 
@@ -108,147 +103,64 @@ class SyncPlan(SpendingPlan[Synced]):
         found = [_BY_TEXTS] if self.changes.by_texts else []
         return (*found, *([] if self.new.info.exact else [_CODES]))
 
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target model, for new and changed documents that an unfinished run has not embedded."""
-        model = PlannedModel(self.embedder, self.cap, documents=self._documents, again=AGAIN, known=self._known)
-        return (model,)
-
-    def _known(self) -> list[Document]:
-        return proof_documents(self.new, all_true=self._all_true) if self.counts.to_embed else []
-
     @property
-    def _all_true(self) -> bool:
+    def all_true(self) -> bool:
+        """Return whether the new store is a full re-embed."""
         return self.manifest.store.made_by == REEMBEDDED
 
-    def _documents(self) -> Iterator[Document]:
+    def known(self) -> list[Document]:
+        """Return documents whose vectors prove that the model is the one of the new store."""
+        return proof_documents(self.new, all_true=self.all_true) if self.changes.counts.to_embed else []
+
+    def documents(self, *, restart: bool) -> Iterator[Document]:
+        """Return the documents to embed, without those that an unfinished run has embedded."""
         rows = np.flatnonzero(self.changes.rows == TRUE_VECTOR)
-        if not self.restart:
+        if not restart:
             rows = np.intersect1d(rows, rows_left(self.output.path, COMMAND, self.old.info.count))
         return known_documents(self.old, rows)
 
-    def execute(self, progress: Progress) -> Synced:
-        """Embed what is new, and write the store anew, unless it is up to date."""
-        started, plan = time.perf_counter(), self
-        if not self.restart and settle(self.output.published, COMMAND, force=True):
-            plan = self._again(progress)
-        written = plan is not self
-        if not plan.is_current:
-            written = True
-            if plan.counts.to_embed:
-                prove_model(plan.new, plan.embedder, all_true=plan._all_true)
-            job = _SyncJob(plan, progress)
-            facts = write_store(plan.output.published, job, force=True, restart=plan.restart, progress=progress)
-            if facts["true"] == job.total:
-                note_content(plan.output.location)
-            return plan._done(facts["true"], started, written, tuple(facts["remarks"]))
-        n_true = (plan.changes.confidence == 1).sum()
-        return replace(plan._done(int(n_true), started, written), counts=self.counts)
 
-    def _again(self, progress: Progress) -> SyncPlan:
-        """The same plan, after an earlier run was brought to its end."""
-        new = open_store(self.new.info.location, verify=True)
-        again = plan_sync(self.old, new, self.embedder, any_store=self.any_store, progress=progress)
-        return replace(again, cap=self.cap, embedder=self.embedder)
-
-    def _done(self, n_true: int, started: float, written: bool, remarks: tuple[str, ...] = ()) -> Synced:
-        wall_s = time.perf_counter() - started
-        remarks = (*self.remarks, *remarks) if written else ()
-        return Synced(self.output.where, self.counts, self.old.info.count, n_true, written, wall_s, remarks)
-
-
-def plan_sync(
-    old: Store,
-    new: Store,
-    embedder: Embedder,
-    *,
-    price_usd_per_mtok: float | None = None,
-    any_store: bool = False,
-    restart: bool = False,
-    progress: Progress = no_progress,
-) -> SyncPlan:
-    """Plan to bring `new`, which was translated from `old`, up to date with it. Both are read, nothing is embedded.
-
-    Parameters
-    ----------
-    old
-        The store as it is now.
-    new
-        What was translated, or re-embedded in full, from it as it was.
-    embedder
-        The model of the new store.
-    price_usd_per_mtok
-        Dollars for a million tokens; by default what is known of the model.
-    any_store
-        Allow an old store that has fewer than half of the new one's documents.
-    restart
-        Discard what an unfinished run has left.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    StoreError
-        A store does not match its manifest; `new` was not made from `old`, or by another command; or only one of the
-        two has texts.
-    InputError
-        Fewer than half of the new one's documents are left; or a document that needs a true vector has no text.
-    UsageError
-        The stores were switched; or the new one cannot be written as it is.
-    VectorError
-        The model's vectors are of another dimension.
-    """
+def compare(step: Sync) -> Comparison:
+    """Read both stores of a sync and find what became of each document. Nothing is embedded."""
+    old, new = store_of(step.old, verify=True), store_of(step.new, verify=True)
     verify_files(old)
     verify_files(new)
     refuse_switched(old, new)
-    embedder = whole_embedder(embedder)
+    # one that is given is held against the store after the order of the two is known to be right
+    given = step.target
+    embedder = whole_embedder(given if isinstance(given, Embedder) else model_of(new, given, "target"))
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
     before = old.snapshot(), new.snapshot()
-    changes = find_changes(old, new, all_true=manifest.store.made_by == REEMBEDDED, progress=progress)
-    if not any_store:
+    changes = find_changes(old, new, all_true=manifest.store.made_by == REEMBEDDED, progress=step.progress)
+    if not step.any_store:
         _refuse_other_corpus(old, new, changes)
     _refuse_blank(old, embedder, changes)
-    cap = SpendingCap()
-    return SyncPlan(
-        old=old,
-        new=new,
-        embedder=cap.meter(embedder, price_usd_per_mtok),
-        output=output,
-        manifest=manifest,
-        changes=changes,
-        before=before,
-        any_store=any_store,
-        restart=restart,
-        cap=cap,
-    )
+    return Comparison(old, new, step.cap.meter(embedder, step.price), output, manifest, changes, before)
 
 
-def sync_store(
-    old: Store,
-    new: Store,
-    embedder: Embedder,
-    *,
-    any_store: bool = False,
-    restart: bool = False,
-    progress: Progress = no_progress,
-) -> Synced:
-    """Bring `new` up to date with `old`, which it was translated from: as `plan_sync`, and run.
-
-    Vectors of documents that did not change are kept to the bit; of those that were added or changed they are true
-    ones. All else of a record is the old store's. The new store appears in the place of the one before in one step,
-    where the kind has one. A run that broke off is continued.
-
-    Raises
-    ------
-    OutputError, LockedError, RemoteError
-        As `migrate.translate.translate_store`, and as the embedder.
-    StoreError, InputError, UsageError, VectorError
-        As `plan_sync`; or a store changed while it was read.
-    """
-    plan = plan_sync(old, new, embedder, any_store=any_store, restart=restart, progress=progress)
-    return plan.run(progress=progress)
+def sync(step: Sync) -> Synced:
+    """Embed what is new, and write the store anew, unless it is up to date."""
+    started, found, written = time.perf_counter(), step.comparison, False
+    counts = found.changes.counts
+    if not step.restart and settle(found.output.published, COMMAND, force=True):
+        # an earlier run was brought to its end, and its store is compared anew
+        new = open_store(found.new.info.location, verify=True)
+        found, written = replace(step, new=new, target=found.embedder).comparison, True
+    n_true, remarks = int((found.changes.confidence == 1).sum()), tuple[str, ...]()
+    if not found.is_current:
+        counts, written = found.changes.counts, True
+        if counts.to_embed:
+            prove_model(found.new, found.embedder, all_true=found.all_true)
+        job = _SyncJob(found, step.progress)
+        facts = write_store(found.output.published, job, force=True, restart=step.restart, progress=step.progress)
+        if facts["true"] == job.total:
+            note_content(found.output.location)
+        n_true, remarks = facts["true"], tuple(facts["remarks"])
+    remarks = (*found.remarks, *remarks) if written else ()
+    wall_s = time.perf_counter() - started
+    return Synced(found.output.where, counts, found.old.info.count, n_true, written, wall_s, remarks)
 
 
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
@@ -314,76 +226,76 @@ class _SyncJob(StoreJob):
     stage = COMMAND
     waits = True
 
-    def __init__(self, plan: SyncPlan, progress: Progress) -> None:
-        self.plan = plan
+    def __init__(self, found: Comparison, progress: Progress) -> None:
+        self.found = found
         self._progress = progress
 
     @property
     def total(self) -> int:
         """Documents of the old store."""
-        return self.plan.old.info.count
+        return self.found.old.info.count
 
     def configuration(self) -> Configuration:
-        plan = self.plan
-        rows = hashlib.sha256(plan.changes.rows.astype("<i8").tobytes()).hexdigest()
-        options = {"model": plan.embedder.cache_scope("document"), "rows": rows, "rows per batch": self._rows}
-        now = plan.old.snapshot(), plan.new.snapshot()
+        found = self.found
+        rows = hashlib.sha256(found.changes.rows.astype("<i8").tobytes()).hexdigest()
+        options = {"model": found.embedder.cache_scope("document"), "rows": rows, "rows per batch": self._rows}
+        now = found.old.snapshot(), found.new.snapshot()
         source = {"old": now[0].as_json(), "new": now[1].as_json()}
-        return Configuration(COMMAND, source, {**options, **plan.output.work_options})
+        return Configuration(COMMAND, source, {**options, **found.output.work_options})
 
     @property
     def _rows(self) -> int:
-        return batch_rows(max(self.plan.old.info.dim, self.plan.new.info.dim))
+        return batch_rows(max(self.found.old.info.dim, self.found.new.info.dim))
 
     @property
     def dim(self) -> int:
         """That of the new store."""
-        return self.plan.new.info.dim
+        return self.found.new.info.dim
 
     def writer(self, work: Work, dim: int) -> StoreWriter:
-        return self.plan.output.writer(self.plan.old, work.content, dim)
+        return self.found.output.writer(self.found.old, work.content, dim)
 
     def begin(self, work: Work) -> None:
         left = np.zeros(self.total, bool)
         for shard in work.lacking(self.shards(work)):
             left[shard.start : shard.stop] = True
-        rows = np.flatnonzero(left & (self.plan.changes.rows == TRUE_VECTOR))
-        self._embedded = _embedded(self.plan, rows, self._progress)
+        rows = np.flatnonzero(left & (self.found.changes.rows == TRUE_VECTOR))
+        self._embedded = _embedded(self.found, rows, self._progress)
 
     def shards(self, work: Work) -> Iterator[Shard]:
         return shards_of(self.total, self._rows)
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Shards come in order, as the embedded vectors do, which go on from one to the next."""
-        changes, rows = self.plan.changes, slice(shard.start, shard.stop)
+        changes, rows = self.found.changes, slice(shard.start, shard.stop)
         vectors = self._vectors(shard.start, changes.rows[rows])
         yield Block({"vectors": vectors, "confidence": changes.confidence[rows], "sources": changes.checksums[rows]})
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
-        plan = self.plan
+        found = self.found
         writer.finish(work.all_rows(self.dim))
-        check_all_vectors(plan.old, partial(work.shards.all_values, "sources"))
-        plan.old.check_unchanged(plan.before[0])
-        plan.new.check_unchanged(plan.before[1])
+        check_all_vectors(found.old, partial(work.shards.all_values, "sources"))
+        found.old.check_unchanged(found.before[0])
+        found.new.check_unchanged(found.before[1])
         beside = StoreFacts(beside_sha256=work.write_values(writer.order)).as_details()
-        plan.embedder.save_state(work.content)
-        n_true = int((plan.changes.confidence == 1).sum())
-        hashes = {**plan.output.facts(plan.old, work.content, writer.sha256), **beside}
+        found.embedder.save_state(work.content)
+        n_true = int((found.changes.confidence == 1).sum())
+        hashes = {**found.output.facts(found.old, work.content, writer.sha256), **beside}
         self._manifest(n_true, hashes).write(work.content)
         return {"true": n_true, "remarks": list(writer.remarks)}
 
     def _manifest(self, n_true: int, hashes: dict[str, Any]) -> Manifest:
-        plan, was = self.plan, self.plan.manifest
-        synced = {"at": creation_date(), **asdict(plan.counts)}
-        facts = StoreFacts(source_state=state_of(plan.old, plan.before[0]), synced=synced)
+        found, was = self.found, self.found.manifest
+        synced = {"at": creation_date(), **asdict(found.changes.counts)}
+        facts = StoreFacts(source_state=state_of(found.old, found.before[0]), synced=synced)
         if was.store.made_by == REEMBEDDED:
-            inputs = source_hashes(plan.old)
+            inputs = source_hashes(found.old)
         else:
-            inputs = {**was.inputs, "source rows": plan.before[0].rows_sha256}
+            inputs = {**was.inputs, "source rows": found.before[0].rows_sha256}
         was = with_content(was, None)
         return replace(
             was,
-            model=plan.embedder.identity if n_true == self.total else was.model,
+            model=found.embedder.identity if n_true == self.total else was.model,
             inputs=inputs,
             counts={**was.counts, "documents": self.total, "true vectors": n_true},
             details={**was.details, **facts.as_details(), **hashes},
@@ -392,15 +304,15 @@ class _SyncJob(StoreJob):
 
     def _vectors(self, start: int, rows: NDArray[np.int64]) -> Vectors:
         """What the new store has, and true vectors where that is nothing or no longer theirs, (n, dim)."""
-        vectors = np.empty((len(rows), self.plan.new.info.dim), np.float32)
+        vectors = np.empty((len(rows), self.found.new.info.dim), np.float32)
         is_kept = rows != TRUE_VECTOR
         if is_kept.any():
-            vectors[is_kept] = _vectors_of(self.plan.new, rows[is_kept])
+            vectors[is_kept] = _vectors_of(self.found.new, rows[is_kept])
         places = np.flatnonzero(~is_kept)
         found = list(islice(self._embedded, len(places)))
-        if [doc_id for doc_id, _ in found] != (self.plan.old.ids(places + start) if len(places) else []):
+        if [doc_id for doc_id, _ in found] != (self.found.old.ids(places + start) if len(places) else []):
             raise StoreError(
-                f"{self.plan.old.info.location}: expected the documents as they were compared, found others; nothing "
+                f"{self.found.old.info.location}: expected the documents as they were compared, found others; nothing "
                 "was written, run again on a store at rest"
             )
         for place, (_, vector) in zip(places, found, strict=True):
@@ -408,13 +320,13 @@ class _SyncJob(StoreJob):
         return vectors
 
 
-def _embedded(plan: SyncPlan, rows: NDArray[np.int64], progress: Progress) -> Iterator[tuple[str, Vectors]]:
+def _embedded(found: Comparison, rows: NDArray[np.int64], progress: Progress) -> Iterator[tuple[str, Vectors]]:
     """The ids of some rows with their true vectors, (dim,), embedded some at a time as they are asked for."""
     batches = Batches(
-        plan.embedder,
-        known_documents(plan.old, rows),
+        found.embedder,
+        known_documents(found.old, rows),
         _reporter(progress, len(rows)),
-        source=plan.new.info.location,
+        source=found.new.info.location,
     )
     for _ in batches.shards(0):
         documents, vectors = batches.next()

@@ -1,0 +1,181 @@
+"""The form of a step: fields that are parameters and options at once, an estimate, a run, a function made of it.
+
+The module of a step imports no library, as `--help` reads the options from its fields; what does the work comes late.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
+
+if TYPE_CHECKING:
+    from migrate.cost.meter import SpendingCap
+    from migrate.cost.spending import PlanEstimate, PlannedModel
+    from migrate.embedders.base import Embedder
+    from migrate.stores.base import Store
+    from migrate.vectors import Progress
+
+    StoreLike: TypeAlias = Store | str | Path
+    ModelLike: TypeAlias = Embedder | str
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+COST, GENERAL = "Cost", "General"
+"""Titles of sections of a help text."""
+
+
+def _report_nothing(*_: object) -> None:
+    pass
+
+
+def _new_cap() -> SpendingCap:
+    from migrate.cost.meter import SpendingCap
+
+    return SpendingCap()
+
+
+def argument(text: str, kind: str) -> Mapping[str, Any]:
+    """Return the metadata of a field that a command takes by its place; `kind` is as in `migrate.cli.options`."""
+    return {"help": text, "kind": kind, "is_argument": True}
+
+
+def option(text: str, kind: str = "", *, flags: Sequence[str] = (), **settings: Any) -> Mapping[str, Any]:
+    """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.options`, or a flag.
+
+    Its name is that of the field, unless `flags` says otherwise; `settings` are click's, and `section`, the title that
+    it stands under in the help text.
+    """
+    return {"help": text, "kind": kind, "flags": tuple(flags), **settings}
+
+
+def parameter(text: str) -> Mapping[str, Any]:
+    """Return the metadata of a field that no option stands for, as it is an object of Python."""
+    return {"help": text}
+
+
+MAX_COST_USD = 5.0
+"""Dollars that may be spent without a question."""
+
+MAX_COST = option(
+    "Dollars that may be spent on models without a question; spending stops there.",
+    "usd",
+    metavar="USD",
+    section=COST,
+)
+FORCE = option("Replace the output if it exists.", section=GENERAL)
+RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
+SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
+PRICE = option(
+    "Dollars per million tokens of the target model.  [default: the registry's]",
+    "price",
+    flags=("--price", "--price-per-mtok"),
+    metavar="USD",
+    section=COST,
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Step(ABC, Generic[Result]):
+    """A step that is not done yet: its parameters. Nothing is opened before it is needed."""
+
+    progress: Progress = field(
+        default=_report_nothing,
+        repr=False,
+        metadata=parameter("Called with a step, how much of it is done, and how much there is."),
+    )
+
+    def check(self) -> None:
+        """Make sure, before anything is opened, that parameters go together."""
+
+    @abstractmethod
+    def execute(self) -> Result:
+        """Do the work."""
+
+    def run(self) -> Result:
+        """Check the parameters, and do the work."""
+        self.check()
+        return self.execute()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PaidStep(Step[Result]):
+    """A step that embeds: the models that it asks, what that will cost, and the cap that they share."""
+
+    max_cost: float | None = field(default=MAX_COST_USD, metadata=MAX_COST)
+
+    cap: SpendingCap = field(
+        default_factory=_new_cap,
+        repr=False,
+        metadata=parameter("Counts what all models together have spent; steps that are given the same share it."),
+    )
+
+    @cached_property
+    @abstractmethod
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The models of the step, each with the texts that are still to be embedded."""
+
+    def estimate(self) -> PlanEstimate:
+        """Count and price what the models that cost money will be asked for. Nothing is embedded.
+
+        Counted once: after a run it still says what was expected before.
+        """
+        from migrate.cost.spending import PlanEstimate
+
+        estimates = [model.estimate(progress=self.progress) for model in self.models]
+        return PlanEstimate(tuple(estimate for estimate in estimates if estimate is not None))
+
+    def run(self) -> Result:
+        """Do the work if the estimate is within `max_cost`, and spend no more than that; None is for no limit.
+
+        Raises
+        ------
+        SpendingError
+            The estimate is beyond it, and nothing was spent; or it was too low, and what would have gone beyond was not
+            sent. What was paid for is in the cache, where there is one.
+        """
+        from migrate.cost.spending import refuse_beyond
+
+        self.check()
+        if self.max_cost is not None:
+            refuse_beyond(self.max_cost, self.estimate())
+        self.cap.cap_usd = self.max_cost
+        return self.execute()
+
+
+def fields_of(step: type[Step[Any]]) -> list[Field[Any]]:
+    """Return the fields of a step in the order that a reader expects: its own, then those of every step."""
+    shared = {field.name for field in fields(PaidStep)}
+    return sorted(fields(step), key=lambda field: field.name in shared)
+
+
+def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
+    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields."""
+    kind = cast("type[Step[Any]]", step)
+
+    def call(*arguments: P.args, **options: P.kwargs) -> Result:
+        return step(*arguments, **options).run()
+
+    call.__name__ = call.__qualname__ = kind.__name__.lower()
+    call.__module__ = "migrate.api"
+    call.__doc__ = _docstring(kind)
+    known, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
+    parameters = [known[field.name] for field in fields_of(kind)]
+    call.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
+    return call
+
+
+def _docstring(step: type[Step[Any]]) -> str:
+    """Return the text of a step with its parameters, which stand in the fields, before the rest of the sections."""
+    text = inspect.getdoc(step) or ""
+    head, mark, rest = text.partition("Raises\n------\n")
+    entries = [
+        f"{it.name}\n{textwrap.indent(textwrap.fill(it.metadata['help'], 116), '    ')}" for it in fields_of(step)
+    ]
+    return f"{head}Parameters\n----------\n" + "\n".join(entries) + f"\n\n{mark}{rest}"

@@ -1,0 +1,49 @@
+"""Stores and models as a step was given them, opened: by a path or a spec, or as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrate.check.facts import check_revision
+from migrate.embedders import load_embedder, recorded_options
+from migrate.embedders.base import Embedder
+from migrate.errors import UsageError
+from migrate.stores import open_store
+from migrate.stores.base import Store
+from migrate.stores.file_store import folder_of
+from migrate.work.runner import LOCAL, Runner, runner_of
+
+
+def store_of(store: Store | str | Path, *, verify: bool = False) -> Store:
+    """Return a store, opened where it is a path."""
+    return store if isinstance(store, Store) else open_store(store, verify=verify)
+
+
+def model_at(model: Embedder | str) -> Embedder:
+    """Return a model, loaded where it is a spec."""
+    return load_embedder(model) if isinstance(model, str) else model
+
+
+def runner_at(runner: Runner | str | None) -> Runner:
+    """Return a runner, found by its name where it is one; None for this machine's."""
+    return runner_of(runner) if isinstance(runner, str) else runner or LOCAL
+
+
+def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedder:
+    """Return the model that was given, or the one in the store's manifest as it was used then."""
+    known = store.info.manifest.model if store.info.manifest else None
+    spec = known.spec if model is None and known is not None else model
+    if spec is None:
+        raise UsageError(
+            f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
+            f"with {option}="
+        )
+    if not isinstance(spec, str):
+        embedder = spec
+    elif known is None or spec != known.spec:
+        embedder = load_embedder(spec, state=folder_of(store))
+    else:
+        embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
+        check_revision(store.info.location, known, embedder.identity)
+    embedder.expect_dim(store.info.dim, store.info.location)
+    return embedder

@@ -1,0 +1,82 @@
+"""Sync: a translated store, brought up to date with its old one."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from migrate.steps.base import PRICE, RESTART, PaidStep, argument, option
+
+if TYPE_CHECKING:
+    from migrate.cost.spending import PlannedModel
+    from migrate.steps.base import ModelLike, StoreLike
+    from migrate.steps.sync.job import Comparison, Synced
+
+
+@dataclass(frozen=True, eq=False)
+class Sync(PaidStep["Synced"]):
+    """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
+
+    Vectors of documents that did not change are kept to the bit. All else of a record is the old store's. The new store
+    appears in the place of the one before in one step, where the kind has one. A run that broke off is continued.
+
+    Raises
+    ------
+    StoreError
+        A store does not match its manifest; `new` was not made from `old`, or by another command; only one of the two
+        has texts; or one changed while it was read.
+    InputError
+        Fewer than half of the new one's documents are left; or a document that needs a true vector has no text.
+    UsageError
+        The stores were switched; or the new one cannot be written as it is, or names no model.
+    VectorError
+        The model's vectors are of another dimension.
+    OutputError, LockedError, RemoteError, SpendingError
+        The output cannot be written, or is being written; the model fails, or costs more than `max_cost`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> translation = migrate.translate("my-store", stitch, "new-store")
+    >>> migrate.sync("my-store", "new-store")
+    <Synced new-store: up to date, 150 vectors>
+    """
+
+    old: StoreLike = field(metadata=argument("The store that `new` was made from, as it is now, or its path.", "store"))
+    new: StoreLike = field(
+        metadata=argument("The store that was translated, or re-embedded, from it before, or its path.", "store")
+    )
+    _: KW_ONLY
+    any_store: bool = field(
+        default=False, metadata=option("Allow an OLD that has fewer than half of the documents of NEW.")
+    )
+    target: ModelLike | None = field(
+        default=None, metadata=option("Model of NEW.  [default: the one that it names]", "text", metavar="SPEC")
+    )
+    price: float | None = field(default=None, metadata=PRICE)
+    restart: bool = field(default=False, metadata=RESTART)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Both stores, and what became of each document. They are read for it, and nothing is embedded."""
+        from migrate.steps.sync.job import compare
+
+        return compare(self)
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target model, for new and changed documents that an unfinished run has not embedded."""
+        from migrate.cost.spending import PlannedModel
+        from migrate.embed.corpus import AGAIN
+
+        found = self.comparison
+        left = partial(found.documents, restart=self.restart)
+        return (PlannedModel(found.embedder, self.cap, documents=left, again=AGAIN, known=found.known),)
+
+    def execute(self) -> Synced:
+        """Embed what is new, and write the store anew, unless it is up to date."""
+        from migrate.steps.sync.job import sync
+
+        return sync(self)

@@ -1,0 +1,343 @@
+"""From a store and a stitch to a translated store of the same kind: in shards, resumable, complete or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.display import notebook_html
+from migrate.errors import LeadMigrateError, StitchError, StoreError
+from migrate.files import canonical_json, write_bytes
+from migrate.locations import known_secrets, remember_secrets
+from migrate.manifest import Manifest, StoreFacts
+from migrate.selection.choosers import choosers_of
+from migrate.steps.opening import runner_at
+from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
+from migrate.stores import index_recall, open_store
+from migrate.stores.base import Snapshot, Store
+from migrate.stores.confidence import (
+    Outside,
+    distrust_of,
+    outside_of,
+    read_confidence,
+)
+from migrate.stores.file_store import state_of, verify_files
+from migrate.stores.outputs import Output
+from migrate.stores.registry import output_of, path_in
+from migrate.stores.sources import check_all_vectors
+from migrate.translate import batch_rows, translated_blocks
+from migrate.vectors import Document
+from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
+from migrate.work.outputs import rows_left, write_store
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import NoParts, OpenWriter, StoreWriter
+
+if TYPE_CHECKING:
+    from migrate.steps.translate import Translate
+
+COMMAND = "translate"
+_PART_BYTES = 64 << 20
+_MANY_TEXTS = 20_000
+"""Documents whose texts take longer to read than processes take to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What a translation did. `path` is the folder of the new store, or the location of one that lies in none.
+
+    The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
+    `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was;
+    `outside` which documents the sample of the stitch does not cover; `distrust` why `confidence.npy` is not to be
+    used, None where it is; `fallback` that the store has no texts, and what
+    took the place of a stitch that reads them.
+    """
+
+    path: Path | str
+    count: int
+    source_dim: int
+    target_dim: int
+    n_true: int
+    wall_s: float
+    source_recall: float | None = None
+    index_recall: float | None = None
+    remarks: tuple[str, ...] = ()
+    outside: Outside | None = None
+    distrust: str | None = None
+    fallback: FallbackUse | None = None
+
+    def __repr__(self) -> str:
+        facts = (
+            f"{self.count:,} vectors, {self.source_dim} -> {self.target_dim} dimensions, {self.n_true:,} of them true"
+        )
+        return f"<Translation {self.path}: {facts}, in {self.wall_s:.1f} s>"
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
+
+    @property
+    def vectors_per_s(self) -> float:
+        """Rate over the whole translation."""
+        return self.count / self.wall_s if self.wall_s else 0.0
+
+
+def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
+    """The documents that `translate` would still read into `output`, without those that an earlier run did."""
+    return store.documents(None if restart else rows_left(output_of(output).path, COMMAND, store.info.count))
+
+
+def translate(step: Translate, fitted: FittedStitch) -> Translation:
+    """Write the store of a step, translated by `fitted`, to its output.
+
+    Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says so.
+    """
+    started, store, place = time.perf_counter(), step.source, step.place
+    verify_files(store)
+    before = store.snapshot()
+    same_store = _check_fits(store, before, fitted, any_store=step.any_store)
+    fallback = fitted.fallback_use() if not store.info.has_texts else None
+    fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
+    job = _TranslateJob(store, before, fitted, fallback, place, patch=same_store)
+    runner = runner_at(step.runner)
+    facts = write_store(
+        place.published, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
+    )
+    wall_s = time.perf_counter() - started
+    old_recall, recall = index_recall(store), facts["recall"]
+    if recall is None and old_recall is not None:
+        recall = index_recall(open_store(place.location))
+    outside = facts["outside"]
+    return Translation(
+        place.where,
+        store.info.count,
+        store.info.dim,
+        fitted.dim,
+        facts["true"],
+        wall_s,
+        source_recall=old_recall,
+        index_recall=recall,
+        remarks=tuple(facts["remarks"]),
+        outside=None if outside is None else Outside(**{**outside, "examples": tuple(outside["examples"])}),
+        distrust=facts["distrust"],
+        fallback=fallback,
+    )
+
+
+def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, any_store: bool) -> bool:
+    """Whether the stitch was fitted on this very store."""
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    expected = fitted.manifest.stitch.fitted_on
+    if expected["dim"] != store.info.dim:
+        raise StitchError(
+            f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, found "
+            f"{store.info.dim}; fit a stitch for this store"
+        )
+    difference = fingerprint.difference(expected)
+    if difference is not None and not any_store:
+        raise StitchError(
+            f"{store.info.location}: the stitch was fitted on another store ({difference}); fit again, or allow it "
+            "with `any_store=True` if the model is the same"
+        )
+    return difference is None
+
+
+@dataclass(frozen=True)
+class _TranslateJob(StoreJob):
+    """A store and the stitch that it is translated by; `patch` puts in the true vectors of the stitch's sample."""
+
+    store: Store
+    before: Snapshot
+    fitted: FittedStitch
+    fallback: FallbackUse | None
+    output: Output
+    patch: bool
+
+    stage = COMMAND
+
+    @property
+    def total(self) -> int:
+        """Documents of the store."""
+        return self.store.info.count
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch: a matrix product of other rows together may differ in the last digit."""
+        return batch_rows(max(self.store.info.dim, self.fitted.dim))
+
+    @property
+    def dim(self) -> int:
+        """That of the target."""
+        return self.fitted.dim
+
+    @property
+    def spreads(self) -> bool:
+        """Where many texts are read, which NumPy cannot spread over cores."""
+        return self.fitted.reads_texts and self.total >= _MANY_TEXTS
+
+    def configuration(self) -> Configuration:
+        return Configuration(COMMAND, self.store.snapshot().as_json(), {**self._options(), **self.output.work_options})
+
+    def _options(self) -> dict[str, Any]:
+        return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
+
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        return self.output.writer(self.store, work.content, dim)
+
+    def shards(self, work: Work) -> Iterable[Shard]:
+        """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
+        if not self.fitted.reads_texts or self.output.is_shared:
+            parts = work.writer(self.dim).shards()
+            if parts is not None:
+                return parts
+        batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
+        return shards_of(self.total, batches * self.rows)
+
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        return translated_blocks(self.store, self.fitted, self.rows, self.patch, shard)
+
+    def task(self, work: Path | None) -> TranslateTask | None:
+        """The store's location and the stitch; None where that needs a further model in each process."""
+        fitted = self.fitted
+        if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
+            return None
+        made_from = Configuration(COMMAND, self.before.fingerprint, self._options()).as_json()
+        digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
+        return TranslateTask(
+            work,
+            _anywhere(self.store.info.location),
+            fitted,
+            self.before,
+            self.rows,
+            self.patch,
+            self.output,
+            known_secrets(),
+            digest,
+        )
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+        store = self.store
+        writer.finish(work.all_rows(self.dim))
+        check_all_vectors(store, partial(work.shards.all_values, "sources"))
+        store.check_unchanged(self.before)
+        order = writer.order
+        beside = StoreFacts(beside_sha256=work.write_values(order)).as_details()
+        for name, payload in self.fitted.state.items():
+            write_bytes(work.content / name, payload)
+        true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)
+        n_true = int(sum(true))  # which predictions never have
+        hashes = {**self.output.facts(store, work.content, writer.sha256), **beside}
+        _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
+        return {
+            "true": n_true,
+            "recall": writer.recall,
+            "remarks": list(writer.remarks),
+            **self._confidence_facts(work, order),
+        }
+
+    def _confidence_facts(self, work: Work, order: NDArray[np.int64] | None) -> dict[str, Any]:
+        """What `find_outside` and `distrust` say of the new store, whose rows are `order`, before anybody opens it."""
+        estimator = self.fitted.selection.confidence
+        lowest, reason = (None, None) if estimator is None else (estimator.lowest, distrust_of(estimator.spearman))
+        values = None if lowest is None or reason is not None else read_confidence(work.content, self.total)
+        if lowest is None or values is None:
+            return {"outside": None, "distrust": reason}
+        outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
+        return {"outside": asdict(outside), "distrust": reason}
+
+
+@dataclass(frozen=True)
+class TranslateTask(ShardTask):
+    """The translated rows of the store at `source`, in any process that sees it, and has the same version.
+
+    `before` is what the store has to be, and `secrets` are what opening it takes.
+    """
+
+    work: Path | None
+    source: str
+    fitted: FittedStitch = field(repr=False)
+    before: Snapshot = field(repr=False)
+    rows: int
+    patch: bool
+    output: Output
+    secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
+    digest: str
+
+    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
+        """Open store and writer.
+
+        Raises
+        ------
+        StoreError
+            There is no such store here, or another.
+        """
+        remember_secrets(self.secrets)
+        store = _open_again(self.source)
+        if self.work is None and (difference := store.difference(self.before)) is not None:
+            raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
+        blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
+        if self.work is None and not self.output.is_shared:
+            return blocks, NoParts
+        content = Path() if self.work is None else self.work / "content"
+        return blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim))
+
+
+_open_here = threading.local()
+"""The store that this thread has translated last, by its location."""
+
+
+def _open_again(location: str) -> Store:
+    """A store, which need not be read again where it is the one of the run before: one that was broken off, say."""
+    opened: dict[str, Store] = _open_here.__dict__
+    with suppress(LeadMigrateError):
+        if location in opened and opened[location].notices_vectors and opened[location].is_as_opened():
+            return opened[location]
+    opened.clear()  # before another is read: both may be large
+    opened[location] = open_store(location)
+    return opened[location]
+
+
+def _anywhere(location: str) -> str:
+    """A location that means the same in any folder."""
+    path = path_in(location)
+    return location if path is None or not path.exists() else location.replace(str(path), str(path.resolve()), 1)
+
+
+def _manifest(
+    store: Store,
+    fingerprint: Snapshot,
+    fitted: FittedStitch,
+    fallback: FallbackUse | None,
+    n_true: int,
+    hashes: Mapping[str, Any],
+) -> Manifest:
+    stitch = fitted.manifest
+    confidence = fitted.selection.confidence
+    facts = StoreFacts(
+        made_by="translate",
+        stitch=fitted.stitch.spec,
+        confidence_lowest=None if confidence is None else confidence.lowest,
+        confidence_spearman=None if confidence is None else confidence.spearman,
+        fallback=None if fallback is None else asdict(fallback),
+        # What a store that was itself translated got by a log is better translated again.
+        chosen_by=tuple(sorted(choosers_of(stitch, store.info.manifest))),
+        first_tokens=fitted.first_tokens,
+        source_state=state_of(store, fingerprint),
+    )
+    return Manifest(
+        kind="store",
+        model=stitch.model,
+        source_model=stitch.source_model,
+        seed=stitch.seed,
+        inputs={"source rows": fingerprint.rows_sha256, **(stitch.stitch.files or {})},
+        counts={"documents": store.info.count, "true vectors": n_true},
+        details={**facts.as_details(), **hashes},
+    )
