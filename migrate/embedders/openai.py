@@ -10,11 +10,12 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -324,11 +325,19 @@ class OpenAIEmbedder(Embedder):
         in_flight: dict[Future[Answer], range] = {}
         done = 0
 
-        def take(future: Future[Answer]) -> range:
-            request = in_flight[future]
-            keep(request, self._served.check(inputs[request.start : request.stop], future.result()))
-            del in_flight[future]
-            return request
+        def take(finished: Collection[Future[Answer]]) -> int:
+            """Hand over answers together, which is one transaction of the cache; returns of how many texts they are."""
+            answers = {future: future.result() for future in finished if future.exception() is None}
+            requests = [in_flight[future] for future in answers]
+            rows = [
+                self._served.check(inputs[request.start : request.stop], answer)
+                for request, answer in zip(requests, answers.values(), strict=True)
+            ]
+            if rows:
+                keep(list(chain.from_iterable(requests)), np.concatenate(rows))
+            for future in answers:
+                del in_flight[future]
+            return sum(map(len, requests))
 
         with self._one_call, self._client() as client:
             try:
@@ -337,19 +346,17 @@ class OpenAIEmbedder(Embedder):
                     while waiting and len(in_flight) < self._limit.places:
                         request = waiting.popleft()
                         in_flight[client.start(inputs[request.start : request.stop])] = request
-                    for future in wait(in_flight, return_when=FIRST_COMPLETED).done:
-                        try:
-                            done += len(take(future))
-                        except TooLongError as error:
-                            request = in_flight.pop(future)
-                            waiting.extendleft(reversed(self._halves(request, texts, error)))
-                        else:
-                            progress("embed", done, len(texts))
+                    finished = wait(in_flight, return_when=FIRST_COMPLETED).done
+                    if more := take(finished):
+                        done += more
+                        progress("embed", done, len(texts))
+                    for future in finished & in_flight.keys():
+                        waiting.extendleft(reversed(self._halves(in_flight.pop(future), future, texts)))
             except BaseException:
                 client.stop()
                 for future in wait(in_flight, timeout=GRACE_S).done:
                     with suppress(Exception):  # the first error is raised
-                        take(future)
+                        take([future])
                 raise
 
     def _client(self) -> Client:
@@ -375,12 +382,15 @@ class OpenAIEmbedder(Embedder):
         tokens = np.ceil(counter.count(inputs) * (1 + counter.error)).astype(int).tolist()
         return split_requests(tokens, max_texts=most)
 
-    def _halves(self, request: range, texts: Sequence[Text], error: TooLongError) -> list[range]:
-        """The halves of a request that is too long for the server."""
-        if len(request) == 1:
-            raise InputError(
-                f"{texts[request.start].id!r} is longer than openai:{self.name} takes ({error}); cut it into chunks"
-            ) from error
+    def _halves(self, request: range, failed: Future[Answer], texts: Sequence[Text]) -> list[range]:
+        """The halves of a request that is too long for the server; any other failure is raised."""
+        try:
+            failed.result()
+        except TooLongError as error:
+            if len(request) == 1:
+                raise InputError(
+                    f"{texts[request.start].id!r} is longer than openai:{self.name} takes ({error}); cut it into chunks"
+                ) from error
         half = len(request) // 2
         return [request[:half], request[half:]]
 
