@@ -19,13 +19,11 @@ def reciprocal_rank_fusion(runs: Sequence[Run], *, depth: int = DEPTH, smoothing
     >>> reciprocal_rank_fusion([Run({"q": ("a", "b")}), Run({"q": ("b", "c")})]).top("q", 3)
     ('b', 'a', 'c')
     """
-    query_ids = dict.fromkeys(query_id for run in runs for query_id in run.rankings)
-    return Run({query_id: _fused(runs, query_id, depth, smoothing) for query_id in query_ids})
-
-
-def _fused(runs: Sequence[Run], query_id: str, depth: int, smoothing: int) -> tuple[str, ...]:
-    scores: dict[str, float] = {}
-    for run in runs:
-        for place, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
-            scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (smoothing + place)
-    return tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
+    rankings = {}
+    for query_id in dict.fromkeys(query_id for run in runs for query_id in run.rankings):
+        scores: dict[str, float] = {}
+        for run in runs:
+            for place, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
+                scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (smoothing + place)
+        rankings[query_id] = tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
+    return Run(rankings)

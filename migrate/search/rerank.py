@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +10,6 @@ from numpy.typing import NDArray
 from migrate.search.runs import rank
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, unit_rows
-
-_REACH: Final = 0.2
-"""How fast errors of translation become strangers: by a factor of e where the cosine falls by so much."""
-_OWN: Final = 0.05
-"""The part of such an error that is a document's own, shared with none near it."""
 
 
 def estimate_scores(
@@ -53,8 +47,10 @@ def estimate_scores(
         exact = float(exact_query @ exact_query) - 2 * exact + np.einsum("nd,nd->n", true, true)
     errors = exact - np.asarray(scores, np.float64)[true_places]
     units = unit_rows(vectors)
-    kernel = np.exp((units @ units[true_places].T - 1) / _REACH).astype(np.float64)
-    among = kernel[true_places] + _OWN * np.eye(len(true_places))
+    # Errors become strangers by a factor of e where the cosine falls by 0.2
+    kernel = np.exp((units @ units[true_places].T - 1) / 0.2).astype(np.float64)
+    # 0.05 of an error is a document's own, shared with none near it
+    among = kernel[true_places] + 0.05 * np.eye(len(true_places))
     estimates: NDArray[np.float64] = scores + kernel @ np.linalg.solve(among, errors)
     estimates[true_places] = exact
     return estimates
@@ -70,7 +66,7 @@ def rerank(
     metric: Metric,
     kept: int,
 ) -> list[tuple[str, float]]:
-    """The best `kept` documents of a pool and their scores, best first; no document twice, ties by key.
+    """Return the best `kept` documents of a pool and their scores, best first; no document twice, ties by key.
 
     A document with a true vector is scored by it, any other as `scores` say: true and translated vectors are of one
     length (`benchmarks/beside.py`).

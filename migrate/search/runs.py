@@ -17,10 +17,6 @@ DEPTH = 100
 DocKey = Callable[[str], str]
 """From a store's id to the document that is judged: the parent of a chunk, else the id itself."""
 
-_SLACK = 1e-5
-_GROUPS = 8
-"""Groups of scores to each document to find: the more, the fewer documents are looked at twice."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -34,12 +30,12 @@ class Run:
     scores: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def top(self, query_id: str, k: int) -> tuple[str, ...]:
-        """The first k documents; none for a query that was not answered."""
+        """Return the first k documents; none for a query that was not answered."""
         return self.rankings.get(query_id, ())[:k]
 
 
 def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[str, float]]:
-    """The best `depth` of (doc_id, score): best score of each document, ties by doc_id.
+    """Return the best `depth` of (doc_id, score): best score of each document, ties by doc_id.
 
     >>> rank([("b", 1.0), ("a", 1.0), ("c", 2.0), ("c", 0.5)], depth=2)
     [('c', 2.0), ('a', 1.0)]
@@ -65,7 +61,7 @@ class TopK:
         self.depth = depth
         self._exact_queries = queries.astype(np.float64)
         self._query_norms = np.sqrt(squared_norms(queries))
-        self._best = [_NOTHING for _ in query_ids]
+        self._best = [_Best((), np.empty(0)) for _ in query_ids]
         self._floor = np.full(len(query_ids), -np.inf, dtype=np.float32)
 
     def add(self, keys: Sequence[str], vectors: Vectors) -> None:
@@ -77,7 +73,7 @@ class TopK:
         if self.metric == "l2":
             scores *= 2
             scores -= norms
-        slack = _SLACK * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
+        slack = 1e-5 * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - slack
         places, rows = np.nonzero(scores >= floor[:, None])
         queries, starts = np.unique(places, return_index=True)
@@ -85,7 +81,7 @@ class TopK:
             self._merge(query, keys, vectors, near)
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
-        """A score that `depth` documents of the batch reach, for each query; -inf where they are too few."""
+        """Return a score that `depth` documents of the batch reach, for each query; -inf where they are too few."""
         if len(set(keys)) < len(keys):
             order = np.argsort(np.asarray(keys), kind="stable")
             ordered = np.asarray(keys)[order]
@@ -95,7 +91,8 @@ class TopK:
         if width < self.depth:
             return np.full(len(scores), -np.inf, dtype=np.float32)
         # As many groups as there are documents to find reach the score, each by one document at least.
-        size = max(width // (_GROUPS * self.depth), 1)
+        # The more groups, here eight times as many, the fewer documents are looked at twice.
+        size = max(width // (8 * self.depth), 1)
         groups = width // size
         tops = scores[:, : groups * size].reshape(len(scores), size, groups).max(axis=1)
         return np.partition(tops, groups - self.depth, axis=1)[:, groups - self.depth]
@@ -111,7 +108,7 @@ class TopK:
             self._floor[query] = best.scores[-1]
 
     def run(self) -> Run:
-        """The best documents so far, as a run."""
+        """Return the best documents so far, as a run."""
         best_by_query = dict(zip(self.query_ids, self._best, strict=True))
         rankings = {query_id: tuple(best.keys) for query_id, best in best_by_query.items()}
         if self.metric == "ip":
@@ -132,7 +129,7 @@ class _Best:
     scores: NDArray[np.float64]
 
     def joined(self, keys: Sequence[str], scores: NDArray[np.float64], depth: int) -> _Best:
-        """The best `depth` of these and others."""
+        """Return the best `depth` of these and others."""
         names, all_scores = [*self.keys, *keys], np.concatenate([self.scores, scores])
         order = np.argsort(-all_scores, kind="stable")
         ranked, first = all_scores[order[: depth + 1]], [names[i] for i in order[:depth]]
@@ -140,9 +137,6 @@ class _Best:
             return _Best(first, ranked[:depth])
         pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)  # equal scores, or chunks of one document
         return _Best([name for name, _ in pairs], np.array([score for _, score in pairs]))
-
-
-_NOTHING = _Best((), np.empty(0))
 
 
 def search(
@@ -162,7 +156,7 @@ def search(
 
 
 def without_self(run: Run) -> Run:
-    """The run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
+    """Return the run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
     kept = {query_id: [i for i, d in enumerate(docs) if d != query_id] for query_id, docs in run.rankings.items()}
     return Run(
         {query_id: tuple(run.rankings[query_id][i] for i in places) for query_id, places in kept.items()},

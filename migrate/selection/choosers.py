@@ -31,17 +31,11 @@ from migrate.vectors import Query, Vectors, query_key, unit_rows
 RECORDED = "from the cache, with the queries that chose"
 """What the manifest of a filled-in store says; without these queries, in one of an earlier version."""
 
-_ROUNDING = 4
-"""Units in the last place."""
-
 _EQUAL, _CODED = 1 - 1e-6, 0.99
 """Cosines from which on vectors are one and the same: as a store keeps them, and as codes. In between is `SAME`."""
 
 WHOLE = 0.99
 """Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
-
-_DIGITS = 16
-_ROWS = 4_096
 
 
 def digest_of(query: Query) -> str:
@@ -61,7 +55,7 @@ def is_chooser(query: Query, choosers: Collection[str]) -> bool:
 
 
 def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
@@ -136,7 +130,7 @@ def _cached_rows(
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
     documents, start = store.documents(), 0
-    for batch in store.scan(batch_size=_ROWS):
+    for batch in store.scan(batch_size=4_096):
         texts = list(islice(documents, len(batch)))
         places = np.flatnonzero(rows[start : start + len(batch)])
         wanted = [texts[place] for place in places]
@@ -156,7 +150,7 @@ def _is_same(stored: Vectors, cached: Vectors, equal: float) -> bool:
     if equal < _EQUAL:
         return bool(first @ second >= equal)
     # A translation that is nearly perfect differs by more than these in one of hundreds of numbers.
-    room = _ROUNDING * np.spacing(np.maximum(np.abs(first), np.abs(second)))
+    room = 4 * np.spacing(np.maximum(np.abs(first), np.abs(second)))
     return bool((np.abs(first - second) <= room).all())
 
 

@@ -27,11 +27,6 @@ RANDOM, DIVERSE, QUERY_LOG = "random", "diverse", "query-log"
 STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
 """Names for `--strategy`. `benchmarks/sampling.py` compares them."""
 
-
-_POOL_SHARE = 20
-_POOL_ROWS = 10_000, 100_000
-_POOL_BYTES = 128 << 20
-
 _BLOCK, _ID_BLOCK = 1_024, 65_536
 
 SAMPLE_SIZE = 1_000
@@ -58,8 +53,7 @@ def pool_size(size: int, dim: int) -> int:
 
     The choice reads the whole pool for every document it takes. It is never fewer than `size`.
     """
-    least, most = _POOL_ROWS
-    return max(size, min(max(_POOL_SHARE * size, least), most, _POOL_BYTES // (4 * dim)))
+    return max(size, min(max(20 * size, 10_000), 100_000, (128 << 20) // (4 * dim)))
 
 
 def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress = no_progress) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from migrate.files import describe_os_error, sha256_file
 from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
-from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import (
     FALLBACK_PREFIX,
     PREFIX,
@@ -43,11 +42,8 @@ from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 from migrate.work.remote import download
 
-_SELECTION = ("chosen", "candidates", "confidence", "curve", "prefix", "tried", "partial", "choice")
 _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 Fact = TypeVar("Fact")
-_STATE_NAME = re.compile(r"embedder\.[a-z]+")
-
 
 _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
 """Of stitches at URLs, by these; gone with the process."""
@@ -105,16 +101,25 @@ def _load(folder: Path) -> FittedStitch:
         files = _required(facts.files, "files")
         for name, digest in files.items():
             # These files are copied into every store that the stitch translates, so no name may point outside of it.
-            if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not _STATE_NAME.fullmatch(name):
+            if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not re.fullmatch(r"embedder\.[a-z]+", name):
                 raise StitchError(f"{folder}: the manifest names {name!r}, a file that no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
-        _check_arrays(folder, facts.arrays, tensors)
+        # A stitch without one of its views would still translate, but worse
+        if missing := sorted(set(facts.arrays) - tensors.keys()):
+            raise StitchError(
+                f"{folder / WEIGHTS_NAME}: the array {missing[0]!r}, which the manifest names, is missing "
+                f"({len(missing)} missing in all); fit the stitch again"
+            )
         ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop(SAMPLE_KEY), ids_and_copies["copies"])
         stitch = new_stitch(spec).restore_saved(_with_prefix(tensors, PREFIX))
-        fallback = _read_fallback(facts.fallback, _with_prefix(tensors, FALLBACK_PREFIX))
+        fallback = None
+        if facts.fallback is not None:
+            judged = _read_selection(facts.fallback)
+            spare = new_stitch(judged.chosen).restore_saved(_with_prefix(tensors, FALLBACK_PREFIX))
+            fallback = Fallback(spare, judged)
         selection = _read_selection(_required(facts.selection, "selection"))
         state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
@@ -126,7 +131,13 @@ def _load(folder: Path) -> FittedStitch:
         prior = _with_prefix(tensors, PRIOR_PREFIX)
         leaning = AffineMap(prior["matrix"], prior["offset"]) if prior else None
         fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, leaning)
-        _check_loaded(folder, fitted, input_dim(manifest, source=str(folder)))
+        _check_sample(folder, sample)
+        source_dim = input_dim(manifest, source=str(folder))
+        _check_map(folder, fitted, source_dim)
+        if fallback is not None:
+            if fallback.stitch.reads_texts:
+                raise StitchError(f"{folder}: the fallback stitch reads texts, which it must not; fit it again")
+            _check_map(folder, fitted.without_texts(), source_dim)
     except PermissionError as error:
         raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
     except _DAMAGED as error:
@@ -140,43 +151,18 @@ def _required(fact: Fact | None, name: str) -> Fact:
     return fact
 
 
-def _check_arrays(folder: Path, names: Iterable[str], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Make sure that no array is missing: a stitch without one of its views would still translate, but worse."""
-    missing = sorted(set(names) - tensors.keys())
-    if missing:
-        raise StitchError(
-            f"{folder / WEIGHTS_NAME}: the array {missing[0]!r}, which the manifest names, is missing "
-            f"({len(missing)} missing in all); fit the stitch again"
-        )
-
-
 def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
 
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
-    selection = typed(Selection, {name: fact for name, fact in facts.items() if name in _SELECTION})
+    names = Selection.__dataclass_fields__.keys() - {"tuned"}
+    selection = typed(Selection, {name: fact for name, fact in facts.items() if name in names})
     if all(row.stitch != selection.chosen for row in selection.candidates):
         raise LookupError(f"{selection.chosen!r}, which was chosen, is no candidate")
     if selection.confidence is not None and len(selection.confidence.coefficients) not in (3, 4):
         raise LookupError("the confidence has another number of coefficients")
     return selection
-
-
-def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> Fallback | None:
-    if facts is None:
-        return None
-    selection = _read_selection(facts)
-    return Fallback(new_stitch(selection.chosen).restore_saved(arrays), selection)
-
-
-def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
-    _check_sample(folder, fitted.sample)
-    _check_map(folder, fitted, source_dim)
-    if fitted.fallback is not None:
-        if fitted.fallback.stitch.reads_texts:
-            raise StitchError(f"{folder}: the fallback stitch reads texts, which it must not; fit it again")
-        _check_map(folder, fitted.without_texts(), source_dim)
 
 
 def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
@@ -189,7 +175,11 @@ def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
         raise StitchError(f"{folder}: the weights of the stitch hold NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:
         raise StitchError(f"{folder}: the stitch reads texts, but what it needs to read them is missing; fit it again")
-    dim = _dim_of(fitted.stitch, source_dim, fitted.reader)
+    texts = None
+    if fitted.reader is not None:
+        replace(fitted.reader, models={}, base=None).read(["word"])  # a tokenizer that cannot be read is found now
+        texts = fitted.reader.read([""])  # nothing to embed for a further model
+    dim = fitted.stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1]
     if dim != fitted.dim:
         raise StitchError(f"{folder}: the stitch maps to {dim} dimensions, its sample has {fitted.dim}; fit it again")
 
@@ -203,11 +193,3 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
         )
     if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
         raise StitchError(f"{folder}: lists copies of documents that are not in the sample; fit the stitch again")
-
-
-def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
-    texts = None
-    if reader is not None:
-        replace(reader, models={}, base=None).read(["word"])  # a tokenizer that cannot be read is found now
-        texts = reader.read([""])  # nothing to embed for a further model
-    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])

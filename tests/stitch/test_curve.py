@@ -105,5 +105,5 @@ def test_the_same_pairs_and_seed_give_the_same_curve():
 
 def test_pairs_beyond_those_that_were_judged_count_as_known():
     at = np.array([0.3, 0.5, 0.6])  # each doubling gains half of the one before: 0.05, 0.025 ...
-    assert curve._gain_between(at, 0.0, 1.0) == pytest.approx(0.05)
-    assert curve._gain_between(at, 1.0, 2.0) == pytest.approx(0.025)
+    assert curve._gain(at, 1.0) - curve._gain(at, 0.0) == pytest.approx(0.05)
+    assert curve._gain(at, 2.0) - curve._gain(at, 1.0) == pytest.approx(0.025)
