@@ -493,7 +493,7 @@ def the_translated_store_with_noise(good: Migration, folder: Path) -> Mistake:
 def another_translation(good: Migration, folder: Path) -> Mistake:
     """The same source through another stitch, fitted on another sample; its manifest says so."""
     fitted = fit_stitch(open_store(good.source), good.embedder, stitch="procrustes", size=N_PAIRS, seed=5)
-    migrate.translate(open_store(good.source), fitted, folder / "other")
+    Translate(open_store(good.source), fitted, folder / "other").run()
     return _reference(good, folder / "other")
 
 
