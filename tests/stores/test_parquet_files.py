@@ -30,6 +30,8 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput
+from migrate.stores.parquet import store as store_of_parquet
+from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.vectors import Document
@@ -405,15 +407,20 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
 
     old = file.read_bytes()
     new = old.replace(b"two", b"ten")
-    fresh_s, before_s = time.time(), time.time() - 60
-    assert snapshot_of(old, fresh_s).texts_sha256 != snapshot_of(new, fresh_s).texts_sha256
+    before_s = time.time() - 60
+    assert snapshot_of(old, before_s).texts_sha256 != snapshot_of(new, before_s).texts_sha256
+    assert not [*(tmp_path / "cache").rglob("snapshots/*.json")]  # files that have just been written
+    monkeypatch.setattr(store_of_parquet, "_TICK_NS", 0)
     first = snapshot_of(old, before_s)
-    assert snapshot_of(new, before_s) == first
-    changed = snapshot_of(new, before_s + 1)
+    changed = snapshot_of(new, before_s)  # the time is set back
     assert changed.difference(first.fingerprint) == "the same vectors, other texts"
+    monkeypatch.setattr(ParquetStore, "_texts_sha256", None)  # whatever reads them again fails
+    assert open_store(location).snapshot() == changed
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_sha256) in path.read_text()]
     note.write_text("{")
-    assert snapshot_of(new, before_s + 1) == changed
+    assert open_store(location).snapshot() == changed
     copy = small(tmp_path / "b", text=["one", "two", "six"])
     assert open_store(copy).difference(first) is None
     assert open_store(copy).difference(changed) == "the same vectors, other texts"

@@ -7,6 +7,7 @@ them, with types, nulls, order and the schema's metadata, file by file.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from migrate.files import cache_folder, canonical_json, real_path, write_json
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.documents.columns import columns_of_store, to_document
@@ -62,8 +64,13 @@ class ParquetStore(Store):
         self.files = files
         opened_ns = time.time_ns()
         self.shards = find_files(files)
+        self._changes: list[os.stat_result] = []
+        if isinstance(files, LocalFiles):
+            with read_errors(files.path):
+                # who changes content and sets the time back leaves another time of change
+                self._changes = [Path(file.path).stat() for file in self.shards]
         settled_ns = opened_ns - _TICK_NS
-        self._is_settled = isinstance(files, RemoteFiles) or all(file.version[-1] < settled_ns for file in self.shards)
+        self._is_settled = all(max(it.st_mtime_ns, it.st_ctime_ns) < settled_ns for it in self._changes)
         self._snapshot: Snapshot | None = None
         self._cursors: dict[str, tuple[int, list[tuple[int, Any]], Iterator[tuple[int, Any]]]] = {}
         self._read_footers()
@@ -199,7 +206,9 @@ class ParquetStore(Store):
     def _note_path(self) -> Path:
         location = self.files.location
         columns = [self.columns.vector, self.columns.id, self.columns.text]
-        key = [location if is_remote(location) else str(real_path(local_path(location))), columns, self._versions()]
+        place = location if is_remote(location) else str(real_path(local_path(location)))
+        changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
+        key = [place, columns, self._versions(), changes]
         return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
 
     def _texts_sha256(self) -> str:
