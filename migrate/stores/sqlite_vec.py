@@ -475,7 +475,8 @@ def _databases(path: Path) -> list[Path]:
     """The databases with a table of vectors at a path."""
     with read_errors(path):
         inside = sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
-    files = [file for file in inside if file.is_file()]
+    # a journal may be gone in the next moment
+    files = [file for file in inside if not file.name.endswith(JOURNALS) and file.is_file()]
     return [file for file in files if _is_database(file) and _tables(file)]
 
 
