@@ -12,12 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import migrate.stores.faiss.find
-
 import migrate.cli.fit
 import migrate.cli.inspect
 import migrate.fit
 import migrate.stores.chroma
+import migrate.stores.faiss.store
 import migrate.stores.lancedb
 import migrate.stores.parquet.kind
 import migrate.stores.pgvector
