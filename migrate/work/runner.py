@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -80,9 +82,11 @@ class LocalRunner:
         processes = self.processes or available_cores()
         count = processes if most is None else min(processes, most)
         executor = ProcessPoolExecutor(count, initializer=_offer, initargs=(task(count), os.getpid()))
+        pool = _LocalPool(executor, ahead * count)
         try:
-            yield _LocalPool(executor, ahead * count)
+            yield pool
         finally:
+            pool.stop()
             executor.shutdown(wait=True, kill_workers=True)
 
 
@@ -122,25 +126,35 @@ class _LocalPool:
 
     executor: Any
     capacity: int
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self, *arguments: Any) -> Block:
         """Return what a process makes."""
         from joblib.externals.loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
         try:
-            return unpack(self.executor.submit(_call, arguments).result())
+            return unpack(self._started(arguments).result())
         except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
             raise OutputError(
                 "a worker process ended before its work was done, perhaps for lack of memory; "
                 "the same command continues"
             ) from error
 
+    def _started(self, arguments: tuple[Any, ...]) -> Future[bytes]:
+        with self._starting:
+            future: Future[bytes] = self.executor.submit(_call, arguments)
+            # The thread of loky fails if it is shut down while a call is still in its queue
+            while not (future.running() or future.done()):
+                time.sleep(0.001)
+        return future
+
     def release(self, files: Iterable[str]) -> None:
         """Do nothing: there are no files."""
 
     def stop(self) -> None:
         """End the processes."""
-        self.executor.shutdown(wait=False, kill_workers=True)
+        with self._starting:
+            self.executor.shutdown(wait=False, kill_workers=True)
 
 
 _offered: list[tuple[Task, int]] = []

@@ -1,4 +1,6 @@
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from migrate.errors import OutputError, VectorError
 from migrate.work.jobs import Configuration, ShardTask, StoreJob, Work
 from migrate.work.runner import LocalRunner
-from migrate.work.shards import Block, ShardFolder, shards_of
+from migrate.work.shards import Block, ShardFolder, pack, shards_of
 from migrate.work.writer import NoParts
 
 
@@ -117,3 +119,31 @@ def test_breaking_off_is_quiet(work, recwarn):
     next(results)
     results.close()
     assert not recwarn.list
+
+
+@dataclass(frozen=True)
+class Echo(Task):
+    """Makes a shard at once."""
+
+    def name_of(self, *arguments):
+        return "echo"
+
+    def open(self):
+        return lambda number: b"".join(pack({}, {"number": number}))
+
+
+def test_a_pool_that_is_stopped_while_calls_begin_ends_them_all_in_one_line():
+    """A thread of the pool that fails fails the test: pytest raises what nobody caught in a thread."""
+    for pause_s in (0.4, 0.401, 0.402, 0.403):
+        with LocalRunner(2).pool(lambda _: Echo(Path()), ahead=2, most=None) as pool, ThreadPoolExecutor(4) as threads:
+
+            def call_until_stopped(number, pool=pool):
+                with pytest.raises(OutputError, match="a worker process ended"):
+                    while True:
+                        assert pool.call(number).facts == {"number": number}
+
+            calls = [threads.submit(call_until_stopped, number) for number in range(4)]
+            time.sleep(pause_s)
+            pool.stop()
+            for call in calls:
+                call.result(timeout=60)
