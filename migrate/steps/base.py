@@ -14,12 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
+from migrate.progress import Progress, no_progress
+
 if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
     from migrate.cost.spending import PlanEstimate, PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
-    from migrate.vectors import Progress
 
     StoreLike: TypeAlias = Store | str | Path
     ModelLike: TypeAlias = Embedder | str
@@ -29,10 +30,6 @@ Result = TypeVar("Result")
 
 COST, GENERAL = "Cost", "General"
 """Titles of sections of a help text."""
-
-
-def _report_nothing(*_: object) -> None:
-    pass
 
 
 def _new_cap() -> SpendingCap:
@@ -86,7 +83,7 @@ class Step(ABC, Generic[Result]):
     """A step that is not done yet: its parameters. Nothing is opened before it is needed."""
 
     progress: Progress = field(
-        default=_report_nothing,
+        default=no_progress,
         repr=False,
         metadata=parameter("Called with a step, how much of it is done, and how much there is."),
     )
@@ -160,6 +157,10 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     kind = cast("type[Step[Any]]", step)
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
+        try:
+            signature.bind(*arguments, **options)
+        except TypeError as error:
+            raise TypeError(f"{call.__name__}(): {error}") from None
         return step(*arguments, **options).run()
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()
@@ -167,7 +168,8 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     call.__doc__ = _docstring(kind)
     known, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
     parameters = [known[field.name] for field in fields_of(kind)]
-    call.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
+    signature = inspect.Signature(parameters, return_annotation=result)
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
