@@ -24,7 +24,7 @@ FLOORS = {
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3,
     "cost": 4,
-    "fit": 5, "translate": 5, "embed": 5, "langchain": 5, "check": 5,
+    "translate": 5, "embed": 5, "langchain": 5, "check": 5,
     "backfill": 6, "steps": 6, "testing": 6,
     "audit": 7, "switch": 7,
     "report": 8,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-COST, GENERAL = "Cost", "General"
+COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Queries"
 """Titles of sections of a help text."""
 
 
@@ -75,6 +75,50 @@ PRICE = option(
     flags=("--price", "--price-per-mtok"),
     metavar="USD",
     section=COST,
+)
+
+QUERY_LOG = option(
+    "What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
+    "path",
+    metavar="FILE",
+)
+
+BEIR = option(
+    "Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded file "
+    "of `audit --judge-next`.",
+    "text",
+    metavar="DIR|NAME|FILE",
+    section=QUERIES,
+)
+UNJUDGED = option(
+    "Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the word "
+    "`synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement with "
+    "the full re-embed until queries are judged.",
+    "text",
+    metavar="FILE|synthetic",
+    section=QUERIES,
+)
+SPLIT = option("Which qrels/SPLIT.tsv to judge by.", "text", section=QUERIES)
+HOLD_OUT = option(
+    "Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a store "
+    "that they are filled into; what was held out can.",
+    "text",
+    metavar="PERCENT",
+    section=QUERIES,
+)
+GROUP_FIELD = option(
+    "Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each other. "
+    "[default: those whose vectors are alike]",
+    "text",
+    metavar="FIELD",
+    section=QUERIES,
+)
+MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
+PLAN = option(
+    "What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as `two-stage-20`, "
+    "its first 20 ranked again by true vectors, as `migrate.live` serves it.",
+    "plan",
+    metavar="NAME",
 )
 
 
