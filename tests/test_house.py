@@ -18,13 +18,13 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "reading": 0,
+    "reading": 0, "progress": 0,
     "redirects": 0, "display": 0, "locations": 0,
     "stores": 1, "embedders": 1, "datasets": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3,
     "cost": 4,
-    "fit": 5, "translate": 5, "embed": 5, "langchain": 5, "check": 5,
+    "translate": 5, "embed": 5, "langchain": 5, "check": 5,
     "backfill": 6, "steps": 6, "testing": 6,
     "audit": 7, "switch": 7,
     "report": 8,
@@ -47,10 +47,10 @@ OUTSIDE = {
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
-    "vectors": {"errors"},
     "files": {"errors"},
     "manifest": {"errors", "files", "reading"},
     "reading": {"files"},
+    "vectors": {"errors", "progress"},
     "redirects": {"errors"},
     "display": {"errors"},
     "plugins": {"errors"},

@@ -9,10 +9,10 @@ from sklearn.linear_model import Ridge as RidgeRegression
 
 from migrate.cli.main import run
 from migrate.errors import InputError
-from migrate.fit import fit_pairs
 from migrate.lab.carry.carry import carry, read_rows, write_rows
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store

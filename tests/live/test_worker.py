@@ -23,7 +23,6 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
-from migrate.fit import fit_stitch
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
@@ -550,7 +549,7 @@ def mean_cosine(location):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, place_of, tmp_path, kind):
     place = place_of(kind, "new")
-    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
     migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
     before = mean_cosine(place)
     renewal = Renewal.of(slow_source, str(tmp_path / "stitch"), (0.4, 0.9))
@@ -574,7 +573,7 @@ def store_of(folder, documents):
 
 
 def test_translations_are_left_alone_where_the_source_has_changed(location, embedder, slow_source, tmp_path):
-    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
     documents = list(slow_source.documents())
     changed = store_of(tmp_path / "changed", [*documents[:-10], *(Document(d.id, "new") for d in documents[-10:])])
     for source, refits in ((changed, 0), (slow_source, 1)):  # what could not be done is done when it can be
@@ -589,10 +588,10 @@ def test_translations_are_left_alone_where_the_source_has_changed(location, embe
 def test_a_source_or_a_stitch_of_other_documents_is_refused_before_anything_is_embedded(
     location, embedder, slow_source, tmp_path
 ):
-    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
     documents = list(slow_source.documents())
     other = store_of(tmp_path / "other", [Document(document.id, f"other {document.id}") for document in documents])
-    fit_stitch(other, embedder, stitch="ridge", size=14).save(tmp_path / "strange")
+    migrate.fit(other, embedder, stitch="ridge", sample=14).save(tmp_path / "strange")
     embedder.embedder.asked.clear()
     for source, stitch, line in (
         (other, "strange", "expected the documents of .*, found others"),
@@ -689,7 +688,7 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
         judged = {**state.noted(MONITOR), "n_documents": 150}
         state.note(MONITOR, judged)
     assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
-    fit_stitch(open_store(source_folder), embedder, stitch="ridge", size=30).save(tmp_path / "stitch")
+    migrate.fit(open_store(source_folder), embedder, stitch="ridge", sample=30).save(tmp_path / "stitch")
     migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
     status = status_of(location)
     assert (status.true, status.share, status.verdict) == (None, None, None)
@@ -701,9 +700,9 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
 def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embedded(
     location, embedder, slow_source, tmp_path
 ):
-    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
     wider = CachedEmbedder(Hashed(8), tmp_path / "other.sqlite")
-    fit_stitch(slow_source, wider, stitch="ridge", size=14).save(tmp_path / "other")
+    migrate.fit(slow_source, wider, stitch="ridge", sample=14).save(tmp_path / "other")
     embed_corpus(lambda: slow_source.documents(), Hashed(8), tmp_path / "wide")
     embedder.embedder.asked.clear()
     for source, stitch, error, line in (

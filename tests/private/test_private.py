@@ -12,12 +12,12 @@ import pytest
 from migrate.cli.main import run
 from migrate.errors import InputError
 from migrate.files import sha256_file
-from migrate.fit import fit_pairs
 from migrate.lab.private import ckks
 from migrate.lab.private.ckks import EncryptedMap, Holder, Scheme
 from migrate.lab.private.exchange import decrypt_store, encrypt_store, make_keyring, translate_ciphertext
 from migrate.manifest import Manifest, ModelIdentity, read_manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
