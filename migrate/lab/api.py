@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import migrate.report.compare  # noqa: F401 - how a comparison looks in a notebook
+import migrate.lab.compare.report  # noqa: F401 - how a comparison looks in a notebook
 from migrate.lab.compare.comparison import StoresComparison, compare_stores
 from migrate.lab.compare.matching import SAMPLE
 from migrate.stores import open_store

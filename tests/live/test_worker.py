@@ -32,7 +32,7 @@ from migrate.live.state import LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
-from migrate.report.live import metrics_text, status_document, status_page, status_text
+from migrate.live.report import metrics_text, status_document, status_page, status_text
 from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store

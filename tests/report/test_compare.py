@@ -11,7 +11,7 @@ from stores_tools import make_store
 
 from migrate.lab.compare.comparison import compare_stores
 from migrate.lab.compare.figures import figures_of, matrix_of
-from migrate.report.compare import (
+from migrate.lab.compare.report import (
     compare_document,
     compare_text,
     comparison_sentences,
@@ -20,7 +20,7 @@ from migrate.report.compare import (
     marginals_csv,
     matrix_csv,
 )
-from migrate.report.compare_page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
+from migrate.lab.compare.page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.stitching import judge_stitching
 

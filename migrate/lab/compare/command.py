@@ -156,8 +156,8 @@ def _write(comparison: StoresComparison, html: Path | None, table: Path | None, 
     """Each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
     from migrate.lab.compare.figures import figures_of
-    from migrate.report.compare import dimensions_csv, groups_csv, long_csv, marginals_csv, matrix_csv
-    from migrate.report.compare_page import compare_page
+    from migrate.lab.compare.page import compare_page
+    from migrate.lab.compare.report import dimensions_csv, groups_csv, long_csv, marginals_csv, matrix_csv
 
     with ExitStack() as outputs:
         if html is not None:
@@ -176,7 +176,7 @@ def _write(comparison: StoresComparison, html: Path | None, table: Path | None, 
 
 
 def _show(comparison: StoresComparison, *, as_json: bool) -> None:
-    from migrate.report.compare import compare_document, compare_text
+    from migrate.lab.compare.report import compare_document, compare_text
 
     if as_json:
         show_json(compare_document(comparison))

@@ -67,7 +67,7 @@ def command(
     from migrate.errors import UsageError
     from migrate.files import refuse_output
     from migrate.lab.carry.carry import carry, read_rows
-    from migrate.report.carry import carry_document, carry_text
+    from migrate.lab.carry.report import carry_document, carry_text
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
@@ -97,7 +97,7 @@ def _write(done: Carried, output: Path, *, force: bool) -> None:
     """Each kind that there is, as it was given, and what was found of it."""
     from migrate.files import atomic_folder, write_json
     from migrate.lab.carry.carry import write_rows
-    from migrate.report.carry import carry_document
+    from migrate.lab.carry.report import carry_document
 
     with atomic_folder(output, force=force) as aside:
         for name, arrays in (("directions.npz", done.directions), ("probes.npz", done.probes)):

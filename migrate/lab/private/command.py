@@ -55,7 +55,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
     """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import make_keyring
-    from migrate.report.private import keyring_text
+    from migrate.lab.private.report import keyring_text
 
     refuse_output(output, force=force)
     path = make_keyring(output, force=force)
@@ -164,7 +164,7 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
 def _step(
     step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], as_json: bool, quiet: bool
 ) -> None:
-    from migrate.report.private import exchanged_document, exchanged_text, where_to
+    from migrate.lab.private.report import exchanged_document, exchanged_text, where_to
 
     with progress_bar(quiet=quiet) as progress:
         done = work(progress)

@@ -9,7 +9,7 @@ from math import log10, pi
 from migrate import __version__
 from migrate.lab.compare.comparison import StoresComparison
 from migrate.lab.compare.figures import Figures, Matrix, figures_of
-from migrate.report.compare import (
+from migrate.lab.compare.report import (
     bounds_sentence,
     chance_sentence,
     comparison_sentences,

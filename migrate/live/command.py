@@ -130,8 +130,8 @@ def run(
     """
     from migrate.errors import UsageError
     from migrate.live.paying import Pace
+    from migrate.live.report import report_document, report_text
     from migrate.live.worker import Worker, WorkerOptions
-    from migrate.report.live import report_document, report_text
     from migrate.steps.translate.choice import Budget
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
@@ -206,9 +206,9 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     The files are written anew each time.
     """
     from migrate.files import atomic_file, refuse_file
+    from migrate.live.report import metrics_text, status_document, status_page, status_text
     from migrate.live.state import state_path
     from migrate.live.status import status_of
-    from migrate.report.live import metrics_text, status_document, status_page, status_text
     from migrate.stores import open_store
 
     pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
