@@ -27,12 +27,12 @@ from migrate.fit import fit_stitch
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
+from migrate.live.report import metrics_text, status_document, status_page, status_text
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
-from migrate.live.report import metrics_text, status_document, status_page, status_text
 from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
