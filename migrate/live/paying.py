@@ -23,7 +23,7 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 
 _SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_SPENT: Final = "spent by the worker"
+_SPENT: Final = "own spent by the worker"
 _BURST_S: Final = 5.0
 _TOKENS: Final = 200
 """Of a text, where a pace in tokens is made one of texts; each is waited for by its own."""

@@ -460,7 +460,7 @@ class LiveSearcher:
             self._embedded += int(buffer.counts["embedded_by_queries"])
         uncertainty = self._generation.uncertainty
         try:
-            with self._state.at_once():
+            with self._state.transaction():
                 if buffer.wanted:
                     wanted = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
                     self._state.want(wanted, buffer.choosers)

@@ -40,7 +40,7 @@ from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
-from migrate.live.state import Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.state import STOP, Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.writing import VectorWriter, writer_of
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
@@ -54,10 +54,10 @@ _BATCH: Final = 64
 _POLL_S: Final = 1.0
 _MINUTE_S: Final = 60.0
 _EMBEDDED: Final[tuple[Counter, ...]] = ("embedded_by_queries", "embedded_by_worker")
-_SAID: Final = "verdict that was told"
-_RENEWED: Final = "shares at which the stitch was fitted again"
+_SAID: Final = "own verdict that was told"
+_RENEWED: Final = "own shares at which the stitch was fitted again"
 
-MONITOR: Final = "monitor"
+MONITOR: Final = "own monitor"
 """Under this name the state keeps the monitor."""
 
 
@@ -196,7 +196,7 @@ class Worker:
                 raise LockedError(
                     f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
                 ) from error
-            self.state.ask_to_stop(stop=False)
+            self.state.note(STOP, False)
             phase: WorkerPhase = "failed"
             message = "broke off"
             try:
@@ -218,7 +218,7 @@ class Worker:
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
-            if self.state.stop_asked:
+            if self.state.noted(STOP):
                 self._publish()
                 return "stopped", "asked to stop"
             try:
@@ -365,7 +365,7 @@ class Worker:
     def _adopt(self, store: Store) -> None:
         """Note which store this is; another one than the last ends the epoch of the monitor."""
         self._generation = generation_of(store)
-        forget = self.state.generation not in (None, self._generation)
+        forget = self.state.noted("generation") not in (None, self._generation)
         self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
         self._translation = translation_of(store, self.state)
         kept = self.state.noted(MONITOR)
@@ -571,7 +571,7 @@ class Worker:
         """Wait, unless somebody asks to stop; whether it waited for so long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self.state.stop_asked:
+            if self.state.noted(STOP):
                 return False
             time.sleep(min(left, _POLL_S))
         return True
@@ -599,7 +599,7 @@ def is_running(state: LiveState) -> bool:
 
 def stop_worker(state: LiveState, *, seconds: float) -> bool:
     """Ask the worker to come to an end, and wait for it; whether it did within so many seconds."""
-    state.ask_to_stop()
+    state.note(STOP, True)
     end = time.monotonic() + seconds
     while is_running(state):
         if time.monotonic() > end:

@@ -29,7 +29,7 @@ from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
 from migrate.live.report import metrics_text, status_document, status_page, status_text
 from migrate.live.searcher import LiveLimits, LiveSearcher
-from migrate.live.state import LiveState, ServedQuery, state_path
+from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
@@ -150,7 +150,7 @@ def test_what_queries_embed_meanwhile_is_found(location, embedder):
         _wait_for(lambda: len(worker.survey.true) == 55)
     finally:
         with state_of(location) as state:
-            state.ask_to_stop()
+            state.note(STOP, True)
         running.join(60)
     assert not running.is_alive()
     assert len(true_ids(location)) == 55
@@ -161,7 +161,7 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
     first.run()
     spent, asked = first.account.tally, len(embedder.embedder.asked)
     with state_of(location) as state:
-        tokens = state.noted("spent by the worker")["tokens"]
+        tokens = state.noted("own spent by the worker")["tokens"]
     assert 300 < tokens <= 500
     Worker(location, embedder, options(budget=Budget.parse("500tok"))).run()
     assert len(embedder.embedder.asked) == asked
@@ -371,7 +371,7 @@ def test_two_workers_of_one_store_are_one_too_many(location, embedder):
             assert state.worker().phase == "stopped"
     finally:
         with state_of(location) as state:
-            state.ask_to_stop()
+            state.note(STOP, True)
         thread.join(30)
     assert not thread.is_alive()
 
