@@ -43,8 +43,12 @@ def compare(
 
     Raises
     ------
-    LeadMigrateError
-        As `migrate.lab.compare.comparison.compare_stores`.
+    UsageError
+        There are fewer than two stores, a stitch is none of vectors alone, or a group has no stores or another's.
+    StoreError, VectorError
+        The stores share fewer than 10 ids, or cannot be read; a vector is zero or not finite.
+    DatasetError
+        The labels name too few of the documents.
 
     Examples
     --------

@@ -53,13 +53,7 @@ class ConfidenceSequence:
     variation: float = 0.0
 
     def after(self, score: float) -> ConfidenceSequence:
-        """The sequence with one score more.
-
-        Raises
-        ------
-        UsageError
-            The score is not between 0 and 1.
-        """
+        """The sequence with one score more."""
         if not 0 <= score <= 1:
             raise UsageError(f"expected a score from 0 to 1, found {score}")
         guess = (1 + self.total) / (1 + self.count)

@@ -52,13 +52,7 @@ def generation_of(store: Store) -> str:
 
 
 def model_of(store: Store) -> ModelIdentity:
-    """The model that a store's vectors are of.
-
-    Raises
-    ------
-    StoreError
-        It does not say.
-    """
+    """The model that a store's vectors are of."""
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         raise StoreError(
@@ -87,13 +81,7 @@ class Texts:
             self.rows = {doc_id: row for row, doc_id in enumerate(i for batch in store.scan() for i in batch.ids)}
 
     def find(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The documents of those ids that are there.
-
-        Raises
-        ------
-        StoreError, OutputError, RemoteError
-            They cannot be read, or not any more.
-        """
+        """The documents of those ids that are there."""
         if not ids or not self._store.info.has_texts:
             return {}
         with self.turn:
@@ -205,17 +193,7 @@ class Generation:
 
 
 def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors], *, valid_s: float) -> Generation:
-    """Open the store at a location with the model that its vectors are of.
-
-    Raises
-    ------
-    StoreError
-        There is none, it does not name its model, or one that is not among those given; or a switch is under way.
-    VectorError
-        The dimension is another one.
-    UsageError, OutputError, RemoteError
-        As `open_store`.
-    """
+    """Open the store at a location with the model that its vectors are of."""
     for _ in range(5):
         marker = _marker_at_rest(location)  # from before anything is read that is kept
         generation = _opened(location, vectors, valid_s, marker)

@@ -172,13 +172,6 @@ class Monitor:
             All that were sampled since the last look, whatever their answers were.
         is_true
             Which rows of the store have true vectors, (n,).
-
-        Raises
-        ------
-        RemoteError, SpendingError
-            A document could not be embedded; the queries are to be looked at again.
-        VectorError
-            A vector is zero or not finite.
         """
         if not queries:
             return self

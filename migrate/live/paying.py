@@ -42,11 +42,6 @@ class Pace:
 
         >>> Pace.parse("600/min")
         Pace(per_second=10.0, unit='documents')
-
-        Raises
-        ------
-        UsageError
-            It is none of these.
         """
         parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
         if parsed is None or float(parsed["amount"]) == 0:
@@ -128,13 +123,7 @@ class Account:
             yield range(first, min(first + at_once, count))
 
     def pay(self, texts: Sequence[Text]) -> int:
-        """Wait for the pace, and note what the texts cost; their tokens.
-
-        Raises
-        ------
-        SpendingError
-            There is no room for them, or somebody asks to stop meanwhile.
-        """
+        """Wait for the pace, and note what the texts cost; their tokens."""
         self.require_room(texts)
         tokens = int(self.tally.tokens(texts).sum())
         if self.pace is not None:
@@ -178,13 +167,7 @@ class PayingEmbedder(WrappedEmbedder):
         return np.stack([rows[position] for position in range(len(texts))])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
-        """As the embedder inside.
-
-        Raises
-        ------
-        SpendingError
-            The budget has no room for all of them, and none was sent; or somebody asks to stop.
-        """
+        """As the embedder inside."""
         self.account.require_room(texts)
         for places in self.account.parts(len(texts)):
             part, done = [texts[place] for place in places], 0

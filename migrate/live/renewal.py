@@ -40,15 +40,7 @@ class Renewal:
 
     @classmethod
     def of(cls, source: Store, stitch: str, shares: tuple[float, ...]) -> Renewal:
-        """From a folder of `fit`.
-
-        Raises
-        ------
-        UsageError
-            A share is not between 0 and 1, or the stitch reads vectors of a model that may cost money.
-        StitchError
-            It is no stitch, or the source has no texts.
-        """
+        """From a folder of `fit`."""
         if not all(0 < share < 1 for share in shares):
             raise UsageError("expected shares of the store at which to fit the stitch again, between 0 and 100 %")
         fitted = load_stitch(stitch)
@@ -67,15 +59,7 @@ class Renewal:
         return tuple(one for one in self.shares if one <= share and one not in done)
 
     def require_of(self, store: Store) -> None:
-        """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store.
-
-        Raises
-        ------
-        UsageError
-            The source is the store itself.
-        StitchError
-            The stitch takes vectors of another dimension, leads to another model or maps queries.
-        """
+        """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store."""
         source, manifest, model = self.source.info, self.fitted.manifest, model_of(store)
         if source.location == store.info.location:
             raise UsageError(f"{source.location}: this is the translated store itself; name the one it was made from")
@@ -96,12 +80,6 @@ class Renewal:
         """Make sure, before anything is embedded, that source and stitch are of a store's documents.
 
         `embedder` is the model of the store behind its cache, `texts` are as for `check`.
-
-        Raises
-        ------
-        StitchError
-            The source has fewer than half of the documents: with most of them it may have changed since. Or the stitch
-            was fitted on others.
         """
         location, known = self.source.info.location, self.fitted.sample
         if self._shared(texts) < len(self._texts) / 2:
@@ -124,11 +102,6 @@ class Renewal:
         """Make sure that a store has the documents of the source: all of them in files, most of them in a database.
 
         `texts` are the hashes of the texts of its documents, by id.
-
-        Raises
-        ------
-        StoreError
-            It has others, or other texts.
         """
         own, is_in_files = len(self._texts), as_files(store) is not None
         if self._shared(texts) < (own if is_in_files else own / 2) or (is_in_files and len(texts) != own):

@@ -58,15 +58,7 @@ class LiveStatus:
 
 
 def open_state(location: str) -> LiveState:
-    """The state of a store that is served or worked at.
-
-    Raises
-    ------
-    UsageError
-        It has none yet.
-    StoreError, InputError, LockedError, OutputError
-        The store or its state cannot be read.
-    """
+    """The state of a store that is served or worked at."""
     return _state_of(open_store(location))
 
 

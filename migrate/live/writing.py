@@ -204,13 +204,7 @@ def _require_replaceable(folder: Path) -> None:
 
 
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
-    """The writer of a store's kind.
-
-    Raises
-    ------
-    UsageError
-        The kind can be written to in neither way.
-    """
+    """The writer of a store's kind."""
     if (files := as_files(store)) is not None:
         return FolderWriter(files, state, share=share, seconds=seconds)
     if isinstance(store, DatabaseStore):

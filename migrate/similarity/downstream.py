@@ -15,13 +15,7 @@ NEIGHBOURS = 10
 
 
 def number_labels(labels: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
-    """The labels that there are, and the number of each document's.
-
-    Raises
-    ------
-    DatasetError
-        Fewer than two occur twice.
-    """
+    """The labels that there are, and the number of each document's."""
     if not len(labels):
         raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
     kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)

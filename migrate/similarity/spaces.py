@@ -114,11 +114,6 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
     chance below: unlike. A minibatch has `batch_size` documents or a few more, so that every document counts; with
     `batch_size` n it is the full-batch figure. A space without any spread has 0.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
     """
     check_same_documents(a, b, FEWEST)
     if batch_size < FEWEST:
@@ -139,11 +134,6 @@ def biased_cka(a: Vectors, b: Vectors) -> float:
     Kornblith et al. 2019, eq. 5: ‖AᵀB‖² / (‖AᵀA‖ ‖BᵀB‖), Frobenius norms of centred A and B. It is the figure that is
     mostly published, and rises with p / n and q / n towards 1 whatever the spaces are: see what a Gaussian has. A space
     without any spread has 0.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
     """
     check_same_documents(a, b, FEWEST)
     x, y = ((side - side.mean(axis=0, dtype=np.float64)).astype(np.float32) for side in (a, b))
@@ -242,13 +232,6 @@ def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0
 
     Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
     compared with all n; stitches as in `judge_stitching`.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
-    UsageError
-        `stitch` is none of vectors alone.
     """
     check_same_documents(a, b, FEWEST)
     return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), stitch=stitch, seed=seed)

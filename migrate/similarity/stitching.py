@@ -111,13 +111,7 @@ class Stitching:
 
 
 def check_stitch(spec: str) -> None:
-    """Make sure that a stitch can be fitted between two spaces of which nothing is known but vectors.
-
-    Raises
-    ------
-    UsageError
-        There is no such stitch; it reads texts, maps queries, or is one of the controls.
-    """
+    """Make sure that a stitch can be fitted between two spaces of which nothing is known but vectors."""
     try:
         stitch = new_stitch(spec)
     except UsageError:
@@ -133,13 +127,6 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
     """Fit a stitch from (n, p) to (n, q) on one half of the documents, and judge it on the other.
 
     Each half is drawn by `seed` and has up to 2,000 documents; the penalty of a ridge is chosen on up to 1,000.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
-    UsageError
-        As `check_stitch`.
     """
     check_stitch(stitch)
     check_same_documents(source, target, FEWEST)

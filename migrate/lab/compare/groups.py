@@ -66,13 +66,7 @@ class Groups:
 
 
 def check_groups(places: Places, stores: int) -> None:
-    """Make sure that groups can be set against each other.
-
-    Raises
-    ------
-    UsageError
-        There is one only, or one without stores; or a store is in two, or twice in one.
-    """
+    """Make sure that groups can be set against each other."""
     everything = [place for group in places.values() for place in group]
     if len(places) < 2 or not all(places.values()):
         raise UsageError(f"groups are compared with each other: expected two or more with stores, found {len(places)}")

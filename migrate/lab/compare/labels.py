@@ -45,11 +45,6 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     """Train on the first space, (n, d), with one half of the documents; classify the other half's vectors of every one.
 
     `labels[i]` is that of row i. The halves are drawn by `seed`, and each label is divided evenly between them.
-
-    Raises
-    ------
-    DatasetError
-        There are fewer than two labels with two documents each.
     """
     kinds, numbers = number_labels(labels)
     train, test = divide(numbers, seed)

@@ -56,13 +56,7 @@ def _galois_element(slots: int) -> int:
 
 
 class Scheme:
-    """The parameters, and what rests on them alone.
-
-    Raises
-    ------
-    UsageError
-        TenSEAL is not installed.
-    """
+    """The parameters, and what rests on them alone."""
 
     def __init__(self) -> None:
         try:
@@ -87,13 +81,7 @@ class Scheme:
         return plain
 
     def read(self, kind: str, path: Path) -> Any:
-        """An object of SEAL, such as a `Ciphertext`, from its file.
-
-        Raises
-        ------
-        InputError
-            It is damaged, or something else.
-        """
+        """An object of SEAL, such as a `Ciphertext`, from its file."""
         value = getattr(self.seal, kind)()
         try:
             value.load(self.context, str(path))
@@ -105,13 +93,7 @@ class Scheme:
         return value
 
     def make_keys(self, folder: Path) -> None:
-        """Draw a secret key, and write it and the keys for turning into `folder`.
-
-        Raises
-        ------
-        OutputError
-            The system refused.
-        """
+        """Draw a secret key, and write it and the keys for turning into `folder`."""
         generator = self.seal.KeyGenerator(self.context)
         secret = folder / SECRET_NAME
         secret.touch(mode=0o600)
@@ -128,13 +110,7 @@ def _write(value: Any, path: Path) -> None:
 
 
 class Holder:
-    """Who has the secret key, and so can encrypt and decrypt.
-
-    Raises
-    ------
-    InputError
-        The key is damaged.
-    """
+    """Who has the secret key, and so can encrypt and decrypt."""
 
     def __init__(self, scheme: Scheme, secret: Path) -> None:
         self._scheme = scheme
@@ -143,13 +119,7 @@ class Holder:
         self._decryptor: Any = scheme.seal.Decryptor(scheme.context, key)
 
     def encrypt(self, vectors: Vectors, paths: Sequence[Path]) -> None:
-        """Write the blocks of up to 64 vectors, (m, p), each to its path.
-
-        Raises
-        ------
-        OutputError
-            The system refused.
-        """
+        """Write the blocks of up to 64 vectors, (m, p), each to its path."""
         rows = np.zeros((GROUP, len(paths) * BLOCK))
         rows[: len(vectors), : vectors.shape[1]] = vectors
         slots = rows[:_STEP] + 1j * rows[_STEP:]
@@ -160,13 +130,7 @@ class Holder:
             _write(self._encryptor.encrypt_symmetric(plain), path)
 
     def decrypt(self, paths: Sequence[Path], count: int, dim: int) -> Vectors:
-        """The `count` vectors, (count, dim), whose blocks are in these files.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, or nothing that was encrypted with this key.
-        """
+        """The `count` vectors, (count, dim), whose blocks are in these files."""
         rows = np.empty((GROUP, len(paths) * BLOCK))
         for block, path in enumerate(paths):
             plain = self._scheme.seal.Plaintext()
@@ -237,15 +201,7 @@ class EncryptedMap:
         return steps
 
     def apply(self, strip: Strip, sources: Sequence[Path], targets: Sequence[Path]) -> None:
-        """Map a group of vectors: the files of its blocks, to files of the blocks of this strip.
-
-        Raises
-        ------
-        InputError
-            A file is damaged.
-        OutputError
-            The system refused.
-        """
+        """Map a group of vectors: the files of its blocks, to files of the blocks of this strip."""
         turned = [list(self._baby_steps(path)) for path in sources]
         for (block, steps), path in zip(strip.items(), targets, strict=True):
             total: Any = None
