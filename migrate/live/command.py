@@ -22,14 +22,7 @@ _FILES = "Stores in files"
 _RENEWAL = "Fitting the stitch again"
 
 
-class _InOrder(click.Group):
-    """A group that lists its commands in the order in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group("live", cls=_InOrder, short_help="True vectors for a store that serves.")
+@click.group("live", cls=options.OrderedGroup, short_help="True vectors for a store that serves.")
 def command() -> None:
     """Complete a translated store while it serves.
 

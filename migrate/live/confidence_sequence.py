@@ -61,7 +61,7 @@ class ConfidenceSequence:
 
     @property
     def mean(self) -> float:
-        """That of the scores; of none, 0."""
+        """The mean of the scores; of none, 0."""
         return self.total / self.count if self.count else 0.0
 
     def lower(self, error: float) -> float:
@@ -73,7 +73,7 @@ class ConfidenceSequence:
         return min(self.mean + self._distance(error), 1.0) if self.count else 1.0
 
     def _distance(self, error: float) -> float:
-        """How far from the mean of the scores a bound is: where the mixture reaches 1 / error.
+        """Return the distance of a bound from the mean of the scores: where the mixture reaches 1 / error.
 
         Its logarithm is convex, so that Newton's method comes down to the root and never falls below it.
         """

@@ -1,4 +1,4 @@
-"""What answers a query from beginning to end: one index, its documents, and the model that queries are embedded by.
+"""All that answers a query: one index, its documents, and the model that queries are embedded by.
 
 All of it is opened together and never changed. Whoever notices that another store answers at the location opens
 another generation, and puts it in the place of this one in one step.
@@ -21,7 +21,7 @@ from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.files import FileStamp, canonical_json
 from migrate.live.state import text_hash
-from migrate.live.true_vectors import Pause, TrueVectors
+from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -135,7 +135,7 @@ class Generation:
     key: str
     store: Store
     index: Store | IndexSearch
-    vectors: TrueVectors
+    vectors: LiveVectors
     texts: Texts
     is_translated: bool
     confidence: Vectors | None
@@ -144,23 +144,23 @@ class Generation:
 
     @property
     def is_copy(self) -> bool:
-        """Whether it answers from a copy of a database, which is made again where the database has changed."""
+        """True if it answers from a copy of a database, which is made again where the database has changed."""
         return self.store.is_copy
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether it answers alike whatever happens to the files."""
+        """True if it answers alike whatever happens to the files."""
         return as_files(self.store) is not None or self.is_copy
 
     def is_behind(self) -> bool:
-        """Whether it answers from a copy of a database that was written to since."""
+        """Tell if it answers from a copy of a database that was written to since."""
         try:
             return self.is_copy and not self.store.is_as_opened()
         except (LeadMigrateError, OSError):
             return True
 
     def is_stale(self) -> bool:
-        """Whether something else may be at the location by now."""
+        """Tell if something else may be at the location by now."""
         try:
             with self.texts.turn:
                 return bool(_marker(self.store) != self.marker)
@@ -192,7 +192,7 @@ class Generation:
         return 1.0 if np.isnan(confidence) else min(max(1.0 - confidence, 0.0), 1.0)
 
 
-def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors], *, valid_s: float) -> Generation:
+def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors], *, valid_s: float) -> Generation:
     """Open the store at a location with the model that its vectors are of."""
     for _ in range(5):
         marker = _marker_at_rest(location)  # from before anything is read that is kept
@@ -203,7 +203,7 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors],
     raise StoreError(f"{location}: {_CHANGED}")
 
 
-def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s: float, marker: Any) -> Generation:
+def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s: float, marker: Any) -> Generation:
     store = open_store(location, verify=True)
     model, manifest = model_of(store), store.info.manifest
     if model not in vectors:
@@ -249,7 +249,7 @@ def _marker_at_rest(location: str) -> Any:
 
 
 def _marker(store: Store) -> Any:
-    """What is another when another store comes to the location; None while a database is switched.
+    """Return a mark that is another when another store comes to the location; None while a database is switched.
 
     Of files their stamps; of a database what has the name, and the folder or file that is there.
     """

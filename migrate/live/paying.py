@@ -1,4 +1,4 @@
-"""What the worker may spend, and how fast: a budget over all its runs, and a pace, below the embedding cache.
+"""The budget of the worker over all its runs, and its pace, kept below the embedding cache.
 
 Only what is not in the cache comes here, so that nothing is counted which costs nothing.
 """
@@ -31,7 +31,7 @@ _TOKENS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast documents are embedded at most: so many documents, or tokens of the model, a second."""
+    """A limit of documents, or tokens of the model, a second."""
 
     per_second: float
     unit: Literal["documents", "tokens"]
@@ -50,7 +50,7 @@ class Pace:
 
 
 class Account:
-    """What the worker has spent on a store, in all its runs; kept in the state before anything is sent.
+    """The spending of the worker on a store, in all its runs; kept in the state before anything is sent.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Account:
         return usd_of(self.tokens, self.tally.price) or 0.0
 
     def fits(self, texts: Sequence[Text]) -> int:
-        """How many of the texts, from the first, the budget still has room for."""
+        """Return how many of the texts, from the first, the budget still has room for."""
         if self.budget is None:
             return len(texts)
         if self.budget.unit in ("share", "documents"):
@@ -155,7 +155,7 @@ class PayingEmbedder(WrappedEmbedder):
         return PayingEmbedder(embedder, self.account)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """As the embedder inside; raises as `embed_each`."""
+        """Embed as the embedder inside; raises as `embed_each`."""
         rows: dict[int, Vectors] = {}
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
@@ -167,7 +167,7 @@ class PayingEmbedder(WrappedEmbedder):
         return np.stack([rows[position] for position in range(len(texts))])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
-        """As the embedder inside."""
+        """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""
         self.account.require_room(texts)
         for places in self.account.parts(len(texts)):
             part, done = [texts[place] for place in places], 0

@@ -32,7 +32,7 @@ from migrate.vectors import Vectors
 
 @dataclass(frozen=True)
 class Renewal:
-    """What a store was translated from, and through; at which `shares` of true vectors, 0-1, that is done again."""
+    """The source and the stitch of a translated store; at which `shares` of true vectors, 0-1, that is done again."""
 
     source: Store
     fitted: FittedStitch

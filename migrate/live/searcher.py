@@ -33,7 +33,7 @@ from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.live.generation import Generation, Texts, model_of, open_generation
 from migrate.live.state import Counter, LiveState, ServedQuery, state_path, text_hash
-from migrate.live.true_vectors import Pause, TrueVectors
+from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.choosers import digest_of
@@ -64,7 +64,7 @@ _COPY_REST: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLimits:
-    """How much a searcher does for a query.
+    """Limits of what a searcher does for a query.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class LiveAnswer:
 
 @dataclass
 class _Buffer:
-    """What was counted since it was last written down."""
+    """Counts since they were last written down."""
 
     counts: Tally[Counter] = field(default_factory=Tally)
     wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -185,8 +185,8 @@ class LiveSearcher:
         embedders = _embedders(store, model_of(store), models, cache and cache.absolute())
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
-        self._vectors: dict[ModelIdentity, TrueVectors] = {
-            embedder.identity: TrueVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
+        self._vectors: dict[ModelIdentity, LiveVectors] = {
+            embedder.identity: LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
         }
         self._pause = Pause()
@@ -219,7 +219,7 @@ class LiveSearcher:
 
     @property
     def generation(self) -> Generation:
-        """What answers at the moment."""
+        """The store that answers at the moment."""
         return self._generation
 
     def search(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
@@ -279,7 +279,7 @@ class LiveSearcher:
         return LiveAnswer(answer.ids[:k], answer.scores[:k], answer.untrue, generation.key)
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
-        """As `search`, in a thread of its own."""
+        """Search as `search`, in a thread of its own."""
         return await asyncio.to_thread(self.search, query, k, where)
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
@@ -397,7 +397,7 @@ class LiveSearcher:
                 demand[doc_id] += more
 
     def _allowed(self) -> int:
-        """How many documents a query may have embedded now."""
+        """Return how many documents a query may have embedded now."""
         most, budget = self.limits.max_documents, self.limits.budget
         if budget is None:
             return most

@@ -1,4 +1,4 @@
-"""What searchers, the worker and the monitor of one store share: a SQLite file beside it.
+"""The state that searchers, the worker and the monitor of one store share: a SQLite file beside it.
 
 It knows which documents are wanted, which have true vectors in the store, some of the queries that were served, and
 counters. True vectors are not in it: until they are written into the store, they are in the embedding cache.

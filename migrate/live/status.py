@@ -1,4 +1,4 @@
-"""How a live store is doing: its verdict, what is true in it, what was asked and spent, and how that came about."""
+"""The status of a live store: its verdict, what is true in it, what was asked and spent, and its history."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LiveStatus:
 
     @property
     def is_all_true(self) -> bool:
-        """Whether every vector is the model's own: the store is a full re-embed, whatever is asked of it."""
+        """True if every vector is the model's own: the store is a full re-embed, whatever is asked of it."""
         return 0 < self.count == self.true
 
     @property
@@ -73,7 +73,7 @@ def _state_of(store: Store) -> LiveState:
 
 
 def status_of(location: str) -> LiveStatus:
-    """How a live store is doing; raises as `open_state`, but of one that was embedded in full needs no state."""
+    """Return how a live store is doing; raises as `open_state`, but one that was embedded in full needs no state."""
     store = open_store(location)
     count = store.info.count
     if is_all_true(store) and not state_path(store).exists():

@@ -37,7 +37,7 @@ class Pause:
 
     @property
     def is_over(self) -> bool:
-        """Whether it may be tried again."""
+        """True if it may be tried again."""
         return time.monotonic() >= self._until
 
     def fail(self) -> bool:
@@ -80,8 +80,8 @@ class VectorMemory:
             self._vectors.popitem(last=False)
 
 
-class TrueVectors:
-    """What one embedder knows of documents, for all threads of a process.
+class LiveVectors:
+    """The vectors that one embedder gives of documents, for all threads of a process.
 
     An embedder that fails is left alone for a while, and so is waiting for one that is slow; both pauses grow.
 
@@ -143,11 +143,11 @@ class TrueVectors:
             return self._memory.find(digests)
 
     def worth_a_look(self, digest: bytes) -> bool:
-        """Whether the cache may have the vector of a text: it was not asked lately, before the worker filled it in."""
+        """Tell if the cache may have the vector of a text: it was not asked lately, before the worker filled it in."""
         return time.monotonic() - self._absent.get(digest, -np.inf) > 30.0
 
     def refusal(self, digest: bytes) -> str | None:
-        """Why the model takes no vector of a text; None where it does."""
+        """Return why the model takes no vector of a text; None where it does."""
         return self._refused.get(digest)
 
     def look_up(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:

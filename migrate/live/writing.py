@@ -1,4 +1,4 @@
-"""How true vectors come into a store that is being read: one by one into a database, by a new folder into files.
+"""Writers of true vectors into a store that is being read: one by one into a database, by a new folder into files.
 
 A folder is written anew beside the old one, from the embedding cache, and takes its place in one step. Whoever has the
 old one open goes on reading it.
@@ -58,7 +58,7 @@ class VectorWriter(ABC):
         """
 
     def is_due(self, count: int) -> bool:
-        """Whether what waits is enough to be published, in a store of `count` documents."""
+        """Tell if what waits is enough to be published, in a store of `count` documents."""
         return False
 
     def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
@@ -128,7 +128,7 @@ class FolderWriter(VectorWriter):
         return len(documents)
 
     def is_due(self, count: int) -> bool:
-        """Whether so many wait, or for so long."""
+        """Tell if so many wait, or for so long."""
         if not self.waiting:
             return False
         waited = time.monotonic() - self._published_at

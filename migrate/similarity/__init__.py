@@ -1,4 +1,4 @@
-"""How similar two embedding spaces are: functions of two arrays of the same documents."""
+"""Measures of the similarity of two embedding spaces: functions of two arrays of the same documents."""
 
 from migrate.similarity.spaces import Similarity, compare_spaces
 from migrate.similarity.stitching import Stitching, judge_stitching

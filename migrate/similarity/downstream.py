@@ -50,7 +50,7 @@ class LinearProbe:
         return np.asarray(self._model.predict(vectors / self._scale), dtype=np.int64)
 
     def scores(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Of two classes, how far each row lies on the side of the second, (m,)."""
+        """Return how far each row lies on the side of the second of two classes, (m,)."""
         return np.asarray(self._model.decision_function(vectors / self._scale), dtype=np.float64)
 
 
@@ -83,7 +83,7 @@ class OutsideDetector:
         self.threshold = float(np.quantile(own, 0.95))
 
     def distances(self, vectors: Vectors) -> NDArray[np.float64]:
-        """How far each row lies from those that belong, (m,)."""
+        """Return how far each row lies from those that belong, (m,)."""
         return np.asarray(self._model.kneighbors(unit_rows(vectors))[0][:, -1], dtype=np.float64)
 
 

@@ -27,7 +27,7 @@ FEWEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How near predicted vectors are to the true ones of held-out documents.
+    """Scores of the nearness of predicted vectors to the true ones of held-out documents.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Stitching:
 
     @property
     def singular_values(self) -> tuple[float, ...]:
-        """Those of an affine stitch's matrix, the greatest first, as many as the pairs allow; none of another."""
+        """The singular values of an affine stitch's matrix, greatest first, as many as the pairs allow."""
         return () if self.affine is None else self.affine.singular_values
 
     @property
@@ -106,7 +106,7 @@ class Stitching:
 
     @property
     def effective_rank(self) -> float | None:
-        """That of an affine stitch's matrix."""
+        """The effective rank of an affine stitch's matrix."""
         return None if self.affine is None else self.affine.effective_rank
 
 

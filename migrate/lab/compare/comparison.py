@@ -118,7 +118,7 @@ class StoresComparison:
 
     @property
     def own_stitches(self) -> tuple[Stitching, ...]:
-        """Those of each store to itself, of the first kind."""
+        """The stitches of each store to itself, of the first kind."""
         fitted = self.stitches[self.specs[0]]
         return tuple(fitted[place, place] for place in range(len(self.stores)))
 
@@ -234,7 +234,7 @@ def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
 
 
 def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
-    """How the listed documents begin, as the first store with texts has them."""
+    """Return how the listed documents begin, as the first store with texts has them."""
     place = next((place for place, store in enumerate(stores) if store.info.has_texts), None)
     if place is None:
         return {}

@@ -1,4 +1,4 @@
-"""How well a classifier that was trained on one space does on the vectors of others: a linear probe, and kNN."""
+"""Scores of classifiers that were trained on one space, for the vectors of others: a linear probe, and kNN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrate.vectors import Vectors
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How well held-out documents are classified: share that is right, and F1 averaged over the labels."""
+    """Scores of held-out documents: the share that is classified right, and F1 averaged over the labels."""
 
     accuracy: float
     macro_f1: float

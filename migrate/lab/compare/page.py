@@ -61,7 +61,7 @@ class Shading:
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """How far a value lies from the faintest, 0, to the deepest, 1."""
+        """Return how far a value lies from the faintest, 0, to the deepest, 1."""
         if self.logarithmic:
             value = max(value, min(self.faintest, self.deepest))
             value, faintest, deepest = (log10(number) for number in (value, self.faintest, self.deepest))
@@ -127,7 +127,7 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
 
 @dataclass(frozen=True, slots=True)
 class StitchPart:
-    """What the page shows of one kind of stitch."""
+    """The part of the page on one kind of stitch."""
 
     spec: str
     fitted_on: int

@@ -105,7 +105,7 @@ def _groups_rows(groups: Groups) -> Iterator[list[str]]:
 
 
 def bounds_sentence(groups: Groups) -> str:
-    """Where the bounds come from, or why there are none."""
+    """Say where the bounds come from, or why there are none."""
     if groups.contrasts[0].between.lower is None:
         return f"means over pairs, without bounds, which need {FEWEST_DRAWN} stores in each group"
     return "means over pairs, with 95 % bounds from drawing stores from their groups"
@@ -284,7 +284,7 @@ def compare_text(comparison: StoresComparison) -> str:
 
 
 def _stitch_text(comparison: StoresComparison, spec: str, letters: Sequence[str]) -> Iterator[str]:
-    """What a stitch does in each direction and from a store to itself, and what is made of that."""
+    """Yield the figures of a stitch in each direction and from a store to itself, and their extremes."""
     first = next(iter(comparison.stitches[spec].values()))
     yield (f"\nstitches: {spec}, fitted on {first.fitted_on:,} documents and judged on {first.judged_on:,} others\n")
     places = sorted(comparison.stitches[spec], key=lambda ends: (ends[0] == ends[1], min(ends), max(ends), ends))
@@ -342,7 +342,7 @@ def chance_sentence(comparison: StoresComparison, names: Sequence[str]) -> str:
 
 
 def controls_sentence(comparison: StoresComparison) -> str:
-    """What the controls reach, over all pairs."""
+    """Return the spans of the controls over all pairs."""
     spans = (figures for figures in figures_of(comparison) if figures.measure.key in ("r2_mean", "r2_random"))
     return "; ".join(f"{figures.measure.title} {_span(figures.matrix)}" for figures in spans)
 
@@ -427,7 +427,7 @@ def _own(own: Mapping[str, Stitching]) -> str:
 
 
 def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
-    """Whether the stitches do more than to give the target's mean, whose norm the bias of such a one would have."""
+    """Say if the stitches do more than give the target's mean, whose norm the bias of such a one would have."""
     each = []
     for start, end, stitch in ((*ends, pair.forth), (*ends[::-1], pair.back)):
         bias = "" if stitch.bias_norm is None else f", its bias norm is {number(stitch.bias_norm)}"
@@ -469,7 +469,7 @@ def _rows(
 
 
 def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:
-    """What was trained and judged, and what guessing gives."""
+    """Say what was trained and judged, and what guessing gives."""
     true = shorten(comparison.stores[0].name, _LONGEST)
     return (
         f"labels: {scored.labels} labels, classifiers trained on {scored.trained_on:,} vectors of {true}, taken for "

@@ -46,7 +46,7 @@ Matrix = NDArray[np.float64]
 
 
 def blocks_of(dim: int) -> int:
-    """How many blocks a vector of so many dimensions has."""
+    """Return the number of blocks of a vector of so many dimensions."""
     return -(-dim // BLOCK)
 
 
@@ -110,7 +110,7 @@ def _write(value: Any, path: Path) -> None:
 
 
 class Holder:
-    """Who has the secret key, and so can encrypt and decrypt."""
+    """The side with the secret key, which can encrypt and decrypt."""
 
     def __init__(self, scheme: Scheme, secret: Path) -> None:
         self._scheme = scheme

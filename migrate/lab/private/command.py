@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from migrate.vectors import Progress
 
 
-class _InOrder(click.Group):
-    """A group that lists its commands in the order in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group("private", cls=_InOrder, short_help="Translate encrypted vectors.")
+@click.group("private", cls=options.OrderedGroup, short_help="Translate encrypted vectors.")
 def command() -> None:
     """Translate vectors by a stitch that somebody else holds; neither side shows the other what it has.
 

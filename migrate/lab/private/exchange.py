@@ -37,7 +37,7 @@ CIPHERTEXT: Final = "ciphertext"
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """What a step has written: `path` with `count` vectors of dimension `dim`, in `bytes`."""
+    """The output of a step: `path` with `count` vectors of dimension `dim`, in `bytes`."""
 
     path: Path
     count: int
@@ -216,7 +216,7 @@ def decrypt_store(
 
 
 def _sphere(ciphertext: Path, facts: CiphertextFacts, dim: int) -> Sphere:
-    """Where the vectors of the new model lie, as far as the answer says."""
+    """Return the sphere of the new model's vectors, as far as the answer names it."""
     mean = np.asarray(facts.mean or np.zeros(dim), dtype=np.float32)
     if len(mean) != dim or not np.isfinite(mean).all():
         raise ManifestError(f"{ciphertext}: expected a mean of {dim} numbers in the manifest; translate again")

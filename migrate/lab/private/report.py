@@ -1,4 +1,4 @@
-"""What the steps of a private translation have written, as text and as JSON."""
+"""The outputs of the steps of a private translation, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WHERE_TO = {
 
 
 def keyring_text(path: Path) -> str:
-    """What to do with a keyring."""
+    """Say what to do with a keyring."""
     return f"keyring: {path}; never give it away: its secret key opens everything that is encrypted with it"
 
 
 def exchanged_text(step: str, done: Exchanged) -> str:
-    """What was written, and how large it is."""
+    """Return what was written, and how large it is."""
     size = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
     return f"{_WHAT[step]}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size})"
 
 
 def where_to(step: str) -> str:
-    """Where the folder goes next, and where not."""
+    """Say where the folder goes next, and where not."""
     return _WHERE_TO[step]
 
 
