@@ -841,4 +841,5 @@ class OrderedGroup(click.Group):
     """A group that lists its commands in the order in which they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they were added."""
         return list(self.commands)

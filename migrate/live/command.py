@@ -181,7 +181,7 @@ def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Re
         raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
     budgets = [Budget.parse(part) for part in refit_at.split(",")]
     if any(budget.unit != "share" for budget in budgets):
-        raise UsageError(f"--refit-at {refit_at}: expected shares of the store, such as 10%,30%")
+        raise UsageError(f"--refit-at {refit_at}: these are no shares of the store; write them such as 10%,30%")
     return Renewal.of(open_store(absolute_location(source)), str(stitch), tuple(budget.amount for budget in budgets))
 
 
@@ -233,8 +233,9 @@ def stop(store: str, seconds: float) -> None:
     from migrate.errors import LockedError
     from migrate.live.status import open_state
     from migrate.live.worker import is_running, stop_worker
+    from migrate.stores import open_store
 
-    with open_state(store) as state:
+    with open_state(open_store(store)) as state:
         if not is_running(state):
             show(f"{store}: no worker is running")
             return

@@ -55,7 +55,7 @@ class ConfidenceSequence:
     def after(self, score: float) -> ConfidenceSequence:
         """The sequence with one score more."""
         if not 0 <= score <= 1:
-            raise UsageError(f"expected a score from 0 to 1, found {score}")
+            raise UsageError(f"the score {score} is not between 0 and 1; correct it")
         guess = (1 + self.total) / (1 + self.count)
         return ConfidenceSequence(self.count + 1, self.total + score, self.variation + (score - guess) ** 2)
 

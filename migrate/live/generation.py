@@ -56,8 +56,7 @@ def model_of(store: Store) -> ModelIdentity:
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         raise StoreError(
-            f"{store.info.location}: expected a store that names its model, found none that does; give one that "
-            "translate or embed made, or stamp it"
+            f"{store.info.location}: its model is not named; stamp the store, or give one that translate or embed made"
         )
     return whole_model(manifest.model)
 
@@ -143,19 +142,14 @@ class Generation:
     true_in_store: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
-    def is_copy(self) -> bool:
-        """True if it answers from a copy of a database, which is made again where the database has changed."""
-        return self.store.is_copy
-
-    @property
     def is_in_memory(self) -> bool:
         """True if it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None or self.is_copy
+        return as_files(self.store) is not None or self.store.is_copy
 
     def is_behind(self) -> bool:
         """Tell if it answers from a copy of a database that was written to since."""
         try:
-            return self.is_copy and not self.store.is_as_opened()
+            return self.store.is_copy and not self.store.is_as_opened()
         except (LeadMigrateError, OSError):
             return True
 
@@ -209,12 +203,11 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
     if model not in vectors:
         have = [identity.spec for identity in vectors]
         raise StoreError(
-            f"{location}: expected a store of {', '.join(have)}, found one of {model.spec}"
-            f"{' in another state' if model.spec in have else ''}; queries are not embedded by it: name that model, or "
-            "another store"
+            f"{location}: the store is of {model.spec}{' in another state' if model.spec in have else ''}, and queries "
+            f"are embedded by {', '.join(have)}; name the store's model, or another store"
         )
     if model.dim != store.info.dim:
-        raise VectorError(f"{location}: expected vectors of dimension {model.dim}, found {store.info.dim}; stamp it")
+        raise VectorError(f"{location}: its model has {model.dim} dimensions, its vectors {store.info.dim}; stamp it")
     index = open_search(store)
     index.search(np.ones((1, store.info.dim), np.float32), 1)  # what is read at the first search is read now
     translated = manifest is not None and manifest.source_model is not None

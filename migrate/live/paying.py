@@ -45,7 +45,7 @@ class Pace:
         """
         parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
         if parsed is None or float(parsed["amount"]) == 0:
-            raise UsageError(f"--pace {text}: expected documents or tokens, such as 20/s or 90000tok/min")
+            raise UsageError(f"--pace {text}: this is no pace; write documents or tokens such as 20/s or 90000tok/min")
         return cls(float(parsed["amount"]) / _SECONDS[parsed["unit"]], "tokens" if parsed["tokens"] else "documents")
 
 
@@ -80,8 +80,8 @@ class Account:
     ) -> None:
         if budget is not None and budget.unit == "usd" and not tally.price:
             raise UsageError(
-                f"--budget {budget}: expected a model with a price, found one without; give a share such as 10%, a "
-                "number of documents or tokens, or --price"
+                f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number of "
+                "documents or tokens"
             )
         self.state, self.tally, self.budget, self.pace = state, tally, budget, pace
         self._room, self._sleep = room, sleep

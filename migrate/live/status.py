@@ -57,12 +57,8 @@ class LiveStatus:
         return None if self.true is None else self.true / self.count if self.count else 0.0
 
 
-def open_state(location: str) -> LiveState:
-    """The state of a store that is served or worked at."""
-    return _state_of(open_store(location))
-
-
-def _state_of(store: Store) -> LiveState:
+def open_state(store: Store) -> LiveState:
+    """Open the state of a store that is served or worked at; UsageError where it has none yet."""
     path = state_path(store)
     if not path.exists():
         raise UsageError(
@@ -79,7 +75,7 @@ def status_of(location: str) -> LiveStatus:
     if is_all_true(store) and not state_path(store).exists():
         counters = dict.fromkeys(get_args(Counter), 0.0)
         return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
-    with _state_of(store) as state:
+    with open_state(store) as state:
         kept = state.noted(MONITOR)
         is_same = kept is not None and kept["translation"] == translation_of(store, state)
         monitor = Monitor.of_json(kept) if is_same else None

@@ -113,8 +113,8 @@ class FolderWriter(VectorWriter):
         place = path_in(location)
         if place is None or real_path(place) != folder:
             raise UsageError(
-                f"{location}: expected a folder that is one store, found a file; true vectors come by a new folder: "
-                "give the store a folder of its own, and name that"
+                f"{location}: this is a file, and true vectors come by a new folder; give the store a folder of its "
+                "own, and name that"
             )
         _require_replaceable(folder)
         self.folder = folder
@@ -192,14 +192,14 @@ def _require_replaceable(folder: Path) -> None:
     """Make sure, before anything is paid for, that a new folder can have all that is in one, and take its place."""
     if mounts := mounts_in(folder):
         raise UsageError(
-            f"{folder}: expected a folder in whose place a new one can come, found a mount point ({mounts[0]}); move "
-            "the store into a folder of its own inside or beside it"
+            f"{folder}: no new folder can come in the place of a mount point ({mounts[0]}); move the store into a "
+            "folder of its own inside or beside it"
         )
     endless = next((path for path in sorted(folder.rglob("*")) if not path.is_symlink() and is_endless(path)), None)
     if endless is not None:
         raise UsageError(
-            f"{folder}: expected files, folders and links, found {endless.relative_to(folder)}, a pipe, a socket or a "
-            "device, which no new folder can have; move it away"
+            f"{folder}: {endless.relative_to(folder)} is a pipe, a socket or a device, which no new folder can have; "
+            "move it away"
         )
 
 

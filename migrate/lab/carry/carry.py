@@ -73,16 +73,14 @@ def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Ve
     arrays = read_arrays(path)
     names = [name for name in arrays if not (intercepts and name.endswith(INTERCEPT))]
     if not names:
-        raise InputError(
-            f"{path}: expected arrays with a vector or rows of vectors, found none; save some with numpy.savez"
-        )
+        raise InputError(f"{path}: no array of vectors in the file; save some with numpy.savez")
     rows = {}
     for name in names:
         array = arrays[name]
         if array.dtype.kind not in "fiu" or array.ndim not in (1, 2) or array.shape[-1] != dim or not array.size:
             raise InputError(
-                f"{path}: {name}: expected vectors of the store's dimension, {dim}, found {array.dtype} of shape "
-                f"{array.shape}; give what was found in the old space"
+                f"{path}: {name}: {array.dtype} of shape {array.shape} is no vectors of the store's dimension, {dim}; "
+                "give what was found in the old space"
             )
         rows[name] = np.ascontiguousarray(array, dtype=np.float32)
         table = np.atleast_2d(rows[name])
@@ -99,9 +97,7 @@ def _intercept(path: Path, name: str, arrays: Mapping[str, NDArray[Any]], count:
     key = name + INTERCEPT
     found = arrays.get(key, np.zeros(count))
     if found.dtype.kind not in "fiu" or found.size != count or not np.isfinite(found).all():
-        raise InputError(
-            f"{path}: {key}: expected {count} finite numbers, one a row of {name}, found others; correct it"
-        )
+        raise InputError(f"{path}: {key}: it has other than {count} finite numbers, one a row of {name}; correct it")
     return {key: np.asarray(found, dtype=np.float32).reshape(-1)}
 
 

@@ -72,7 +72,7 @@ def command(
     from migrate.stores import open_store
 
     if directions is None and probes is None:
-        raise UsageError("expected --directions or --probes, found neither; name a file of what is to be carried")
+        raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
     refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=force)
     opened, fitted = open_store(store, verify=True), load_stitch(stitch)
     with progress_bar(quiet=quiet) as progress:

@@ -125,7 +125,7 @@ def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[
         name, sign, members = group.partition("=")
         locations = [location for location in members.split(",") if location]
         if not sign or not name or not locations or name in named:
-            raise UsageError(f"--group: expected a name of its own and stores, such as old=a,b, found {group!r}")
+            raise UsageError(f"--group {group!r}: this is no name of its own with stores; write it such as old=a,b")
         named[name] = locations
     only_there = dict.fromkeys(one for members in named.values() for one in members if one not in stores)
     everything = (*stores, *only_there)
@@ -146,8 +146,7 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
         page, figures = real_path(html), real_path(table)
         if page == figures or page in figures.parents or figures in page.parents:
             raise UsageError(
-                f"--html and --csv: expected two different outputs, neither in the other, found {html} and {table}; "
-                "choose another"
+                f"--html and --csv: {html} and {table} are one output, or one is in the other; choose another"
             )
 
 

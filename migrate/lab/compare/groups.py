@@ -69,7 +69,9 @@ def check_groups(places: Places, stores: int) -> None:
     """Make sure that groups can be set against each other."""
     everything = [place for group in places.values() for place in group]
     if len(places) < 2 or not all(places.values()):
-        raise UsageError(f"groups are compared with each other: expected two or more with stores, found {len(places)}")
+        raise UsageError(
+            f"groups: {len(places)} cannot be compared, or one has no stores; name two or more with stores"
+        )
     if len(set(everything)) != len(everything) or not set(everything) <= set(range(stores)):
         raise UsageError("a store is in one group, and once; take it out of the other")
 

@@ -87,8 +87,7 @@ class Scheme:
             value.load(self.context, str(path))
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"{path}: expected a file of SEAL with a {kind}, found something else or a part of it "
-                f"({error}); copy it again"
+                f"{path}: this is no file of SEAL with a {kind}, or a part of one ({error}); copy it again"
             ) from error
         return value
 
@@ -166,7 +165,7 @@ class EncryptedMap:
         self._offset[: len(offset)] = offset
         self._turns = scheme.read("GaloisKeys", turns)
         if not all(self._turns.has_key(_galois_element(slots)) for slots in (_STEP, _BABY * _STEP)):
-            raise InputError(f"{turns}: expected the keys for two turns, found others; encrypt the store again")
+            raise InputError(f"{turns}: the keys for two turns are not in it; encrypt the store again")
 
     @cached_property
     def strips(self) -> list[range]:
@@ -215,9 +214,7 @@ class EncryptedMap:
     def _baby_steps(self, path: Path) -> Iterator[Any]:
         value = self._scheme.read("Ciphertext", path)
         if value.parms_id() != self._scheme.context.first_parms_id() or value.size() != 2 or value.scale != SCALE:
-            raise InputError(
-                f"{path}: expected a ciphertext as `private encrypt` writes it, found another; encrypt again"
-            )
+            raise InputError(f"{path}: this is no ciphertext as `private encrypt` writes it; encrypt again")
         yield value
         for _ in range(_BABY - 1):
             turned = self._scheme.seal.Ciphertext()
