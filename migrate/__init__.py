@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         translate,
     )
     from migrate.lab.api import compare
-    from migrate.lab.compare import StoresComparison
+    from migrate.lab.compare.comparison import StoresComparison
     from migrate.live.searcher import LiveLimits, LiveSearcher
 
 __version__ = "0.1.0"
@@ -103,7 +103,7 @@ __all__ = [
 _ROOMS = {
     "LiveLimits": "migrate.live.searcher",
     "LiveSearcher": "migrate.live.searcher",
-    "StoresComparison": "migrate.lab.compare",
+    "StoresComparison": "migrate.lab.compare.comparison",
     "compare": "migrate.lab.api",
 }
 """Where names are from that are not of `migrate.api`, which knows nothing of these rooms."""

@@ -744,3 +744,11 @@ def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         wrapped = add(wrapped)
     return wrapped
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they were added."""
+        return list(self.commands)
