@@ -27,11 +27,10 @@ from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import choose_only, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 _OWN: Final = b"lead-migrate"
 """In the metadata of a schema: options that the table is opened with, and `made` if it was made of documents."""
-_AT_ONCE: Final = 4_096
 _SCATTERED: Final = 3_000
 """Vectors that were replaced one by one, at least, before the small files that they leave are merged."""
 
@@ -50,6 +49,7 @@ class LanceDriver(Driver):
     collection = "table"
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
+    at_once = 4_096
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -139,7 +139,7 @@ class LanceDriver(Driver):
         where, ids_alone = None, not vectors and not records and self.id_column is not None
         if ids_alone:  # a condition would read the vectors
             columns, where = [str(self.id_column)], self.has_vector if self.without_vector else None
-        first, empty = 0, np.empty((0, self.dim), np.float32)
+        first = 0
         for batch in self._batches(columns, where):
             ids = self._ids_of(batch, range(first, first + batch.num_rows))
             first += batch.num_rows
@@ -148,14 +148,14 @@ class LanceDriver(Driver):
                 if column.null_count:
                     valid = column.is_valid()
                     ids, column = [ids[row] for row in np.flatnonzero(valid)], column.filter(valid)
-            yield Page(ids, _as_matrix(column, self.dim) if vectors else empty, batch if records else None)
+            yield Page(ids, _as_matrix(column, self.dim) if vectors else (), batch if records else None)
 
     def _batches(self, columns: Sequence[str] | None, where: str | None = None) -> Any:
         """Rows in their order, as Arrow has them, in bounded memory."""
         query = self.table.search()
         query = query if columns is None else query.select([*columns])
         query = query if where is None else query.where(where)
-        yield from (batch for batch in query.to_batches(_AT_ONCE) if batch.num_rows)
+        yield from (batch for batch in query.to_batches(self.at_once) if batch.num_rows)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
         if self.id_column is None:
@@ -168,20 +168,15 @@ class LanceDriver(Driver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
-        for found, rows in self._found(ids, at, fields):
-            yield from map(self._document, found, rows.to_pylist())
+        found, rows = self._found(ids, at, fields)
+        return map(self._document, found, rows.to_pylist())
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
-        found, parts = [], [np.empty((0, self.dim), np.float32)]
-        for some, rows in self._found(ids, at, [self.vector]):
-            found += some
-            parts.append(_as_matrix(rows.column(0).combine_chunks(), self.dim))
-        return Batch(found, np.concatenate(parts))
+        found, rows = self._found(ids, at, [self.vector])
+        return Page(found, _as_matrix(rows.column(0).combine_chunks(), self.dim))
 
-    def _found(
-        self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
-    ) -> Iterator[tuple[list[str], Any]]:
+    def _found(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
         """Columns of some rows with their ids: those at positions, or in the newest version if it may be read."""
         if at is None and self.id_column is None:
             ids = [doc_id for doc_id in ids if doc_id in self._positions]
@@ -190,20 +185,13 @@ class LanceDriver(Driver):
             ids, columns = self._possible(ids), list(dict.fromkeys([*columns, str(self.id_column)]))
             if self._newest is not self.table:
                 self._newest.checkout_latest()
-        for first in range(0, len(ids), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            if at is None:
-                rows = self._rows_of(ids[part], columns)
-                yield self._ids_of(rows, range(0)), rows
-            else:
-                offsets, places = np.unique(self._rows_with_vector[at[part]], return_inverse=True)
-                rows = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
-                yield list(ids[part]), rows.take(places)
-
-    def _rows_of(self, ids: Sequence[str], columns: list[str]) -> Any:
-        values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
-        where = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}"
-        return self._newest.search().where(where).select(columns).limit(_AT_ONCE).to_arrow()
+        if at is None:
+            values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
+            where = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}" if ids else "false"
+            rows = self._newest.search().where(where).select(columns).limit(self.at_once).to_arrow()
+            return self._ids_of(rows, range(0)), rows
+        offsets, places = np.unique(self._rows_with_vector[at], return_inverse=True)
+        return ids, self.table.take_offsets(offsets.tolist()).select(columns).to_arrow().take(places)
 
     @cached_property
     def _rows_with_vector(self) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, 
 from migrate.stores.records import choose_text, import_client, read_metric, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, others, read_noted
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -265,11 +265,11 @@ class PgvectorDriver(Driver):
         for doc_id, text, facts in self._ask(question):
             yield Document(doc_id, text or "", with_nested(json.loads(facts), self._nested))
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Read vectors by their ids."""
         question = self._select("{key}::text, {column}", "AND {key} = ANY({ids})", ids=self._array(ids))
         rows = self._ask_binary(question)
-        return Batch([row[0] for row in rows], self._decode([row[1] for row in rows]))
+        return Page([row[0] for row in rows], self._decode([row[1] for row in rows]))
 
     def _array(self, ids: Iterable[str]) -> Composed:
         from psycopg.sql import Literal

@@ -30,7 +30,7 @@ from migrate.stores.kept import sync_tree
 from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.sqlite_read import JOURNALS, read_only
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -67,6 +67,7 @@ class SqliteVecDriver(Driver):
     options = ("column", "distance", "text")
     has_servers = False
     copies_place = True
+    at_once = 4_096
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -269,10 +270,10 @@ class SqliteVecDriver(Driver):
         key = next((name for name, is_key in columns.items() if is_key), "rowid")
         return dict(self._find(table, key, [name for name in columns if name != key], ids))
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
         found = dict(self._find(self.name, self.id_column, [self.column], ids))
-        return Batch(list(found), self._decoded(self.column, [facts[self.column] for facts in found.values()]))
+        return Page(list(found), self._decoded(self.column, [facts[self.column] for facts in found.values()]))
 
     def _find(
         self, table: str, key: str, columns: Sequence[str], ids: Iterable[str]
