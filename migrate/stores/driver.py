@@ -4,8 +4,9 @@ A driver is one file, `migrate/stores/NAME.py`, with one class; `DatabaseKind(My
 kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by the constructor.
 The methods that are abstract are those that every driver has; those below `Servers` are of servers alone.
 
-Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`; that its version
-does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read (`is_copy`).
+Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`; that its
+version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read
+(`is_copy`).
 Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do something;
 whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must
 not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in `database.py`,
