@@ -95,11 +95,6 @@ class ClientDriver(Driver):
         self._end = weakref.finalize(self, _end_copy, end, copy)
         return client
 
-    def require_folder(self) -> None:
-        """Make sure that the folder is one of the database."""
-        if not self.recognises(self.folder):
-            raise StoreError(f"{self.location}: there is no folder of {self.support.store}; check the path")
-
     def _copy_at_rest(self, copy: Path) -> dict[str, Any]:
         """Copy the folder as it is at one moment; return the version of each collection then."""
         for _ in range(20):

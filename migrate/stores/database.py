@@ -28,7 +28,7 @@ from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.driver import ClientError, Driver, Page, in_parts
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
@@ -397,8 +397,13 @@ class DatabaseStore(Store):
         queries = check_queries(self.info, queries)
         if k <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
-        with self.driver.errors():
-            return self.driver.search(queries, k, where)
+        try:
+            with self.driver.errors():
+                return self.driver.search(queries, k, where)
+        except ClientError as error:
+            if where is None:
+                raise
+            raise UsageError(f"{error}; is the filter right?") from error
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.

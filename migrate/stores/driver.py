@@ -34,12 +34,17 @@ from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, token_in
+from migrate.stores.records import choose
 from migrate.stores.serving import Hits
 from migrate.stores.switching import RECORD_SHAPE, read_noted
 from migrate.vectors import Document, Vectors
 
 _Items = TypeVar("_Items", bound=Any)
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
+
+
+class ClientError(StoreError):
+    """An error of a client that its driver knows no more of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,7 @@ class Driver(ABC):
 
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Return what is raised in the place of a client's error, whose message in one line is `words`."""
-        return StoreError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
+        return ClientError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
 
     def secret(self, variable: str) -> str | None:
         """Return the token or key of the server: that of the location, or of a variable of the environment."""
@@ -150,11 +155,12 @@ class Driver(ABC):
 
     def choose_name(self, names: Sequence[str]) -> str:
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
-        asked = self.address.name
-        if asked in names or (not asked and len(names) == 1):
-            return asked or names[0]
-        expected = f"a {self.collection} {asked!r}" if asked else f"the name of a {self.collection} after a #"
-        raise StoreError(f"{self.location}: expected {expected}, found {', '.join(names) or 'none'}; name one of these")
+        return choose(self.location, self.collection, names, self.address.name, "name one after a #")
+
+    def require_folder(self) -> None:
+        """Make sure that the folder is one of the database."""
+        if not self.recognises(self.folder):
+            raise StoreError(f"{self.location}: there is no folder of {self.support.store}; check the path")
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -391,6 +397,11 @@ class Driver(ABC):
     def _notes(self, name: str) -> Path:
         digest = hashlib.sha256(f"{self.server}#{name}".encode()).hexdigest()[:32]
         return state_folder() / "switches" / f"{digest}.json"
+
+
+def is_lossy(index_type: str) -> bool:
+    """Return whether an index searches codes in the place of vectors, by its name."""
+    return any(part in index_type.upper() for part in ("PQ", "SQ", "RQ", "RABITQ", "SCANN"))
 
 
 def in_parts(items: _Items, size: int = Driver.at_once) -> Iterator[_Items]:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
+from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import choose_only, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import choose, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
 
@@ -74,9 +74,8 @@ class LanceDriver(Driver):
 
     def open(self) -> None:
         """Open the newest version of the table, or the one that is asked for."""
-        if not (names := self.names()):
-            raise StoreError(f"{self.location}: expected a folder with tables of LanceDB, found none; check the path")
-        self.name = self.choose_name(names)
+        self.require_folder()
+        self.name = self.choose_name(self.names())
         options = dict(self.address.options)
         version = options.pop("version", None)
         if version is not None and not version.isdecimal():
@@ -90,8 +89,8 @@ class LanceDriver(Driver):
         self.asked: dict[str, Any] = options
         with suppress(MalformedError):  # another program has written something else there
             self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
-        remedy = "#TABLE?vector=COLUMN, of a fixed_size_list of floats"
-        self.vector = choose_only(self.location, self.columns["vector"], self.asked.get("vector"), remedy)
+        remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
+        self.vector = choose(self.location, "vector", self.columns["vector"], self.asked.get("vector"), remedy)
         self.dim: int = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
@@ -109,7 +108,7 @@ class LanceDriver(Driver):
         notes = (*notes, *remarks, why)
         if self.id_column is None:
             notes += ("the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one",)
-        if self.index is not None and _is_lossy(self.index[0]):
+        if self.index is not None and is_lossy(str(self.index[0].index_type)):
             notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
         element = str(self.schema.field(self.vector).type.value_type)
         details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector}
@@ -230,10 +229,7 @@ class LanceDriver(Driver):
         columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]
         if asked is None:
             return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
-        if asked not in columns:
-            have = ", ".join(columns) or "none"
-            raise StoreError(f"{self.location}: expected a column of ids {asked!r}, found {have}; name one of these")
-        return asked
+        return choose(self.location, "column of ids", columns, asked, "say ?id=COLUMN for one")
 
     def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
         """How vectors are compared: l2, ip or cosine."""
@@ -263,19 +259,13 @@ class LanceDriver(Driver):
         return [self._nearest(query, k, where) for query in queries]
 
     def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
-        try:
-            search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
-            search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
-            if self.index is not None and _is_lossy(self.index[0]):
-                search = search.refine_factor(1)  # the scores are then those of whole vectors
-            search = search if where is None else search.where(where, prefilter=True)
-            ids = self.id_column or "_rowoffset"
-            rows = search.select(["_distance", ids]).limit(k).to_arrow()
-        except Exception as error:
-            if where is None:
-                raise
-            said = self.explain(error, " ".join(str(error).split())[:300])
-            raise UsageError(f"{said}; is the filter right?") from error
+        search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
+        search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
+        if self.index is not None and is_lossy(str(self.index[0].index_type)):
+            search = search.refine_factor(1)  # the scores are then those of whole vectors
+        search = search if where is None else search.where(where, prefilter=True)
+        ids = self.id_column or "_rowoffset"
+        rows = search.select(["_distance", ids]).limit(k).to_arrow()
         distances = rows["_distance"].to_numpy().astype(np.float64)
         return as_hits([*map(str, rows[ids].to_pylist())], distances if self.distance == "l2" else 1 - distances)
 
@@ -446,7 +436,8 @@ def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[st
         table.create_index(column, config=kind(**_index_settings(kind, index, facts, dim)), name=index.name)
     except Exception as error:
         return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
-    return [f"{label} is made anew, and is lossy: hold its recall against exact search"] if _is_lossy(index) else []
+    is_whole = not is_lossy(str(index.index_type))
+    return [] if is_whole else [f"{label} is made anew, and is lossy: hold its recall against exact search"]
 
 
 def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
@@ -469,11 +460,6 @@ def _settings_in(details: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from _settings_in(value)
         else:
             yield name.rpartition(".")[2], value
-
-
-def _is_lossy(index: Any) -> bool:
-    """True if an index searches codes in the place of vectors."""
-    return any(part in str(index.index_type) for part in ("Pq", "Sq", "Rq"))
 
 
 def _quoted(column: str) -> str:

@@ -30,9 +30,9 @@ from migrate.errors import (
 from migrate.locations import secrets_of
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
-from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.driver import Driver, Page, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import as_document, choose_only, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import as_document, choose, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
 
@@ -114,7 +114,8 @@ class MilvusDriver(AliasDriver):
         self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
         self._refuse_fields()
         dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
-        self.vector = choose_only(self.location, dense, self.asked.get("vector"), "#COLLECTION?vector=FIELD")
+        remedy = "say #COLLECTION?vector=FIELD for one"
+        self.vector = choose(self.location, "vector", dense, self.asked.get("vector"), remedy)
         self.dim = int(self.fields[self.vector]["params"]["dim"])
         names = self.client.list_indexes(self.collection_name)
         self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
@@ -143,7 +144,7 @@ class MilvusDriver(AliasDriver):
         if other := [name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector]:
             notes += (f"records have other vectors too, which stay as they are: {', '.join(other)}",)
         kind = str(self.index["index_type"])
-        if _is_lossy(kind):
+        if is_lossy(kind):
             notes += (f"searched by an index {kind}, which is lossy; those read here are whole",)
         details: dict[str, str | int] = {"collection": self.name, "distance": distance, "vector": self.vector}
         details |= {"text": self.text_field} if self.text_field else {}
@@ -253,14 +254,8 @@ class MilvusDriver(AliasDriver):
         """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
         settings: dict[str, Any] = {"anns_field": self.vector, "filter": self._filter(where), "limit": k}
         settings |= {"search_params": {"metric_type": self.index["metric_type"]}, "consistency_level": "Strong"}
-        try:
-            with self.turn:
-                found = self.client.search(self.name, data=queries.tolist(), **settings)
-        except Exception as error:
-            said = self.explain(error, " ".join(str(error).split())[:300])
-            if where is None or isinstance(said, RemoteError):
-                raise
-            raise UsageError(f"{said}; is the filter right?") from error
+        with self.turn:
+            found = self.client.search(self.name, data=queries.tolist(), **settings)
         ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in found]
         return [as_hits(some, [hit["distance"] for hit in hits]) for some, hits in zip(ids, found, strict=True)]
 
@@ -443,7 +438,7 @@ class MilvusDriver(AliasDriver):
                 words = " ".join(str(error).split())[:200]
                 remarks.append(f"the index {kind} of field {field} is now one of Milvus's own choice: {words}")
                 continue
-            if _is_lossy(attempt):
+            if is_lossy(attempt):
                 remarks.append(f"the index {kind} is made anew, and is lossy: hold its recall against exact search")
             return
 
@@ -498,8 +493,3 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 def _literal(value: Any) -> str:
     """Return a value as it stands in an expression of Milvus."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _is_lossy(index_type: str) -> bool:
-    """True if an index searches codes in the place of vectors."""
-    return any(part in index_type for part in ("PQ", "SQ", "RABITQ", "SCANN"))

@@ -36,7 +36,7 @@ from migrate.locations import scrub
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Driver, Page, in_parts
-from migrate.stores.records import as_document, choose_only, choose_text, import_client, read_metric
+from migrate.stores.records import as_document, choose, choose_text, import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
 from migrate.vectors import Document, Vectors
@@ -265,7 +265,7 @@ class QdrantDriver(AliasDriver):
     def _choose_vector(self, asked: str | None) -> tuple[str, Any]:
         vectors = self.config.params.vectors
         dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
-        name = choose_only(self.location, list(dense), asked, "#COLLECTION?vector=NAME")
+        name = choose(self.location, "vector", list(dense), asked, "say #COLLECTION?vector=NAME for one")
         params = dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
