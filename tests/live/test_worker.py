@@ -33,12 +33,12 @@ from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
 from migrate.report.live import metrics_text, status_document, status_page, status_text
+from migrate.steps.switch import switch
 from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
-from migrate.switch import switch_store
 from migrate.vectors import Document, unit_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
@@ -265,7 +265,7 @@ def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, s
 
     def embed_and_switch(texts, role, **more):
         if open_store(location).info.manifest.model.spec == "hashed":
-            switch_store(location, other, unproven=True)
+            switch(location, other, unproven=True)
         return embed(texts, role, **more)
 
     embedder.embedder.embed = embed_and_switch
