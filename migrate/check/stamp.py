@@ -29,7 +29,7 @@ from migrate.vectors import Progress, no_progress
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamped:
     """The manifest that was written, or None where the check refused; `checked` is None where it was left out.
 
     `found` is the finding of an earlier check, where the stamp rests on that.
@@ -49,7 +49,7 @@ def stamp_store(
     force: bool = False,
     seed: int = 0,
     progress: Progress = no_progress,
-) -> Stamp:
+) -> Stamped:
     """Write the manifest of a store that comes from a model, after checking that it does.
 
     Parameters
@@ -78,16 +78,16 @@ def stamp_store(
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
         if not checked.compatible:
-            return Stamp(None, checked)
+            return Stamped(None, checked)
         figures = checked.figures
         counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
         basis = {"basis": checked.basis, **counts}
     manifest = _manifest(store, embedder.identity, basis, seed)
     store.check_unchanged(before)
-    return Stamp(store.keep_manifest(manifest), checked)
+    return Stamped(store.keep_manifest(manifest), checked)
 
 
-def stamp_as_found(store: Store, *, force: bool = False) -> Stamp:
+def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
     """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded.
 
     Raises
@@ -105,7 +105,7 @@ def stamp_as_found(store: Store, *, force: bool = False) -> Stamp:
     basis = {"basis": "sample", "sampled": found.sampled, "agreeing": found.agreeing}
     manifest = _manifest(store, found.model, basis, found.seed)
     store.check_unchanged(before)
-    return Stamp(store.keep_manifest(manifest), None, found)
+    return Stamped(store.keep_manifest(manifest), None, found)
 
 
 def _refuse_stamped(store: Store, *, force: bool) -> None:

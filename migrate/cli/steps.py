@@ -22,7 +22,7 @@ def step_options(step: type[Step[Any]]) -> Decorator:
         @wraps(command)
         def with_step(**arguments: Any) -> Any:
             values = {field.name: arguments.pop(field.name) for field in typed}
-            if "yes" in arguments:
+            if issubclass(step, PaidStep):
                 arguments["spending"] = SpendingOptions(values["max_cost"], arguments.pop("yes"))
             return command(asked=step(**values), **arguments)
 

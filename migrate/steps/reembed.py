@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, QUERY_LOG, RESTART, SEED, PaidStep, argument, option
+from migrate.steps.base import FORCE, PRICE, QUERY_LOG, RESTART, SEED, PaidStep, argument, function, option
 from migrate.steps.translate import OUTPUT, POLICY, RUNNER, SAVE_STITCH, Translate
 
 if TYPE_CHECKING:
@@ -136,3 +136,6 @@ class Reembed(PaidStep["Embedding | Translation"]):
     def execute(self) -> Embedding | Translation:
         """Embed all, or the share, and translate the rest."""
         return self.whole.execute(self.progress) if self.part is None else self.part.execute()
+
+
+reembed = function(Reembed)

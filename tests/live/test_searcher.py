@@ -19,8 +19,8 @@ from migrate.errors import AuthenticationError, StoreError, UsageError, VectorEr
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, state_path, text_hash
 from migrate.search.rerank import estimate_scores
+from migrate.steps.switch import rollback, switch
 from migrate.stores import open_store
-from migrate.switch import roll_back, switch_store
 
 QUESTIONS = [f"which one is about question {number}?" for number in range(40)]
 PATIENT = LiveLimits(depth=20, max_documents=20, max_ms=20_000, sampled=1.0)
@@ -338,14 +338,14 @@ def test_a_store_of_another_model_is_refused(live, server, tmp_path):
 def test_a_store_of_another_model_that_comes_to_the_location_does_not_answer(live, model, folder, tmp_path, server):
     other = make_store(tmp_path / "other", noisy_vectors(seed=5), served_by(server, "tiny-raw").identity)
     searcher = live()
-    switch_store(str(folder), str(other), unproven=True)
+    switch(str(folder), str(other), unproven=True)
     with pytest.raises(StoreError, match="the store is of openai:tiny-raw"):
         searcher.refresh()
     query = vector_of("q", DIM)
     answer = searcher.search(query)
     assert list(answer.ids) == order_of(noisy_vectors(), query)[:10], "the one in memory, whose texts are elsewhere now"
     assert not embedded(server)
-    roll_back(str(folder))
+    rollback(str(folder))
     deadline = time.monotonic() + 20
     while searcher.search(query).untrue and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -386,9 +386,9 @@ def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(corpus
         asking(*(partial(ask, searcher, count(start)) for start in (0, 7, 14, 21))) as failed,
     ):
         for _ in range(4):
-            switch_store(str(folders[0]), str(folders[1]), unproven=True)
+            switch(str(folders[0]), str(folders[1]), unproven=True)
             time.sleep(0.4)
-            roll_back(str(folders[0]))
+            rollback(str(folders[0]))
             time.sleep(0.4)
     assert not failed and not wrong
     assert len(seen) == 2, "each generation answered, by its own model alone"

@@ -32,12 +32,12 @@ from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
+from migrate.steps.switch import switch
 from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
-from migrate.switch import switch_store
 from migrate.vectors import Document, unit_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
@@ -264,7 +264,7 @@ def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, s
 
     def embed_and_switch(texts, role, **more):
         if open_store(location).info.manifest.model.spec == "hashed":
-            switch_store(location, other, unproven=True)
+            switch(location, other, unproven=True)
         return embed(texts, role, **more)
 
     embedder.embedder.embed = embed_and_switch
