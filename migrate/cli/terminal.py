@@ -78,13 +78,7 @@ def _discard(stream: TextIO) -> None:
 
 
 def show(text: str, *, verdict: bool = False) -> None:
-    """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
+    """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted."""
     text = printable_lines(text)
     _print(coloured_verdict(text) if verdict else text)
 
