@@ -27,7 +27,6 @@ from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
 from migrate.report.audit import audit_text
 from migrate.report.html import audit_page
 from migrate.search.runs import DEPTH, search
@@ -71,7 +70,7 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     judged = load_beir(data / "scifact")
     old, new = (load_embedder(f"file:{data / 'pairs' / f'scifact.{name}.npz'}") for name in (space, "minilm"))
     source, reference = store_of(data, old, folder / "source"), store_of(data, new, folder / "reference")
-    migrate.translate(source, fit_stitch(source, new, stitch="ridge", size=500), folder / "translated")
+    migrate.translate(source, migrate.fit(source, new, stitch="ridge", sample=500), folder / "translated")
     started = time.perf_counter()
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     report = audit_store(

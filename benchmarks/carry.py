@@ -29,10 +29,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from migrate.datasets.beir import load_beir
-from migrate.fit import fit_pairs
 from migrate.lab.carry.carry import INTERCEPT, carry
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import affine_map
 from migrate.stores import open_store
 from migrate.vectors import Vectors

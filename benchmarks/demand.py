@@ -24,7 +24,6 @@ import migrate
 from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
 from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
 from migrate.report.terminal import table
 from migrate.search.runs import Run
 from migrate.stores import open_store
@@ -62,7 +61,7 @@ class Replay:
             documents = self.collection.documents
             embed_corpus(lambda: documents, load_embedder(f"file:{folder / 'old.npz'}"), folder / "old")
             store = open_store(folder / "old")
-            migrate.translate(store, fit_stitch(store, target, size=PAIRS, seed=seed), folder / "new")
+            migrate.translate(store, migrate.fit(store, target, sample=PAIRS, seed=seed), folder / "new")
             new = open_store(folder / "new")
             confidence = stored_confidence(new)
             assert confidence is not None

@@ -31,7 +31,6 @@ from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
-from migrate.fit import fit_stitch
 from migrate.report.audit import audit_text, frontier_text
 from migrate.report.terminal import table
 from migrate.steps.translate.choice import POLICIES, QUERY_LOG
@@ -71,7 +70,7 @@ def try_space(
     log: tuple[Query, ...] = load_beir(data / "scifact", split="train").queries
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     store = store_of(data, load_embedder(f"file:{data / 'pairs' / f'scifact.{space}.npz'}"), folder / "source")
-    fitted = fit_stitch(store, target, size=arguments.pairs, stitch=arguments.stitch, seed=arguments.seed)
+    fitted = migrate.fit(store, target, sample=arguments.pairs, stitch=arguments.stitch, seed=arguments.seed)
     print(f"\n{space}: {fitted.stitch.spec} from {arguments.pairs} of {store.info.count:,} documents\n", flush=True)
     migrate.translate(store, fitted, folder / "translated")
     report = audit_store(

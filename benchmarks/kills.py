@@ -46,9 +46,9 @@ from searching import SEARCHES, milvus_client
 import migrate.steps.translate.job as job
 import migrate.translate as translation
 from migrate.errors import LeadMigrateError, UsageError
-from migrate.fit import fit_pairs
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.steps.switch import rollback, switch
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch

@@ -47,7 +47,6 @@ from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
 from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.cache import CachedEmbedder
-from migrate.fit import fit_stitch
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
 from migrate.report.terminal import table
@@ -522,7 +521,7 @@ def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argpa
         time.sleep(0.05)
     store = open_store(folder / "old")
     started = time.perf_counter()
-    fitted = fit_stitch(store, embedder_at(port.value, folder / "cache.sqlite"), stitch=stitch, size=PAIRS)
+    fitted = migrate.fit(store, embedder_at(port.value, folder / "cache.sqlite"), stitch=stitch, sample=PAIRS)
     fitted.save(folder / "stitch")
     migrate.translate(store, fitted, folder / "store")
     print(f"fitted {fitted.stitch.spec} and translated in {time.perf_counter() - started:.0f} s")

@@ -33,7 +33,6 @@ from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
-from migrate.fit import fit_stitch
 from migrate.report.terminal import table
 from migrate.steps.translate.choice import QUERY_LOG, why_unsure
 from migrate.stitch.fitted import FittedStitch
@@ -63,8 +62,8 @@ class Cell:
         """A line for each way."""
         cut = first_of(self.store.documents(), self.target.loaded_profile().counter, prefix)
         whole, first = (tally_of(self.target).cost(texts).tokens for texts in (self.store.documents(), cut))
-        plain = fit_stitch(self.store, self.target, size=pairs, stitch="ridge+text", seed=seed, views={})
-        leaning = fit_stitch(self.store, self.target, size=pairs, stitch="prefix+text", prefix=prefix, seed=seed)
+        plain = migrate.fit(self.store, self.target, sample=pairs, stitch="ridge+text", seed=seed, views={})
+        leaning = migrate.fit(self.store, self.target, sample=pairs, stitch="prefix+text", prefix=prefix, seed=seed)
         yield from self._frontier("", plain, self.budget)
         yield from self._frontier(f"first {prefix} tokens, ", leaning, self.budget - first / whole)
         for fitted in (plain, leaning):

@@ -57,7 +57,6 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.file import read_arrays
-from migrate.fit import fit_stitch
 from migrate.manifest import Manifest
 from migrate.report.page import as_plain
 from migrate.report.terminal import table
@@ -148,7 +147,7 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
-    fitted = fit_stitch(store, target, stitch="ridge", size=PAIRS)
+    fitted = migrate.fit(store, target, stitch="ridge", sample=PAIRS)
     migrate.translate(store, fitted, folder / "new")
     reembed_store(store, target, folder / "reference")
     reports, seconds = [], []
@@ -177,7 +176,7 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
-    migrate.translate(store, fit_stitch(store, target, stitch="ridge", size=PAIRS), folder / "new")
+    migrate.translate(store, migrate.fit(store, target, stitch="ridge", sample=PAIRS), folder / "new")
     truth = ndcg(
         search(
             [Batch([d.id for d in migration.documents], target.embed_documents(migration.documents))],

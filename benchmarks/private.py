@@ -20,11 +20,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from migrate.fit import fit_pairs
 from migrate.lab.private.ckks import DEGREE, PRIMES, SCALE
 from migrate.lab.private.exchange import decrypt_store, encrypt_store, make_keyring, translate_ciphertext
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import affine_map
 from migrate.stores import open_store
 from migrate.stores.base import read_all

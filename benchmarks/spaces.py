@@ -31,7 +31,6 @@ from migrate.cli.main import run
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
 from migrate.similarity import compare_spaces
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -63,7 +62,7 @@ def translate_stores(data: Path, folder: Path, *, pairs: int, seed: int) -> list
     paths = [folder / f"translated-{space}" for space in TRANSLATED]
     for space, path in zip(TRANSLATED, paths, strict=True):
         store = open_store(folder / space)
-        migrate.translate(store, fit_stitch(store, target, size=pairs, stitch="ridge", seed=seed), path)
+        migrate.translate(store, migrate.fit(store, target, sample=pairs, stitch="ridge", seed=seed), path)
     return paths
 
 

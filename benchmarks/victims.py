@@ -14,9 +14,9 @@ import migrate.steps.translate.job as job
 import migrate.translate as translation
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import Embedder, Role
-from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.text_reader import TextReader

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from migrate.api import audit as audit
     from migrate.api import embed as embed
-    from migrate.api import fit as fit
-    from migrate.api import run as run
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
     from migrate.audit.verdict import Outcome as Outcome
@@ -31,13 +29,15 @@ if TYPE_CHECKING:
     from migrate.errors import LeadMigrateError as LeadMigrateError
     from migrate.inspect import inspect as inspect
     from migrate.lab.api import compare as compare
-    from migrate.lab.compare import StoresComparison as StoresComparison
+    from migrate.lab.compare.comparison import StoresComparison as StoresComparison
     from migrate.live.searcher import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
-    from migrate.pipeline import Migration as Migration
+    from migrate.pipeline import run as run
+    from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
     from migrate.steps.check import check as check
     from migrate.steps.check import stamp as stamp
+    from migrate.steps.fit import fit as fit
     from migrate.steps.reembed import reembed as reembed
     from migrate.steps.switch import forget as forget
     from migrate.steps.switch import rollback as rollback
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "api": "audit embed fit run",
+    "api": "audit embed",
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
     "audit.verdict": "Outcome Verdict",
@@ -69,11 +69,13 @@ _MODULES = {
     "errors": "LeadMigrateError",
     "inspect": "inspect",
     "lab.api": "compare",
-    "lab.compare": "StoresComparison",
+    "lab.compare.comparison": "StoresComparison",
     "live.searcher": "LiveLimits LiveSearcher",
-    "pipeline": "Migration",
+    "pipeline": "run",
+    "pipeline.job": "Migration",
     "steps.assess": "assess",
     "steps.check": "check stamp",
+    "steps.fit": "fit",
     "steps.reembed": "reembed",
     "steps.switch": "forget rollback switch",
     "steps.switch.job": "Switched",

@@ -15,16 +15,9 @@ from migrate.audit.verdict import MARGIN
 from migrate.embed import Embedding, plan_embed
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
-from migrate.embedders.kinds import runs_code, split_spec
 from migrate.errors import UsageError
-from migrate.fit import FitOptions, plan_fit
-from migrate.pipeline import Migration, MigrationRequest, plan_migration
-from migrate.selection import SAMPLE_SIZE
 from migrate.steps.base import MAX_COST_USD
 from migrate.steps.opening import model_at, model_of, runner_at, store_of
-from migrate.stitch.fitted import DOCUMENT, Direction, FittedStitch
-from migrate.stitch.persistence import load_stitch
-from migrate.stitch.select import AUTO
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.runner import LOCAL, Runner
@@ -39,152 +32,6 @@ RunnerLike: TypeAlias = Runner | str
 """A runner, or its name as in `migrate.work.runner.runner_of`."""
 
 BUILD, POOL = "build", "pool"
-
-
-def run(
-    store: StoreLike,
-    target: ModelLike,
-    output: str | Path,
-    *,
-    beir: str | Path | QuerySet | None = None,
-    queries: str | Path | None = None,
-    reference: str = POOL,
-    stitch: str | Sequence[str] = AUTO,
-    sample: int = SAMPLE_SIZE,
-    prefix: int | None = None,
-    source_model: ModelLike | None = None,
-    split: str = "test",
-    group_field: str | None = None,
-    margin: float = MARGIN,
-    force: bool = False,
-    restart: bool = False,
-    seed: int = 0,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Migration:
-    """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
-
-    Parameters
-    ----------
-    store
-        A store with texts, or its path.
-    target
-        The model to move to, or its spec, such as `openai:text-embedding-3-small`.
-    output
-        A folder for `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built. The same call
-        continues a run that broke off, and audits again what is finished.
-    beir, queries, split, group_field
-        Who judges, as in `audit`.
-    reference
-        "pool" or "build", as in `audit`.
-    stitch, sample, prefix
-        What is fitted, as in `fit`.
-    source_model
-        The model of the store, to tell whether staying would be better; by default what the store says, if it does and
-        that is neither a file elsewhere nor code of yours.
-    margin
-        Share of the full re-embed's quality that has to be kept.
-    force
-        Replace outputs that are there.
-    restart
-        Discard what an unfinished run has left.
-    seed
-        Of the sample, of what is random in a fit, of the resamples, and of synthetic queries.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.pipeline.plan_migration` and its plan, which has further options and says beforehand what it costs.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> done = migrate.run("my-store", "tfidf:24", "migration", beir="my-beir", stitch="ridge", sample=100)
-    >>> done.translation  # doctest: +ELLIPSIS
-    <Translation migration/store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
-    >>> done.report.outcome in set(migrate.Outcome)
-    True
-    """
-    if reference not in (BUILD, POOL):
-        raise UsageError(f'reference: expected "pool" or "build", found {reference!r}; name one of these')
-    opened = store_of(store, verify=True)
-    old = model_of(opened, source_model, "source_model") if source_model is not None or _is_at_hand(opened) else None
-    request = MigrationRequest(
-        opened,
-        model_at(target),
-        _questions(opened, beir, queries, split, group_field, seed, progress),
-        Path(output),
-        source_embedder=old,
-        stitch=stitch,
-        size=sample,
-        prefix=prefix,
-        margin=margin,
-        pool=PoolReference() if reference == POOL else None,
-        seed=seed,
-        force=force,
-        restart=restart,
-    )
-    return plan_migration(request).run_within(max_cost, progress=progress)
-
-
-def fit(
-    store: StoreLike,
-    target: ModelLike,
-    *,
-    stitch: str | Sequence[str] = AUTO,
-    sample: int = SAMPLE_SIZE,
-    direction: Direction = DOCUMENT,
-    prior: FittedStitch | str | Path | None = None,
-    prefix: int | None = None,
-    seed: int = 0,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> FittedStitch:
-    """Embed a sample of a store with the target model, and fit the stitch that does best on held-out documents.
-
-    Parameters
-    ----------
-    store
-        A store, or its path.
-    target
-        The model to move to, or its spec, such as `openai:text-embedding-3-small`.
-    stitch
-        Spec of the stitch, `auto` for all that apply, or several: held-out retrieval chooses among them.
-    sample
-        Documents to learn from. These are embedded, which is what a fit costs.
-    direction
-        "document" maps the store's vectors into the target space, "query" new queries into the space of the store.
-    prior
-        A stitch of the same two models from another corpus, or its path, which the fit may lean on.
-    prefix
-        First tokens of each text to embed too, and to lean on where that keeps more than the same tokens spent on a
-        larger sample; a translation then embeds those of every text.
-    seed
-        Of the sample and of what is random in a fit.
-    max_cost
-        US dollars that all models together may cost, by their estimate before anything is spent, and by what is spent
-        then; None for no limit. A model without a known price is not limited.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.fit.plan_fit`, which has further options and says beforehand what it will cost.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)  # doctest: +ELLIPSIS
-    <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
-    """
-    leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
-    options = FitOptions(direction=direction, stitch=stitch, size=sample, prior=leaning, prefix=prefix, seed=seed)
-    return plan_fit(store_of(store), model_at(target), options).run_within(max_cost, progress=progress)
 
 
 def embed(
@@ -341,12 +188,3 @@ def _reference(reference: StoreLike) -> Store | PoolReference | None:
     if reference == POOL:
         return PoolReference()
     return None if reference == BUILD else store_of(reference, verify=True)
-
-
-def _is_at_hand(store: Store) -> bool:
-    """Whether the model in a store's manifest can be had: it is no file that is elsewhere, and no code to be run."""
-    known = store.info.manifest.model if store.info.manifest else None
-    if known is None or runs_code(known.spec):
-        return False
-    kind, name = split_spec(known.spec)
-    return kind != "file" or Path(name).is_file()

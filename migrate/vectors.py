@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from migrate.errors import VectorError
+from migrate.progress import Progress as Progress
+from migrate.progress import no_progress as no_progress
 
 Vectors = NDArray[np.float32]
 """Rows of float32, shape (n, dim), C-contiguous, finite."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Called as progress(stage, done, total); total is None where it is not known."""
 
 UNIT_TOLERANCE = 1e-3
 """How far from 1 the norm of a row may be for the row to count as unit length."""
@@ -64,10 +63,6 @@ def query_key(text: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     kept = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in "PZC")
     return kept or " ".join(folded.split())
-
-
-def no_progress(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)

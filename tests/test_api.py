@@ -309,3 +309,10 @@ def test_a_store_that_does_not_say_its_model_needs_one(source_folder, done, beir
     (tmp_path / "store" / "lead-migrate.json").unlink()
     with pytest.raises(migrate.LeadMigrateError, match="name it with source_model="):
         migrate.audit(done[2].path, beir=beir, source=tmp_path / "store")
+
+
+def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
+    with pytest.raises(TypeError, match=r"^translate\(\): missing a required argument: 'output'$"):
+        migrate.translate("store", "stitch")
+    with pytest.raises(TypeError, match=r"^reembed\(\): got an unexpected keyword argument 'budget'$"):
+        migrate.reembed("store", "tfidf:24", "new", budget="10%")

@@ -14,7 +14,6 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
-from migrate.fit import fit_stitch
 from migrate.manifest import ModelIdentity
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -52,7 +51,7 @@ def embedder(tmp_path):
 def translated(source_folder, embedder, tmp_path):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
-    fitted = fit_stitch(source, embedder, stitch="ridge", size=40)
+    fitted = migrate.fit(source, embedder, stitch="ridge", sample=40)
     migrate.translate(source, fitted, tmp_path / "translated")
     return open_store(tmp_path / "translated")
 

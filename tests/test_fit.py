@@ -7,13 +7,15 @@ import faiss
 import numpy as np
 import pytest
 
+import migrate
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError, VectorError
-from migrate.fit import FitOptions, fit_pairs, fit_query_pairs, fit_reader, fit_stitch, plan_fit
 from migrate.manifest import Manifest
-from migrate.selection import Pairs, QueryLog, random_order
+from migrate.selection import Pairs, random_order
+from migrate.steps.fit import Fit
+from migrate.steps.fit.job import fit_pairs, fit_query_pairs, fit_reader
 from migrate.stitch.base import Pairing
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
@@ -30,7 +32,7 @@ def store(source_folder):
 
 
 def test_the_stitch_remembers_models_sample_and_store(store, tmp_path):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), size=60, seed=5)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), sample=60, seed=5)
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     assert loaded.manifest.model.spec == "tfidf:24"
@@ -43,7 +45,7 @@ def test_the_stitch_remembers_models_sample_and_store(store, tmp_path):
 
 def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, tmp_path):
     embedder = load_embedder("tfidf:24")
-    fit_stitch(store, embedder, size=60).save(tmp_path / "stitch")
+    migrate.fit(store, embedder, sample=60).save(tmp_path / "stitch")
     later = load_embedder("tfidf:24", state=tmp_path / "stitch")
     assert np.array_equal(later.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
 
@@ -51,7 +53,7 @@ def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, 
 def test_the_whole_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     for name in ("a", "b"):
-        fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60).save(tmp_path / name)
+        migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60).save(tmp_path / name)
     first, second = digest(tmp_path / "a"), digest(tmp_path / "b")
     timed = "lead-migrate.json"  # it tells how long the candidates took
     assert {k: v for k, v in first.items() if k != timed} == {k: v for k, v in second.items() if k != timed}
@@ -80,7 +82,7 @@ def test_the_order_of_the_rows_changes_nothing_that_is_fitted(direction):
 
 
 def test_a_stitch_that_is_asked_for_is_taken(store):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="lowrank:5", size=60)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="lowrank:5", sample=60)
     assert fitted.stitch.spec == "lowrank:5"
     assert fitted.stitch.arrays()["down"].shape == (32, 5)
 
@@ -88,7 +90,7 @@ def test_a_stitch_that_is_asked_for_is_taken(store):
 def test_a_wrong_stitch_is_told_before_anything_is_embedded(store):
     embedder = load_embedder("file:/nowhere.npz")
     with pytest.raises(UsageError, match="unknown stitch 'rigde'"):
-        fit_stitch(store, embedder, stitch="rigde")
+        migrate.fit(store, embedder, stitch="rigde")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -96,7 +98,7 @@ def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedd
     shutil.copytree(source_folder, tmp_path / "store")
     index = faiss.read_index(str(tmp_path / "store" / "index.faiss"))
     vectors = index.reconstruct_n(0, index.ntotal)
-    sample = plan_fit(open_store(source_folder), load_embedder("tfidf:24"), FitOptions(size=20)).sample()
+    sample = Fit(open_store(source_folder), load_embedder("tfidf:24"), sample=20).drawn
     outside = np.setdiff1d(np.arange(len(vectors)), sample.rows)[[3, 40]]
     vectors[outside, 5] = value
     index.reset()
@@ -108,13 +110,13 @@ def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedd
     told = re.escape(f"{tmp_path}/store: NaN, Inf or overflowing vector for document {doc_id!r} (2 bad of 150")
     for direction in ("document", "query"):
         with pytest.raises(VectorError, match=told):
-            fit_stitch(store, load_embedder("file:/nowhere.npz"), size=20, direction=direction)
+            migrate.fit(store, load_embedder("file:/nowhere.npz"), sample=20, direction=direction)
 
 
 def test_a_store_without_texts_is_told_what_to_do(source_folder, tmp_path):
     (tmp_path / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
     with pytest.raises(StoreError, match=r"put a docs\.jsonl"):
-        fit_stitch(open_store(tmp_path / "index.faiss"), load_embedder("tfidf:24"))
+        migrate.fit(open_store(tmp_path / "index.faiss"), load_embedder("tfidf:24"))
 
 
 def file_target(path):
@@ -123,7 +125,7 @@ def file_target(path):
 
 def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_folder, target_file):
     bare = open_store(bare_folder)
-    found = fit_stitch(bare, file_target(target_file), size=60)
+    found = migrate.fit(bare, file_target(target_file), sample=60)
     plain = [spec for spec in AUTO_CANDIDATES if not new_stitch(spec).reads_texts and spec != "identity"]
     assert [row.stitch for row in found.selection.candidates if not row.is_control] == plain
     assert len(found.sample.ids) == 60 and found.sample.copies == {}
@@ -143,49 +145,49 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_fo
 @pytest.mark.parametrize("strategy", ["random", "diverse", "query-log"])
 def test_every_strategy_finds_a_sample_without_texts(bare_folder, target_file, strategy, corpus):
     bare = open_store(bare_folder)
-    log = QueryLog(corpus.queries[:20], load_embedder("tfidf:32", state=bare_folder))
-    chosen = {"query_log": log} if strategy == "query-log" else {"strategy": strategy}
-    fitted = fit_stitch(bare, file_target(target_file), size=40, stitch="ridge", **chosen)
+    log = {"query_log": corpus.queries[:20], "source_model": load_embedder("tfidf:32", state=bare_folder)}
+    chosen = log if strategy == "query-log" else {"strategy": strategy}
+    fitted = migrate.fit(bare, file_target(target_file), sample=40, stitch="ridge", **chosen)
     assert len(set(fitted.sample.ids)) == 40
     assert fitted.manifest.details["sample"]["strategy"] == strategy
 
 
 def test_a_log_of_words_finds_nothing_without_texts(bare_folder, target_file, corpus):
     with pytest.raises(StoreError, match="no line has a"):
-        fit_stitch(open_store(bare_folder), file_target(target_file), query_log=QueryLog(corpus.queries), size=40)
+        migrate.fit(open_store(bare_folder), file_target(target_file), query_log=corpus.queries, sample=40)
 
 
 def test_a_fit_without_texts_is_deterministic(bare_folder, target_file, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     for name in ("a", "b"):
-        fit_stitch(open_store(bare_folder), file_target(target_file), size=60).save(tmp_path / name)
+        migrate.fit(open_store(bare_folder), file_target(target_file), sample=60).save(tmp_path / name)
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
 @pytest.mark.parametrize("stitch", ["text", "ridge+text", "kernel+text"])
 def test_a_stitch_that_reads_texts_is_refused_where_there_are_none(bare_folder, target_file, stitch):
     with pytest.raises(StoreError, match=re.escape(f"the {stitch} stitch reads texts, found a store without")):
-        fit_stitch(open_store(bare_folder), file_target(target_file), stitch=stitch)
+        migrate.fit(open_store(bare_folder), file_target(target_file), stitch=stitch)
 
 
 def test_a_view_of_texts_is_refused_where_there_are_none(bare_folder, target_file):
     with pytest.raises(StoreError, match="expected texts for --view"):
         views = {"packaged:all-MiniLM-L6-v2": load_embedder("packaged:all-MiniLM-L6-v2")}
-        fit_stitch(open_store(bare_folder), file_target(target_file), views=views)
+        migrate.fit(open_store(bare_folder), file_target(target_file), views=views)
 
 
 def test_vectors_that_are_found_by_text_need_the_texts(bare_folder, target_file, corpus, tmp_path):
     with np.load(target_file) as arrays:
         np.savez(tmp_path / "texts.npz", **arrays, doc_texts=[document.text for document in corpus.documents])
     with pytest.raises(StoreError, match=r"put a docs\.jsonl.*file:VECTORS\.npz, without doc_texts"):
-        fit_stitch(open_store(bare_folder), file_target(tmp_path / "texts.npz"))
+        migrate.fit(open_store(bare_folder), file_target(tmp_path / "texts.npz"))
 
 
 def test_a_stitch_that_reads_texts_keeps_one_that_does_not(store):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
     assert not fitted.fallback.stitch.reads_texts
     assert fitted.without_texts().reader is None
-    assert fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60).fallback is None
+    assert migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60).fallback is None
 
 
 def test_one_document_is_too_few(tmp_path, source_folder):
@@ -195,12 +197,12 @@ def test_one_document_is_too_few(tmp_path, source_folder):
     writer.append([Document("only", "a text about nothing")], np.ones((1, 4), dtype=np.float32))
     writer.finish()
     with pytest.raises(StitchError, match="at least 2 pairs"):
-        fit_stitch(open_store(tmp_path), load_embedder("tfidf:1"))
+        migrate.fit(open_store(tmp_path), load_embedder("tfidf:1"))
 
 
 def test_sample_documents_get_their_true_vectors(store):
     embedder = load_embedder("tfidf:24")
-    fitted = fit_stitch(store, embedder, size=60)
+    fitted = migrate.fit(store, embedder, sample=60)
     batch = next(iter(store.scan()))
     documents = list(store.documents())
     translated = fitted.translate(
@@ -214,26 +216,26 @@ def test_sample_documents_get_their_true_vectors(store):
 
 
 def test_the_manifest_is_readable_json(store, tmp_path):
-    fit_stitch(store, load_embedder("tfidf:24"), size=60).save(tmp_path / "stitch")
+    migrate.fit(store, load_embedder("tfidf:24"), sample=60).save(tmp_path / "stitch")
     facts = json.loads((tmp_path / "stitch" / "lead-migrate.json").read_text())
     names = [row["stitch"] for row in facts["details"]["selection"]["candidates"]]
     assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "text", "mean", "random"]
 
 
 def test_texts_are_read_where_that_is_asked_for(store):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
     assert fitted.stitch.spec == "ridge+text" and fitted.reads_texts
     assert [row.stitch for row in fitted.selection.candidates if not row.is_control] == ["ridge+text"]
     assert set(fitted.reader.read(["a text"]).views) == {"ngrams", "topics"}  # no local model, no tokens
 
 
 def test_a_stitch_of_vectors_keeps_no_reader(store):
-    assert fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60).reader is None
+    assert migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60).reader is None
 
 
 def test_the_stitch_that_is_chosen_is_the_one_that_was_judged(store):
     """With the weights that were found once for the sample, not anew for each fold."""
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
     assert fitted.stitch.weighing == fitted.selection.stitch.weighing
     assert fitted.selection.confidence is not None and fitted.selection.curve is not None
 
@@ -242,7 +244,7 @@ def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
     texts = [document.text for document in store.documents()]
     embedder = load_embedder("tfidf:24")
     np.testing.assert_array_equal(fit_reader(store, embedder).ngram_idf, TextReader.fit(texts).ngram_idf)
-    monkeypatch.setattr("migrate.fit.CORPUS_SIZE", 40)
+    monkeypatch.setattr("migrate.steps.fit.job.CORPUS_SIZE", 40)
     rows = random_order(store, 3)[:40]
     expected = TextReader.fit([texts[row] for row in rows], seed=3)
     found = fit_reader(store, embedder, seed=3)
@@ -259,7 +261,7 @@ def test_the_order_of_rows_changes_no_more_of_a_stitch_than_rounding(store, tmp_
     writer.finish()
     target = load_embedder("tfidf:24")
     target.fit(documents)
-    first, second = (fit_stitch(one, target, size=60) for one in (store, open_store(tmp_path / "shuffled")))
+    first, second = (migrate.fit(one, target, sample=60) for one in (store, open_store(tmp_path / "shuffled")))
     assert sorted(first.sample.ids) == sorted(second.sample.ids)
     assert first.selection.chosen == second.selection.chosen
     texts = [document.text for document in documents]
@@ -270,13 +272,13 @@ def test_the_order_of_rows_changes_no_more_of_a_stitch_than_rounding(store, tmp_
 def test_a_text_aware_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     for name in ("a", "b"):
-        fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60).save(tmp_path / name)
+        migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60).save(tmp_path / name)
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
 def test_a_sample_of_a_few_documents_is_enough(store):
     for size in (2, 3, 5):
-        fitted = fit_stitch(store, load_embedder("tfidf:24"), size=size)
+        fitted = migrate.fit(store, load_embedder("tfidf:24"), sample=size)
         batch = next(iter(store.scan()))
         texts = [document.text for document in store.documents()]
         assert np.isfinite(fitted.translate(batch, texts, source="test").vectors).all()
@@ -285,8 +287,8 @@ def test_a_sample_of_a_few_documents_is_enough(store):
 @pytest.mark.slow
 def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
     view = "packaged:all-MiniLM-L6-v2"
-    fitted = fit_stitch(
-        store, load_embedder("tfidf:24"), stitch="ridge+text", size=20, views={view: load_embedder(view)}
+    fitted = migrate.fit(
+        store, load_embedder("tfidf:24"), stitch="ridge+text", sample=20, views={view: load_embedder(view)}
     )
     seen = fitted.reader.read(["A cat sits on a mat.", " "]).views[f"model {view}"].matrix()
     (expected,) = load_embedder(view).embed_documents([Document("a", "A cat sits on a mat.")])
@@ -304,12 +306,12 @@ def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
 )
 def test_a_view_that_nobody_can_read_is_refused(store, view, stitch):
     with pytest.raises(UsageError, match="--view"):
-        fit_stitch(store, load_embedder("tfidf:24"), stitch=stitch, views={view: load_embedder(view)})
+        migrate.fit(store, load_embedder("tfidf:24"), stitch=stitch, views={view: load_embedder(view)})
 
 
 def test_a_prior_is_remembered_by_its_hash_and_leaned_on(store, tmp_path):
-    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=140, seed=1)
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=20, prior=prior)
+    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=20, prior=prior)
     assert fitted.manifest.stitch.prior == prior.digest()
     assert fitted.stitch.facts()["share of prior"] > 0
     fitted.save(tmp_path / "stitch")
@@ -318,8 +320,8 @@ def test_a_prior_is_remembered_by_its_hash_and_leaned_on(store, tmp_path):
 
 
 def test_of_a_prior_that_reads_texts_the_fallback_is_taken(store):
-    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=100, seed=1)
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), size=20, prior=prior)
+    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=100, seed=1)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), sample=20, prior=prior)
     assert fitted.manifest.stitch.prior == prior.digest()
 
 
@@ -334,17 +336,17 @@ def test_of_a_prior_that_reads_texts_the_fallback_is_taken(store):
 def test_a_prior_that_does_not_suit_is_refused_before_anything_is_embedded(
     store, prior, target, options, error, message
 ):
-    found = fit_stitch(store, load_embedder("tfidf:24"), stitch=prior, size=60)
+    found = migrate.fit(store, load_embedder("tfidf:24"), stitch=prior, sample=60)
     with pytest.raises(error, match=re.escape(message)):
-        plan_fit(store, load_embedder(target), FitOptions(prior=found, **options))
+        Fit(store, load_embedder(target), prior=found, **options).run()
 
 
 def test_a_prior_of_other_models_is_refused(store):
-    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60)
+    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60)
     other = replace(prior.manifest.model, spec="somebody/else")
     stranger = replace(prior, manifest=replace(prior.manifest, model=other))
     with pytest.raises(StitchError, match=r"expected a prior of tfidf:24 .*, found one of somebody/else"):
-        fit_stitch(store, load_embedder("tfidf:24"), prior=stranger)
+        migrate.fit(store, load_embedder("tfidf:24"), prior=stranger)
 
 
 @pytest.mark.parametrize(
@@ -358,20 +360,20 @@ def test_a_prior_of_other_models_is_refused(store):
 )
 def test_first_tokens_that_nobody_reads_are_refused(store, options, message):
     with pytest.raises(UsageError, match=message):
-        fit_stitch(store, load_embedder("tfidf:24"), **options)
+        migrate.fit(store, load_embedder("tfidf:24"), **options)
 
 
 def test_first_tokens_need_texts_and_a_model_that_reads_them(store, bare_folder, target_file):
     with pytest.raises(StoreError, match="expected texts, whose first tokens --prefix embeds"):
-        fit_stitch(open_store(bare_folder), file_target(target_file), prefix=5)
+        migrate.fit(open_store(bare_folder), file_target(target_file), prefix=5)
     with pytest.raises(UsageError, match="name the model itself"):
-        fit_stitch(store, file_target(target_file), prefix=5)
+        migrate.fit(store, file_target(target_file), prefix=5)
 
 
 def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, tmp_path):
     views = {"prefix:4:tfidf:24": load_embedder("prefix:4:tfidf:24")}
     fits = [
-        fit_stitch(store, load_embedder("tfidf:24"), stitch="prefix+text", size=60, **given)
+        migrate.fit(store, load_embedder("tfidf:24"), stitch="prefix+text", sample=60, **given)
         for given in ({"prefix": 4}, {"views": views})
     ]
     assert [fitted.reader.base for fitted in fits] == ["prefix:4:tfidf:24"] * 2
@@ -400,7 +402,7 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
         embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
         store = open_store(tmp_path / name)
         fits = [
-            fit_stitch(store, minilm, size=110, stitch=["ridge+text", *own], seed=1, **given)
+            migrate.fit(store, minilm, sample=110, stitch=["ridge+text", *own], seed=1, **given)
             for own, given in ((["prefix", "prefix+text"], {"prefix": 12}), ([], {}))
         ]
         worth[name] = fits[0].selection.prefix
@@ -412,7 +414,7 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
 
 
 def test_a_stitch_of_another_target_is_none_to_grow_from(store):
-    earlier = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=40)
+    earlier = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=40)
     other = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
     with pytest.raises(StitchError, match="--grown-from: expected a stitch from 32 dimensions to sentence-transf"):
-        plan_fit(store, other, FitOptions(stitch="ridge", size=60, grown_from=earlier))
+        Fit(store, other, stitch="ridge", sample=60, grown_from=earlier).run()

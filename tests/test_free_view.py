@@ -7,10 +7,11 @@ import pytest
 from openai_server import OpenAIServer
 
 import migrate
-from migrate import fit
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
 from migrate.report.fit import choice_sentence, fit_sentences
+from migrate.steps.fit import Fit
+from migrate.steps.fit.inputs import FREE_VIEW
 from migrate.stitch import select
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
@@ -60,16 +61,16 @@ def load(relative, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(store, load):
-    return fit.fit_stitch(store, load(), size=120)
+    return migrate.fit(store, load(), sample=120)
 
 
 def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
     tried = fitted.selection.tried
     assert tried.is_used and tried.overlap_with > tried.overlap_without + 0.1
-    assert list(fitted.reader.models) == [fit.FREE_VIEW]
+    assert list(fitted.reader.models) == [FREE_VIEW]
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
-    assert loaded.selection.tried == tried and list(loaded.reader.models) == [fit.FREE_VIEW]
+    assert loaded.selection.tried == tried and list(loaded.reader.models) == [FREE_VIEW]
     unseen = [i for i, document in enumerate(store.documents()) if document.id not in set(fitted.sample.ids)]
     assert len(unseen) == 30
     truth = load().embed_documents(list(store.documents(unseen)))
@@ -79,7 +80,7 @@ def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
         rows = read_all(open_store(tmp_path / name).scan()).vectors[unseen]
         return float(np.einsum("ij,ij->i", rows, truth).mean())
 
-    without = fit.fit_stitch(store, load(), size=120, views={})
+    without = migrate.fit(store, load(), sample=120, views={})
     assert mean_cosine(loaded, "with") > mean_cosine(without, "without") + 0.05
     (said,) = [line for line in fit_sentences(fitted.selection) if "was tried" in line]
     assert "It is used" in said and f"{tried.overlap_without:.1%} without" in said
@@ -87,11 +88,11 @@ def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
 
 def test_a_large_store_is_told_what_it_would_add(store, load, fitted, monkeypatch):
     monkeypatch.setattr(select, "MOST_VIEWED", 100)
-    large = fit.fit_stitch(store, load(), size=120)
+    large = migrate.fit(store, load(), sample=120)
     assert large.selection.tried == fitted.selection.tried and not large.selection.tried.is_used
     assert not large.reader.models
     (said,) = [line for line in fit_sentences(large.selection) if "was tried" in line]
-    assert said.endswith(f"name it by --view {fit.FREE_VIEW}")
+    assert said.endswith(f"name it by --view {FREE_VIEW}")
 
 
 def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
@@ -100,31 +101,30 @@ def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
     with OpenAIServer() as server:  # its vectors mean nothing
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         target = load_embedder("openai:text-embedding-3-small", dimensions=24)
-        fitted = fit.fit_stitch(store, target, size=120)
+        fitted = migrate.fit(store, target, sample=120)
     assert not fitted.selection.tried.helps
     assert fitted.reader is None or not fitted.reader.models
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"views": {}}, {"size": 99}, {"stitch": "ridge+text"}, {"direction": "query"}],
+    [{"views": {}}, {"sample": 99}, {"stitch": "ridge+text"}, {"direction": "query"}],
     ids=["told not to", "few pairs", "no choice", "queries"],
 )
 def test_it_is_not_tried_without_need(store, relative, options):
-    plan = fit.plan_fit(store, load_embedder(relative), fit.FitOptions(**options))
-    assert plan.views == {}
+    assert Fit(store, load_embedder(relative), **options).inputs.views == {}
 
 
 def test_it_is_not_tried_for_a_local_target_nor_for_a_store_of_its_own(store, relative):
-    assert fit.plan_fit(store, load_embedder("tfidf:24")).views == {}
-    own = fit.FitOptions(source_model=load_embedder(fit.FREE_VIEW).identity)
-    assert fit.plan_fit(store, load_embedder(relative), own).views == {}
-    assert list(fit.plan_fit(store, load_embedder(relative)).views) == [fit.FREE_VIEW]
+    assert Fit(store, load_embedder("tfidf:24")).inputs.views == {}
+    own = Fit(store, load_embedder(relative), source_model=load_embedder(FREE_VIEW))
+    assert own.inputs.views == {}
+    assert list(Fit(store, load_embedder(relative)).inputs.views) == [FREE_VIEW]
 
 
 def test_a_model_that_is_named_but_not_used_is_not_asked_again(store, tmp_path):
-    views = {fit.FREE_VIEW: load_embedder(fit.FREE_VIEW)}
-    fitted = fit.fit_stitch(store, load_embedder("tfidf:32"), stitch=["identity", "ridge+text"], size=120, views=views)
+    views = {FREE_VIEW: load_embedder(FREE_VIEW)}
+    fitted = migrate.fit(store, load_embedder("tfidf:32"), stitch=["identity", "ridge+text"], sample=120, views=views)
     assert fitted.selection.tried is None
     assert fitted.reader is None or not fitted.reader.models
 
@@ -139,22 +139,22 @@ def same(relative, monkeypatch):
 
 
 def test_a_target_in_disguise_is_named_and_not_run_on_every_text(store, same, tmp_path):
-    fitted = fit.fit_stitch(store, same, size=120)
+    fitted = migrate.fit(store, same, sample=120)
     assert fitted.selection.tried.is_target and not fitted.selection.tried.is_used
     assert fitted.reader is None or not fitted.reader.models
     assert fitted.selection.best.scores.overlap_at_10 < 0.9
     fitted.save(tmp_path / "stitch")
     assert load_stitch(tmp_path / "stitch").selection.tried == fitted.selection.tried
     said = choice_sentence(fitted.selection)
-    assert f"gives the target's own vectors, so that `reembed --target {fit.FREE_VIEW}` is the whole move" in said
+    assert f"gives the target's own vectors, so that `reembed --target {FREE_VIEW}` is the whole move" in said
     assert not [line for line in fit_sentences(fitted.selection) if "was tried" in line]
 
 
 def test_a_view_that_reads_every_text_is_named_where_it_is_used(fitted):
-    assert f"translating embeds every text with {fit.FREE_VIEW}, on this machine" in choice_sentence(fitted.selection)
+    assert f"translating embeds every text with {FREE_VIEW}, on this machine" in choice_sentence(fitted.selection)
 
 
 def test_the_target_is_no_view_of_itself(store):
-    target = load_embedder(fit.FREE_VIEW)
+    target = load_embedder(FREE_VIEW)
     with pytest.raises(UsageError, match="is the target itself"):
-        fit.plan_fit(store, target, fit.FitOptions(views={target.profile.spec: target}))
+        Fit(store, target, views={target.profile.spec: target}).run()

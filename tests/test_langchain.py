@@ -9,9 +9,9 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_tools import FAISS
 
+import migrate
 from migrate.embedders import load_embedder
 from migrate.errors import ManifestError, StitchError, VectorError
-from migrate.fit import fit_stitch
 from migrate.langchain import TranslatedEmbeddings
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -65,7 +65,7 @@ def folder(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(folder, new_model):
-    return fit_stitch(open_store(folder), new_model, direction="query", size=120)
+    return migrate.fit(open_store(folder), new_model, direction="query", sample=120)
 
 
 def open_app(folder, embeddings):
@@ -137,7 +137,7 @@ def test_a_folder_will_do_for_the_stitch(fitted, new_model, tmp_path):
 
 
 def test_a_stitch_for_documents_is_refused_at_once(folder, new_model):
-    forth = fit_stitch(open_store(folder), new_model, stitch="ridge", size=60)
+    forth = migrate.fit(open_store(folder), new_model, stitch="ridge", sample=60)
     with pytest.raises(StitchError, match=r"^TranslatedEmbeddings: .*--direction query$"):
         TranslatedEmbeddings(Model(new_model), forth)
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from openai_server import OpenAIServer
@@ -17,10 +18,9 @@ from migrate.cost.count import count_texts
 from migrate.embed import embed_corpus, plan_embed, plan_reembed
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
-from migrate.fit import FitOptions, plan_fit
-from migrate.pipeline import MigrationRequest, finished_run, plan_migration
-from migrate.selection import QueryLog
+from migrate.pipeline import Run
 from migrate.steps.base import PaidStep
+from migrate.steps.fit import Fit
 from migrate.steps.sync import Sync
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
@@ -59,10 +59,10 @@ def store(source_folder):
 @pytest.fixture
 def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
     """Plans a step, again and again if need be; with what it stands on paid for aside."""
-    ridge = FitOptions(stitch="ridge", size=SIZE)
+    ridge = {"stitch": "ridge", "sample": SIZE}
 
     def fitted():
-        return plan_fit(store, load("aside"), ridge).run()
+        return Fit(store, load("aside"), **ridge).run()
 
     def translated():
         if not (tmp_path / "translated").exists():
@@ -85,13 +85,10 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         return Sync(open_store(old), translated(), target=load())
 
     def migration():
-        request = MigrationRequest(
-            store, load(), load_questions(str(beir)), tmp_path / "run", stitch="ridge", size=SIZE
-        )
-        return plan_migration(request)
+        return Run(store, load(), tmp_path / "run", beir=beir, stitch="ridge", sample=SIZE)
 
     return {
-        "fit": lambda: plan_fit(store, load(), ridge),
+        "fit": lambda: Fit(store, load(), **ridge),
         "embed": lambda: plan_embed(lambda: corpus.documents, load(), tmp_path / "new"),
         "re-embed": lambda: plan_reembed(store, load(), tmp_path / "reference"),
         "translate": lambda: Translate(
@@ -142,39 +139,35 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
 
 
 def test_a_fit_learns_from_the_sample_that_was_counted(store, load, server, monkeypatch):
-    from migrate import fit
+    from migrate.steps.fit import job
 
     drawn = []
-    monkeypatch.setattr(fit, "draw_sample", lambda *args, **options: drawn.append(args) or real(*args, **options))
+    monkeypatch.setattr(job, "draw_sample", lambda *args, **options: drawn.append(args) or real(*args, **options))
     real = migrate.selection.draw_sample
-    plan = plan_fit(store, load(), FitOptions(stitch="ridge", size=SIZE, strategy="diverse", seed=5))
+    plan = Fit(store, load(), stitch="ridge", sample=SIZE, strategy="diverse", seed=5)
     (estimate,) = plan.estimate().models
     assert estimate.documents == SIZE
     stitch = plan.run()
     assert len(drawn) == 1
-    assert list(stitch.sample.ids) == [document.id for document in plan.sample().documents]
+    assert list(stitch.sample.ids) == [document.id for document in plan.drawn.documents]
 
 
 def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     view, old = load("view", "openai:tiny"), load("old", "openai:text-embedding-ada-002")
-    log = QueryLog(corpus.queries[:10], old)
-    options = FitOptions(stitch="ridge+text", size=SIZE, query_log=log, views={"openai:tiny": view})
-    plan = plan_fit(store, load(), options)
-    models = f"target {SMALL}, source model openai:text-embedding-ada-002, view openai:tiny"
-    assert repr(plan) == f"<FitPlan: {models}>"
+    log, views = corpus.queries[:10], {"openai:tiny": view}
+    plan = Fit(store, load(), stitch="ridge+text", sample=SIZE, query_log=log, source_model=old, views=views)
     target, source, seen = plan.estimate().models
     assert (target.documents, source.documents, source.queries, seen.documents) == (SIZE, 0, 10, SIZE)
     assert (source.model, seen.model) == ("openai:text-embedding-ada-002 (source model)", "openai:tiny (view)")
     assert plan.estimate().tokens == target.tokens + source.tokens + seen.tokens
     assert server.requests == []
     with pytest.raises(SpendingError):
-        plan.run(cap_usd=1e-9)
+        run_under(1e-9, plan)
     assert server.billed == []
 
 
 def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, tmp_path):
-    options = FitOptions(stitch="prefix+text", size=SIZE, prefix=5)
-    plan = plan_fit(store, load(), options)
+    plan = Fit(store, load(), stitch="prefix+text", sample=SIZE, prefix=5)
     (estimate,) = plan.estimate().models
     assert SIZE < estimate.documents <= 2 * SIZE  # a text of no more than five words is the same again
     fitted = plan.run()
@@ -197,13 +190,10 @@ def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, t
 
 
 def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, server, tmp_path, beir, but_again):
-    requests = [
-        MigrationRequest(store, load(), load_questions(str(beir)), tmp_path / "run", size=SIZE, prefix=prefix)
-        for prefix in (None, 5)
-    ]
-    without, with_prefix = (plan_migration(request).estimate() for request in requests)
+    runs = [Run(store, load(), tmp_path / "run", beir=beir, sample=SIZE, prefix=prefix) for prefix in (None, 5)]
+    without, with_prefix = (each.estimate() for each in runs)
     assert with_prefix.models[0].documents > without.models[0].documents + store.info.count - SIZE
-    done = plan_migration(requests[1]).run()
+    done = runs[1].run()
     assert done.stitch.selection.prefix is not None
     billed = but_again(server.billed)
     assert len(billed) == len(set(billed))
@@ -212,28 +202,27 @@ def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, serve
 def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, load, server, tmp_path):
     half = tmp_path / "half"
     embed_corpus(lambda: iter(list(corpus.documents)[:80]), load_embedder("tfidf:32"), half)
-    earlier = plan_fit(open_store(half), load(), FitOptions(stitch="ridge", size=SIZE)).run()
+    earlier = Fit(open_store(half), load(), stitch="ridge", sample=SIZE).run()
     assert len(server.billed) == SIZE
-    options = FitOptions(stitch="ridge", size=SIZE + 20, grown_from=earlier)
-    plan = plan_fit(store, load(), options)
+    plan = Fit(store, load(), stitch="ridge", sample=SIZE + 20, grown_from=earlier)
     assert plan.estimate().models[0].documents == 20
     fitted = plan.run()
     assert len(server.billed) == SIZE + 20
     assert set(earlier.sample.ids) < set(fitted.sample.ids)
     with pytest.raises(UsageError, match="expected more than the 50 documents"):
-        plan_fit(store, load(), FitOptions(stitch="ridge", size=SIZE, grown_from=earlier))
+        Fit(store, load(), stitch="ridge", sample=SIZE, grown_from=earlier).run()
 
 
 def test_the_cache_of_a_caller_counts_what_a_plan_embeds(store, load, server):
     model = load()
-    plan_fit(store, model, FitOptions(stitch="ridge", size=SIZE)).run()
+    Fit(store, model, stitch="ridge", sample=SIZE).run()
     assert model.misses == len(server.billed) == SIZE
 
 
 def test_a_free_model_needs_no_cap(store, tmp_path):
-    plan = plan_fit(store, load_embedder("tfidf:24"), FitOptions(stitch="ridge", size=SIZE))
+    plan = Fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=SIZE)
     assert plan.estimate().models == () and plan.estimate().usd == 0 and plan.models[0].meter is None
-    assert plan.run(cap_usd=0).manifest.counts["pairs"] == SIZE
+    assert run_under(0, plan).manifest.counts["pairs"] == SIZE
 
 
 def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
@@ -249,7 +238,7 @@ def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
 def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     reference, cache, store, load, beir, tmp_path
 ):
-    fitted = plan_fit(store, load(cache), FitOptions(stitch="ridge", size=SIZE)).run()
+    fitted = Fit(store, load(cache), stitch="ridge", sample=SIZE).run()
     migrate.translate(store, fitted, tmp_path / "new")
     report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
     full, new = (
@@ -263,12 +252,11 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
 
 
 @pytest.mark.slow
-def test_a_finished_migration_is_known_by_its_request(store, beir, load, tmp_path):
-    request = MigrationRequest(store, load(), load_questions(str(beir)), tmp_path / "run", stitch="ridge", size=SIZE)
-    assert finished_run(request) is None
-    plan = plan_migration(request)
-    report = plan.run().report
-    assert finished_run(request).outcome == report.verdict.outcome.value
+def test_a_finished_migration_is_known_by_its_parameters(store, beir, load, tmp_path):
+    step = Run(store, load(), tmp_path / "run", beir=beir, stitch="ridge", sample=SIZE)
+    assert step.finished is None
+    report = step.run().report
+    assert replace(step).finished.outcome == report.verdict.outcome.value
 
 
 def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, load, beir, server, tmp_path):

@@ -18,7 +18,6 @@ from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import LockedError, OutputError, StitchError, UsageError, VectorError
 from migrate.files import output_lock
-from migrate.fit import fit_stitch
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
@@ -30,7 +29,7 @@ from migrate.vectors import Batch
 
 @pytest.fixture(scope="module")
 def fitted(source_folder):
-    return fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), size=60)
+    return migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), sample=60)
 
 
 @pytest.fixture
@@ -205,7 +204,7 @@ def test_a_batch_is_bounded_in_bytes(dim):
 @pytest.fixture(scope="module")
 def reading(source_folder):
     """A stitch that reads texts."""
-    return fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    return migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
 
 
 @pytest.fixture
@@ -258,7 +257,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_pa
 
 @pytest.mark.parametrize("spec", ["ridge", "ridge+text", "mean"])
 def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch=spec, size=60)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch=spec, sample=60)
     migrate.translate(store, fitted, tmp_path / "new")
     confidence = np.load(tmp_path / "new" / "confidence.npy", allow_pickle=False)
     ids = read_all(open_store(tmp_path / "new").scan()).ids
@@ -271,7 +270,7 @@ def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
 
 def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_path):
     embedder = load_embedder("tfidf:24")
-    fitted = fit_stitch(store, embedder, stitch="ridge+text", size=80)
+    fitted = migrate.fit(store, embedder, stitch="ridge+text", sample=80)
     migrate.translate(store, fitted, tmp_path / "new")
     new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     cosines = np.einsum("ij,ij->i", new.vectors, embedder.embed_documents(list(store.documents())))
@@ -409,7 +408,7 @@ def test_a_document_without_a_text_is_translated_too(store, reading, forget_hash
 
 
 def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=100)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=100)
     lowest = fitted.selection.confidence.lowest
     done = migrate.translate(store, fitted, tmp_path / "new")
     values = np.load(tmp_path / "new" / "confidence.npy")
@@ -425,7 +424,7 @@ def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
 
 
 def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
-    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=100)
+    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=100)
     assert fitted.selection.confidence.spearman >= 0.2
     done = migrate.translate(store, fitted, tmp_path / "sure")
     sure = open_store(tmp_path / "sure")

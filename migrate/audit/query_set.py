@@ -304,6 +304,21 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     return first_of
 
 
+def share_of(percent: str) -> float:
+    """Return a share, 0-1, from a percentage such as `50%`.
+
+    Raises
+    ------
+    UsageError
+        It is none between 0 and 100.
+    """
+    number = percent.strip().removesuffix("%")
+    share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
+    if not (0 < share < 1 and percent.strip().endswith("%")):
+        raise UsageError(f"--hold-out: {percent!r} is no share of the queries; give one such as 50%")
+    return share
+
+
 def hold_out(query_set: QuerySet, share: float) -> QuerySet:
     """Return the queries that choose and judge now, where a `share`, 0-1, of all is kept to judge later.
 

@@ -105,9 +105,10 @@ def _advise_plan(
     from migrate.steps.translate.choice import CONFIDENCE, RANDOM
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
-        first = ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"] if best.first_tokens else []
-        output = ["-o", path_beside(store, "stitch")]
-        advise_next("fit", *words, *first, *output, also=("query_log", "price"), but="rate", quiet=quiet)
+        if best.first_tokens:
+            words += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
+        words += ["-o", path_beside(store, "stitch")]
+        advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)
         return
     new = ["-o", store.successor("new") or path_beside(store, "new")]
     if not (best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE)):

@@ -58,7 +58,6 @@ def command(
     The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
     (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
     """
-    from migrate.audit.inputs import PoolReference
     from migrate.audit.places import Places
     from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import write_beir
@@ -66,7 +65,8 @@ def command(
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
     from migrate.files import free_path
-    from migrate.pipeline import PAGE, MigrationRequest, migrate
+    from migrate.pipeline import Run
+    from migrate.pipeline.job import PAGE
     from migrate.report.audit import audit_text
     from migrate.report.document import recommendation_document
     from migrate.report.terminal import candidates_table
@@ -95,19 +95,19 @@ def command(
             quiet=quiet,
         )
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
-        request = MigrationRequest(
+        step = Run(
             store,
             target,
-            with_unread(questions, store, target, seed=seed, quiet=True),  # the report has it
             folder,
-            source_embedder=source,
-            size=size,
+            beir=with_unread(questions, store, target, seed=seed, quiet=True),  # the report has it
+            source_model=source,
+            sample=size,
             places=Places(target=("--target", spec)),  # the model's own name is that of the file, without its folder
-            pool=PoolReference(),
             seed=seed,
             force=force,
+            progress=progress,
         )
-        done = migrate(request, progress=progress)
+        done = step.run()
         page = folder / PAGE
         if output is None:
             page = Path(shutil.copyfile(page, _PAGE_HERE))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING, Any, cast
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
-from migrate.cli.options import GeneralOptions, LearningOptions, ModelOptions, option
+from migrate.cli.options import GeneralOptions, ModelOptions
 from migrate.cli.same import stop_if_same
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import SpendingOptions
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.cli.unread import warn_of_plan, warn_of_store
+from migrate.cli.unread import warn_of_fit, warn_of_store
 from migrate.files import free_path
+from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:
     from migrate.cost.chunks import Unread
@@ -28,46 +29,12 @@ if TYPE_CHECKING:
     "A small sample, re-embedded, to a stitch.",
     example="lead-migrate fit my-store --target openai:text-embedding-3-small -o my-stitch",
 )
-@click.argument("store", type=options.STORE)
-@options.target
 @options.stitch_output
-@option(
-    "--direction",
-    type=click.Choice(["document", "query"]),
-    default="document",
-    help="What the stitch maps: the store's documents into the new space, or new queries into the old one.",
-)
-@option(
-    "--prior",
-    type=options.STITCH,
-    metavar="STITCH",
-    help="Stitch of the same two models from another corpus, to lean on where that helps: worth most with few pairs.",
-)
-@option(
-    "--grown-from",
-    type=options.STITCH,
-    metavar="STITCH",
-    help="Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample counts it.",
-)
-@options.learning_options
-@options.view
-@options.price
-@spending_options
+@step_options(Fit)
 @options.model_options
-@options.general_options(options.seed, options.force, options.as_json, options.quiet)
+@options.general_options(options.force, options.as_json, options.quiet)
 def command(
-    store: str,
-    target: str,
-    output: Path | str,
-    direction: Direction,
-    prior: Path | str | None,
-    grown_from: Path | str | None,
-    learning: LearningOptions,
-    views: tuple[str, ...],
-    price: float | None,
-    spending: SpendingOptions,
-    model: ModelOptions,
-    general: GeneralOptions,
+    asked: Fit, output: Path | str, spending: SpendingOptions, model: ModelOptions, general: GeneralOptions
 ) -> None:
     """Embed a sample of STORE with the target model, and learn the map from the old vectors to the new ones.
 
@@ -81,63 +48,50 @@ def command(
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
     from migrate.files import refuse_output
-    from migrate.fit import FitOptions, plan_fit
     from migrate.manifest import MANIFEST_NAME
-    from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
     from migrate.work.remote import refuse_url
 
-    quiet = general.quiet
+    quiet, store, target, seed = general.quiet, str(asked.store), str(asked.target), asked.seed
     # refused before anything is spent
     if isinstance(output, Path):
-        refuse_output(output, *options.local_paths(store, learning.query_log), force=general.force)
+        log = cast("Path | None", asked.query_log)
+        refuse_output(output, *options.local_paths(store, log), force=general.force)
     else:
         refuse_url(output, MANIFEST_NAME, force=general.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
-        embedder, old = model.load(target, seed=general.seed), None
+        embedder, old = model.load(target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=general.as_json)
-        if learning.source_model:
-            old = model.for_source().load(learning.source_model, state=folder_of(opened))
-        chosen = FitOptions(
-            direction=direction,
-            stitch=learning.stitches,
-            size=learning.size,
-            strategy=learning.strategy,
-            query_log=learning.load_log(old),
-            source_model=old.identity if old else None,
-            views=options.load_views(views, model),
-            prior=None if prior is None else load_stitch(prior),
-            prefix=learning.prefix,
-            grown_from=None if grown_from is None else load_stitch(grown_from),
-            seed=general.seed,
-        )
-        plan = plan_fit(opened, embedder, chosen, price_usd_per_mtok=price)
+        if asked.source_model is not None:
+            old = model.for_source().load(str(asked.source_model), state=folder_of(opened))
+        views = options.load_views(cast("Sequence[str]", asked.views), model)
+        step = replace(asked, store=opened, target=embedder, source_model=old, views=views, progress=progress)
         unread = {
-            "store": warn_of_store(opened, embedder, seed=general.seed, quiet=quiet),
-            "sample": warn_of_plan(plan, quiet=quiet),
+            "store": warn_of_store(opened, embedder, seed=seed, quiet=quiet),
+            "sample": warn_of_fit(step, quiet=quiet),
         }
-        for view in plan.views.values():
-            warn_of_store(opened, view, seed=general.seed, quiet=quiet)
-        if direction == "document" and opened.info.has_texts:
+        for view in step.inputs.views.values():
+            warn_of_store(opened, view, seed=seed, quiet=quiet)
+        is_bare = step.direction == "document" and not opened.info.has_texts
+        if step.direction == "document" and not is_bare:
             full = opened.successor("full") or str(path_beside(opened, "full"))
             again = [store, "--target", target, *typed_model(), "-o", full]
-            paid.weigh(plan, opened, "the fit", again, is_proven=False, seed=general.seed)
-        paid.agree(plan, progress=progress)
-        stop_if_same("fit", opened, plan.models[0].embedder, paid=paid, as_json=general.as_json)
-        fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)
+            paid.weigh(step, opened, "the fit", again, is_proven=False, seed=seed)
+        paid.agree(step, progress=progress)
+        stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=general.as_json)
+        fitted = step.execute()
         fitted.save(output, force=general.force)
     paid.finish()
-    bare = direction == "document" and not opened.info.has_texts
     if general.as_json:
-        show_json(_document(fitted, output, direction, unread, bare=bare))
+        show_json(_document(fitted, output, step.direction, unread, bare=is_bare))
         return
-    _show(fitted, output, opened.info.count, bare=bare)
-    if learning.query_log is not None:
+    _show(fitted, output, opened.info.count, bare=is_bare)
+    if step.inputs.log is not None:
         show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
-    if direction == "query":
+    if step.direction == "query":
         bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return

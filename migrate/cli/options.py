@@ -22,8 +22,24 @@ from click.shell_completion import CompletionItem
 
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
-from migrate.steps.base import FORCE, GENERAL, PRICE, RESTART, SEED
-from migrate.steps.translate import OUTPUT, QUERY_LOG
+from migrate.steps.base import (
+    BEIR,
+    FORCE,
+    GENERAL,
+    GROUP_FIELD,
+    HOLD_OUT,
+    MARGIN,
+    PLAN,
+    PRICE,
+    QUERIES,
+    QUERY_LOG,
+    RESTART,
+    SEED,
+    SPLIT,
+    UNJUDGED,
+)
+from migrate.steps.fit import SOURCE_MODEL, TARGET
+from migrate.steps.translate import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +48,6 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
-    from migrate.selection import QueryLog
     from migrate.stores.base import Store
     from migrate.vectors import Progress
     from migrate.work.runner import Runner
@@ -108,7 +123,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-LEARNING, QUERIES, MODELS, REPORTS = "Sample and stitch", "Queries", "Models", "Reports"
+MODELS, REPORTS = "Models", "Reports"
 """Titles of the sections of a help text that several commands share."""
 
 _NO_SECTION = "Options"
@@ -168,6 +183,19 @@ def usd(value: object) -> float:
     return amount
 
 
+def plan_name(name: str) -> str:
+    """Return the name of a plan, if there can be one; whether the audit has it is known after it.
+
+    Raises
+    ------
+    click.BadParameter
+        There can be none.
+    """
+    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
+        raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
+    return name
+
+
 def _sample(value: Any) -> int | str:
     """Read a number of documents, or `all`."""
     return "all" if value == "all" else int(click.IntRange(min=1).convert(value, None, None))
@@ -179,11 +207,14 @@ _KINDS: dict[str, Any] = {
     "path": PATH,
     "text": str,
     "count": click.IntRange(min=1),
+    "pairs": click.IntRange(min=2),
+    "tokens": click.IntRange(1, 10**8),
     "sample": _sample,
     "share": FiniteRange(0, 1, min_open=True),
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
+    "plan": plan_name,
 }
 """How the words of a command line are read, by the kinds that fields name."""
 
@@ -246,12 +277,7 @@ stitch_output = option(
     "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
 )
 store_output = declared("output", OUTPUT)
-margin = option(
-    "--margin",
-    type=FiniteRange(0, 1, min_open=True),
-    default=0.95,
-    help="Share of the full re-embed's quality that must be retained.",
-)
+margin = declared("margin", MARGIN, 0.95)
 accept_margin = option(
     "--accept-margin",
     type=FiniteRange(0, 1, min_open=True),
@@ -260,55 +286,10 @@ accept_margin = option(
 )
 
 
-def _plan(_context: click.Context, _param: click.Parameter, name: str) -> str:
-    """The name of a plan, if there can be one; whether the audit has it is known after it."""
-    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
-        raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
-    return name
-
-
-plan = option(
-    "--plan",
-    metavar="NAME",
-    callback=_plan,
-    default="translated",
-    help="What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as "
-    "`two-stage-20`, its first 20 ranked again by true vectors, as `migrate.live` serves it.",
-)
-target = option("--target", required=True, metavar="SPEC", help="Model to move to, such as openai:NAME.")
-source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
-stitch = option(
-    "--stitch",
-    "stitches",
-    multiple=True,
-    default=["auto"],
-    metavar="KIND",
-    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too, prefix and prefix+text what --prefix embeds; for queries "
-    "adjoint. Repeated: the best of these.",
-)
-view = option(
-    "--view",
-    "views",
-    multiple=True,
-    metavar="SPEC",
-    help="Further model that the stitch may read the texts with; can be repeated. Where none is named and the target "
-    "may cost money, a free local model is tried if one is installed; `none` is for not trying.",
-    section=LEARNING,
-)
-sample = option(
-    "--sample",
-    "size",
-    type=click.IntRange(min=2),
-    default=1_000,
-    help="Documents to embed again and learn from.",
-)
-strategy = option(
-    "--strategy",
-    type=click.Choice(["random", "diverse", "query-log"]),
-    help="Which documents those are.  [default: query-log where there is one, else random]",
-)
-query_log = declared("query_log", {**QUERY_LOG, "section": None}, None)
+plan = declared("plan", PLAN, "translated")
+target = declared("target", TARGET)
+source_model = declared("source_model", {**SOURCE_MODEL, "section": None}, None)
+query_log = declared("query_log", QUERY_LOG, None)
 price = declared("price", PRICE, None)
 
 
@@ -360,47 +341,6 @@ margin_options = option_group(MarginOptions, "asked", margin, accept_margin)
 
 
 @dataclass(frozen=True, slots=True)
-class LearningOptions:
-    """What is fitted, and on which documents."""
-
-    stitches: tuple[str, ...]
-    size: int
-    strategy: str | None
-    query_log: Path | None
-    source_model: str | None
-    prefix: int | None
-
-    def load_log(self, embedder: Embedder | None) -> QueryLog | None:
-        """The query log, searched by `embedder` where the source model is at hand.
-
-        Raises
-        ------
-        UsageError
-            The strategy needs a log, or would not read this one.
-        DatasetError, OutputError
-            As `read_query_log`.
-        """
-        from migrate.datasets.records import read_query_log
-        from migrate.selection import QueryLog, choose_strategy
-
-        choose_strategy(self.strategy, has_log=self.query_log is not None)
-        return None if self.query_log is None else QueryLog(read_query_log(self.query_log), embedder)
-
-
-prefix = option(
-    "--prefix",
-    type=click.IntRange(1, 10**8),
-    metavar="N",
-    help="Also embed the first N tokens of each text, and lean on these where that keeps more than the same tokens "
-    "spent on a larger sample.",
-)
-learning_options = option_group(
-    LearningOptions, "learning", stitch, sample, strategy, query_log, source_model, prefix, section=LEARNING
-)
-"""Adds the options of `LearningOptions`."""
-
-
-@dataclass(frozen=True, slots=True)
 class GeneralOptions:
     """What most commands take; those that a command does not take are as they are here."""
 
@@ -424,35 +364,14 @@ slices = option(
     metavar="FIELD",
     help="Metadata field of the documents by which to look at queries apart; can be repeated.",
 )
-beir = option(
-    "--beir",
-    metavar="DIR|NAME|FILE",
-    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded "
-    "file of `audit --judge-next`.",
-)
 SYNTHETIC = "synthetic"
 """What --queries takes in the place of a file."""
 
-queries = option(
-    "--queries",
-    metavar="FILE|synthetic",
-    help="Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the "
-    "word `synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement "
-    "with the full re-embed until queries are judged.",
-)
-split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
-hold_out = option(
-    "--hold-out",
-    metavar="PERCENT",
-    help="Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a "
-    "store that they are filled into; what was held out can.",
-)
-group_field = option(
-    "--group-field",
-    metavar="FIELD",
-    help="Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each "
-    "other. [default: those whose vectors are alike]",
-)
+beir = declared("beir", BEIR, None)
+queries = declared("queries", UNJUDGED, None)
+split = declared("split", {**SPLIT, "section": None}, "test")
+hold_out = declared("hold_out", HOLD_OUT, None)
+group_field = declared("group_field", GROUP_FIELD, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,8 +393,10 @@ class QueryOptions:
     def __post_init__(self) -> None:
         from migrate.errors import UsageError
 
-        self._share()
+        if self.hold_out is not None:
+            from migrate.audit.query_set import share_of
 
+            share_of(self.hold_out)
         if self.beir is not None and self.queries is not None:
             raise UsageError("--beir and --queries exclude each other; leave one out")
 
@@ -517,7 +438,7 @@ class QueryOptions:
 
     def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
         """The queries; raises as `load_query_set`."""
-        from migrate.audit.query_set import hold_out, load_query_set
+        from migrate.audit.query_set import hold_out, load_query_set, share_of
 
         query_set = load_query_set(
             store,
@@ -529,20 +450,7 @@ class QueryOptions:
             seed=seed,
             progress=progress,
         )
-        share = self._share()
-        return query_set if share is None else hold_out(query_set, share)
-
-    def _share(self) -> float | None:
-        """Return what part of the queries, 0-1, is held out; None where none is."""
-        from migrate.errors import UsageError
-
-        if self.hold_out is None:
-            return None
-        number = self.hold_out.strip().removesuffix("%")
-        share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
-        if not (0 < share < 1 and self.hold_out.strip().endswith("%")):
-            raise UsageError(f"--hold-out: {self.hold_out!r} is no share of the queries; give one such as 50%")
-        return share
+        return query_set if self.hold_out is None else hold_out(query_set, share_of(self.hold_out))
 
     def offer_hold_out(
         self, query_set: QuerySet, store: Store, embedder: Embedder, *, by_pool: bool, quiet: bool
@@ -842,3 +750,11 @@ def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         wrapped = add(wrapped)
     return wrapped
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they were added."""
+        return list(self.commands)

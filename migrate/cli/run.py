@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from migrate.cli import options
-from migrate.cli.audit import BUILD, POOL
 from migrate.cli.next_step import (
     advise_recommendation,
     is_out_of_sight,
@@ -22,21 +18,21 @@ from migrate.cli.next_step import (
 from migrate.cli.options import (
     CI,
     GeneralOptions,
-    LearningOptions,
     MarginOptions,
     ModelOptions,
     Outputs,
     QueryOptions,
     ci_options,
-    option,
 )
 from migrate.cli.pages import open_page
 from migrate.cli.pages import opens as open_option
 from migrate.cli.same import stop_if_same
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import SpendingOptions
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.unread import warn_of_plan, with_unread
+from migrate.cli.unread import warn_of_fit, with_unread
 from migrate.cli.verdict import load_model_of, show_finished, show_report
+from migrate.pipeline import Run
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
@@ -48,35 +44,15 @@ if TYPE_CHECKING:
     "The whole path in one command.",
     example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
 )
-@click.argument("store", type=options.STORE)
-@options.target
-@options.query_options
-@options.output
-@option(
-    "--reference",
-    type=click.Choice([POOL, BUILD]),
-    default=POOL,
-    help="What to compare with: a `pool` of documents that are embedded now, or every document (`build`).",
-)
-@options.learning_options
-@options.margin_options
-@options.plan
-@options.price
-@spending_options
+@step_options(Run)
+@options.accept_margin
 @options.model_options
 @ci_options
 @open_option
-@options.general_options(options.seed, options.force, options.restart, options.as_json, options.verbose, options.quiet)
+@options.general_options(options.as_json, options.verbose, options.quiet)
 def command(
-    store: str,
-    target: str,
-    judged: QueryOptions,
-    output: Path,
-    reference: str,
-    learning: LearningOptions,
-    asked: MarginOptions,
-    plan: str,
-    price: float | None,
+    asked: Run,
+    accept_margin: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
     ci: CI,
@@ -97,80 +73,76 @@ def command(
     from migrate.audit.places import Places
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import PAGE, MigrationRequest, finished_run, plan_migration
+    from migrate.pipeline.job import PAGE, known_places
     from migrate.report.document import recommendation_document
     from migrate.report.fit import choice_sentence
     from migrate.report.terminal import candidates_table, wrap
     from migrate.stores import open_store
 
-    quiet, force = general.quiet, general.force
-    judged.require(by_pool=reference == POOL)
+    quiet, store, target, seed, output = general.quiet, str(asked.store), str(asked.target), asked.seed, asked.folder
+    general = replace(general, force=asked.force)
+    by_pool, margin = asked.reference == "pool", MarginOptions(asked.margin, accept_margin)
+    judged = QueryOptions(_text(asked.beir), _text(asked.queries), asked.split, asked.hold_out, asked.group_field)
+    judged.require(by_pool=by_pool)
     read = options.local_paths(store, judged.location)
     refuse_overlap(output, *read)
-    ci.refuse(*read, force=force)
+    ci.refuse(*read, force=asked.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output, quiet=quiet)
-        embedder = model.load(target, seed=general.seed)
+        embedder = model.load(target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=general.as_json)
-        old = _source_model(opened, learning.source_model, model)
+        old = _source_model(opened, _text(asked.source_model), model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = judged.load(opened, parent_field=PARENT_FIELD, seed=general.seed, progress=progress)
+        questions = judged.load(opened, parent_field=PARENT_FIELD, seed=seed, progress=progress)
         paid = spending.open(quiet=quiet)
-        request = MigrationRequest(
-            opened,
-            embedder,
-            with_unread(questions, opened, embedder, seed=general.seed, quiet=quiet),
-            output,
-            source_embedder=old,
-            stitch=learning.stitches,
-            size=learning.size,
-            strategy=learning.strategy,
-            query_log=learning.load_log(old),
-            prefix=learning.prefix,
-            price_usd_per_mtok=price,
-            margin=asked.margin,
-            margin_from=asked.origin,
-            plan=plan,
+        step = replace(
+            asked,
+            store=opened,
+            target=embedder,
+            beir=with_unread(questions, opened, embedder, seed=seed, quiet=quiet),
+            queries=None,
+            hold_out=None,
+            group_field=None,
+            source_model=old,
+            margin_from=margin.origin,
             places=Places(
                 full=str(path_beside(opened, "full")) if is_inside else "",
                 target=("--target", target, *typed_model()),
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 again=tuple(typed_again()),
             ),
-            pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,
-            seed=general.seed,
-            force=force,
-            restart=general.restart,
+            reference=PoolReference(on_step=lambda it: advise(it.sentence, quiet=quiet)) if by_pool else "build",
+            progress=progress,
         )
-        finished = None if force or general.restart else finished_run(request)
+        finished = step.finished
         if finished is not None:
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
             code = show_finished(finished, ci, general)
         else:
-            planned = plan_migration(request)
-            if planned.kept.outputs:
-                anew = f" with other values of {', '.join(planned.kept.changed)}" if planned.kept.changed else ""
+            judges, kept, rate = step.questions, step.kept, None
+            if kept.outputs:
+                anew = f" with other values of {', '.join(kept.changed)}" if kept.changed else ""
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
-                warn_of_plan(planned.fit, quiet=quiet)
-            judged.offer_hold_out(planned.questions, opened, embedder, by_pool=reference == POOL, quiet=quiet)
-            if reference == POOL and not planned.kept.outputs:
-                places = request.known_places
+                warn_of_fit(step.fit, quiet=quiet)
+            judged.offer_hold_out(judges, opened, embedder, by_pool=by_pool, quiet=quiet)
+            if by_pool and not kept.outputs:
+                places = known_places(step)
                 words = [store, *places.target, "-o", places.full]
-                deal = paid.weigh(planned, opened, "fit and audit", words, seed=general.seed)
-                planned = replace(planned, documents_per_s=None if deal is None else deal.documents_per_s)
-            paid.agree(planned, progress=progress)
-            stop_if_same("run", opened, planned.models[0].embedder, paid=paid, as_json=general.as_json)
-            done = planned.run(cap_usd=paid.cap_usd, progress=progress)
+                deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
+                rate = None if deal is None else deal.documents_per_s
+            paid.agree(step, progress=progress)
+            stop_if_same("run", opened, step.embedder, paid=paid, as_json=general.as_json)
+            done = step.execute(rate)
     if finished is None:
         paid.finish()
         for line in wrap(choice_sentence(done.stitch.selection)).splitlines():
             advise(line, quiet=quiet)
         if general.verbose and not general.as_json:
             show(candidates_table(done.stitch.selection) + "\n")
-            if learning.query_log is not None:
+            if asked.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
     if not general.as_json:
@@ -178,6 +150,10 @@ def command(
         advise_recommendation(found, quiet=quiet)
     open_page(output / PAGE, opens=opens, quiet=quiet)
     return code
+
+
+def _text(typed: object | None) -> str | None:
+    return None if typed is None else str(typed)
 
 
 def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:

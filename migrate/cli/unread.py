@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.cost.chunks import Unread
     from migrate.embedders.base import Embedder
-    from migrate.fit import FitPlan
+    from migrate.steps.fit import Fit
     from migrate.stores.base import Store
     from migrate.vectors import Document
 
@@ -47,13 +47,11 @@ def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *
     return unread
 
 
-def warn_of_plan(plan: FitPlan, *, quiet: bool) -> Unread | None:
-    """As `warn_of_sample`, where the sample of a plan is drawn at random, which is quick."""
-    if plan.options.query_log is not None or plan.options.strategy not in (None, "random"):
+def warn_of_fit(step: Fit, *, quiet: bool) -> Unread | None:
+    """As `warn_of_sample`, where the sample of a fit is drawn at random, which is quick."""
+    if step.query_log is not None or step.strategy not in (None, "random") or not step.inputs.store.info.has_texts:
         return None
-    if not plan.store.info.has_texts:
-        return None
-    return warn_of_sample(plan.expected_documents, plan.embedder, quiet=quiet)
+    return warn_of_sample(step.expected_documents, step.inputs.embedder, quiet=quiet)
 
 
 def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> QuerySet:

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PRICE, PROGRESS, SEED, Step, argument, function, option, parameter, report_nothing
-from migrate.steps.translate import QUERY_LOG
+from migrate.progress import Progress, no_progress
+from migrate.steps.base import PRICE, PROGRESS, QUERY_LOG, SEED, Step, argument, function, option, parameter
 
 if TYPE_CHECKING:
     from migrate.cost import Assessment
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
-    from migrate.vectors import Progress, Query
+    from migrate.vectors import Query
 
 _SPEED, _QUALITY = {"section": "Speed"}, {"section": "Quality"}
 
@@ -50,7 +50,7 @@ class Assess(Step["Assessment"]):
     store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
     target: ModelLike = field(metadata=option("Model to move to, such as openai:NAME.", "text", metavar="SPEC"))
     _: KW_ONLY
-    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata={**QUERY_LOG, "section": None})
+    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=QUERY_LOG)
     budget: str | None = field(
         default=None,
         metadata=option(
@@ -105,7 +105,7 @@ class Assess(Step["Assessment"]):
         default=None, repr=False, metadata=parameter("Tells which texts are in the embedding cache, and paid for.")
     )
     texts_per_request: int | None = field(default=None, metadata=parameter("By default the model's own."))
-    progress: Progress = field(default=report_nothing, repr=False, metadata=PROGRESS)
+    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def check(self) -> None:
         """Make sure that something is known of what plans keep, and that one thing is looked for."""

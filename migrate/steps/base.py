@@ -14,12 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
+from migrate.progress import Progress, no_progress
+
 if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
     from migrate.cost.spending import PlanEstimate, PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
-    from migrate.vectors import Progress
 
     StoreLike: TypeAlias = Store | str | Path
     ModelLike: TypeAlias = Embedder | str
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-COST, GENERAL = "Cost", "General"
+COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Queries"
 """Titles of sections of a help text."""
-
-
-def report_nothing(*_: object) -> None:
-    """Report no progress."""
 
 
 def _new_cap() -> SpendingCap:
@@ -81,6 +78,50 @@ PRICE = option(
     section=COST,
 )
 
+QUERY_LOG = option(
+    "What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
+    "path",
+    metavar="FILE",
+)
+
+BEIR = option(
+    "Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded file "
+    "of `audit --judge-next`.",
+    "text",
+    metavar="DIR|NAME|FILE",
+    section=QUERIES,
+)
+UNJUDGED = option(
+    "Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the word "
+    "`synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement with "
+    "the full re-embed until queries are judged.",
+    "text",
+    metavar="FILE|synthetic",
+    section=QUERIES,
+)
+SPLIT = option("Which qrels/SPLIT.tsv to judge by.", "text", section=QUERIES)
+HOLD_OUT = option(
+    "Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a store "
+    "that they are filled into; what was held out can.",
+    "text",
+    metavar="PERCENT",
+    section=QUERIES,
+)
+GROUP_FIELD = option(
+    "Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each other. "
+    "[default: those whose vectors are alike]",
+    "text",
+    metavar="FIELD",
+    section=QUERIES,
+)
+MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
+PLAN = option(
+    "What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as `two-stage-20`, "
+    "its first 20 ranked again by true vectors, as `migrate.live` serves it.",
+    "plan",
+    metavar="NAME",
+)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step(ABC, Generic[Result]):
@@ -103,7 +144,7 @@ class Step(ABC, Generic[Result]):
 class PaidStep(Step[Result]):
     """A step that embeds: the models that it asks, what that will cost, and the cap that they share."""
 
-    progress: Progress = field(default=report_nothing, repr=False, metadata=PROGRESS)
+    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     max_cost: float | None = field(default=MAX_COST_USD, metadata=MAX_COST)
 
@@ -157,6 +198,10 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     kind = cast("type[Step[Any]]", step)
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
+        try:
+            signature.bind(*arguments, **options)
+        except TypeError as error:
+            raise TypeError(f"{call.__name__}(): {error}") from None
         return step(*arguments, **options).run()
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()
@@ -164,7 +209,8 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     call.__doc__ = _docstring(kind)
     known, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
     parameters = [known[field.name] for field in fields_of(kind)]
-    call.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
+    signature = inspect.Signature(parameters, return_annotation=result)
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PROGRESS, SEED, Step, argument, function, option, report_nothing
+from migrate.progress import Progress, no_progress
+from migrate.steps.base import FORCE, PROGRESS, SEED, Step, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.check import Compatibility, Stamped
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stores.base import Store
-    from migrate.vectors import Progress
 
 _STORE = argument("A store, or its path.", "store")
 _SAMPLE = option(
@@ -58,7 +58,7 @@ class Check(Step["Compatibility"]):
     sample: int | str | None = field(default=None, metadata=_SAMPLE)
     full: bool = field(default=False, metadata=option("Embed the sample even where a manifest answers."))
     seed: int = field(default=0, metadata=SEED)
-    progress: Progress = field(default=report_nothing, repr=False, metadata=PROGRESS)
+    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def execute(self) -> Compatibility:
         """Ask the manifest, or embed a sample and compare."""
@@ -112,7 +112,7 @@ class Stamp(Step["Stamped"]):
     )
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
-    progress: Progress = field(default=report_nothing, repr=False, metadata=PROGRESS)
+    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def check(self) -> None:
         """Make sure that a model is named, or that of the last check is taken."""

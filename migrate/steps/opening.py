@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from migrate.check.facts import check_revision
+from migrate.datasets.records import read_query_log
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
+from migrate.vectors import Query
 from migrate.work.runner import LOCAL, Runner, runner_of
 
 
@@ -32,6 +35,11 @@ def model_for(store: Store, model: Embedder | str) -> Embedder:
 def runner_at(runner: Runner | str | None) -> Runner:
     """Return a runner, found by its name where it is one; None for this machine's."""
     return runner_of(runner) if isinstance(runner, str) else runner or LOCAL
+
+
+def log_of(queries: Path | str | Sequence[Query] | None) -> Sequence[Query]:
+    """Return the queries of a log, the most frequent first, read where it is a file; none where there is no log."""
+    return read_query_log(Path(queries)) if isinstance(queries, str | Path) else queries or ()
 
 
 def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedder:

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, RESTART, SEED, PaidStep, argument, function, option
-from migrate.steps.translate import OUTPUT, POLICY, QUERY_LOG, RUNNER, SAVE_STITCH, Translate
+from migrate.steps.base import FORCE, PRICE, QUERY_LOG, RESTART, SEED, PaidStep, argument, function, option
+from migrate.steps.translate import OUTPUT, POLICY, RUNNER, SAVE_STITCH, Translate
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel

@@ -34,6 +34,7 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from migrate import fit
 from migrate.check import stamp_store
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
@@ -41,7 +42,6 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.files import sha256_file
-from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.steps.translate import Translate
 from migrate.stores import create_store, open_store
@@ -182,7 +182,7 @@ def migrate(folder: Path, n_pairs: int = N_PAIRS) -> Migration:
     write_beir(good.beir, good.documents, good.queries, good.qrels)
     write_model(good.target_file, good, good.model)
     embed_corpus(lambda: good.documents, load_embedder(SOURCE_SPEC), good.source)
-    fitted = fit_stitch(open_store(good.source), good.embedder, stitch="ridge", size=n_pairs)
+    fitted = fit(open_store(good.source), good.embedder, stitch="ridge", sample=n_pairs)
     fitted.save(good.stitch)
     Translate(open_store(good.source), fitted, good.translated).run()
     reembed_store(open_store(good.translated), good.embedder, good.reference)
@@ -492,7 +492,7 @@ def the_translated_store_with_noise(good: Migration, folder: Path) -> Mistake:
 @_entry(REFERENCES)
 def another_translation(good: Migration, folder: Path) -> Mistake:
     """The same source through another stitch, fitted on another sample; its manifest says so."""
-    fitted = fit_stitch(open_store(good.source), good.embedder, stitch="procrustes", size=N_PAIRS, seed=5)
+    fitted = fit(open_store(good.source), good.embedder, stitch="procrustes", sample=N_PAIRS, seed=5)
     Translate(open_store(good.source), fitted, folder / "other").run()
     return _reference(good, folder / "other")
 

@@ -7,6 +7,7 @@ import pytest
 from ir_measures import calc_aggregate, nDCG
 from topics import copy_store
 
+import migrate
 from migrate.audit.arms import Bridge
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditOptions, AuditRequest
@@ -15,7 +16,6 @@ from migrate.audit.results import BRIDGE, FULL, STAY
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError
-from migrate.fit import fit_stitch
 from migrate.manifest import ModelIdentity
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
@@ -63,7 +63,7 @@ def source(source_folder):
 
 @pytest.fixture(scope="module")
 def bridge(source, new_model):
-    return fit_stitch(source, new_model, direction="query", size=100)
+    return migrate.fit(source, new_model, direction="query", sample=100)
 
 
 def audit(reference, questions, embedder, **options):
@@ -80,7 +80,7 @@ def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, ques
     rng = np.random.default_rng(2)
     old = rng.normal(size=(len(corpus.documents), 20)).astype(np.float32) * rng.uniform(1, 2, size=(150, 1))
     store = make_store(tmp_path / "old", corpus.documents, old.astype(np.float32), metric)
-    fitted = fit_stitch(store, new_model, direction="query", stitch="ridge", size=150)
+    fitted = migrate.fit(store, new_model, direction="query", stitch="ridge", sample=150)
     arm = audit(reference, questions, new_model, source=store, bridge=fitted).arm(BRIDGE)
 
     vectors = read_all(store.scan()).vectors.astype(float)
@@ -102,7 +102,7 @@ def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, ques
 
 
 def test_a_bridge_from_the_same_model_is_as_good_as_staying(source, questions, old_model):
-    fitted = fit_stitch(source, old_model, direction="query", size=100)
+    fitted = migrate.fit(source, old_model, direction="query", sample=100)
     report = audit(copy_store(source), questions, old_model, source=source, source_embedder=old_model, bridge=fitted)
     assert report.arm(STAY).mean("nDCG@10") > 0.3
     assert report.arm(BRIDGE).mean("nDCG@10") == pytest.approx(report.arm(STAY).mean("nDCG@10"), abs=1e-6)
@@ -111,7 +111,7 @@ def test_a_bridge_from_the_same_model_is_as_good_as_staying(source, questions, o
 
 @pytest.mark.parametrize("stitch", ["adjoint", "adjoint:procrustes"])
 def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, source, questions, old_model):
-    fitted = fit_stitch(source, old_model, direction="query", stitch=stitch, size=150)
+    fitted = migrate.fit(source, old_model, direction="query", stitch=stitch, sample=150)
     report = audit(copy_store(source), questions, old_model, source=source, bridge=fitted)
     assert report.comparisons[BRIDGE].retention.estimate > 0.9
 
@@ -142,7 +142,7 @@ def test_a_bridge_without_a_source_is_refused(reference, questions, new_model, b
 
 
 def test_a_stitch_for_documents_is_no_bridge(reference, source, questions, new_model):
-    fitted = fit_stitch(source, new_model, stitch="ridge", size=100)
+    fitted = migrate.fit(source, new_model, stitch="ridge", sample=100)
     with pytest.raises(
         StitchError, match=r"found one that maps the store's documents .* fit one with --direction query$"
     ):

@@ -21,7 +21,6 @@ from migrate.check import stamp_store
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InconclusiveError, StoreError
-from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, digests_of, is_chooser
 from migrate.stores import open_store
@@ -64,7 +63,7 @@ def translated(model, tmp_path_factory):
     old = true + np.random.default_rng(6).normal(size=true.shape).astype(np.float32)
     source = make_store(folder / "source", documents=DOCUMENTS, vectors=old)
     cached = CachedEmbedder(model, folder / "cache.sqlite")
-    migrate.translate(source, fit_stitch(source, cached, stitch="ridge", size=N_PAIRS), folder / "translated")
+    migrate.translate(source, migrate.fit(source, cached, stitch="ridge", sample=N_PAIRS), folder / "translated")
     return folder
 
 
@@ -206,7 +205,7 @@ def test_what_chance_drew_from_the_cache_was_not_chosen(translated, filled, tmp_
     """A sample is drawn at random, whoever has had its texts embedded before."""
     _, embedder = filled
     source = open_store(translated / "source")
-    migrate.translate(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "more")
+    migrate.translate(source, migrate.fit(source, embedder, stitch="ridge", sample=400), tmp_path / "more")
     assert choosers_in(open_store(tmp_path / "more"), embedder).queries == frozenset()
 
 
@@ -273,7 +272,7 @@ def test_documents_that_no_query_chose_need_no_other_judges(translated, model, q
     shutil.copy(translated / "cache.sqlite", tmp_path / "cache.sqlite")
     embedder = CachedEmbedder(model, tmp_path / "cache.sqlite")
     source = open_store(translated / "source")
-    fit_stitch(source, embedder, stitch="ridge", size=1_000)  # at random
+    migrate.fit(source, embedder, stitch="ridge", sample=1_000)  # at random
     backfill_store(open_store(translated / "translated"), embedder, tmp_path / "filled")
     report = judged(open_store(tmp_path / "filled"), embedder, questions)
     assert report.verdict.n_queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
@@ -327,7 +326,7 @@ def test_a_second_round_from_a_copy_carries_the_choosers_on(is_known, filled, mo
     folder, embedder = filled
     embedder = embedder if is_known else CachedEmbedder(model, tmp_path / "new.sqlite")
     source = bare_copy(folder, tmp_path, MANIFEST_NAME, "confidence.npy", "sources.npy")
-    migrate.translate(source, fit_stitch(source, embedder, stitch="ridge", size=400), tmp_path / "second")
+    migrate.translate(source, migrate.fit(source, embedder, stitch="ridge", sample=400), tmp_path / "second")
     second = open_store(tmp_path / "second")
     if is_known:
         with pytest.raises(InconclusiveError, match="chose documents that have true vectors"):

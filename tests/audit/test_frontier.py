@@ -16,9 +16,7 @@ from migrate.cost.target import find_target
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
-from migrate.fit import fit_stitch
 from migrate.report.audit import frontier_document, frontier_text
-from migrate.selection import QueryLog
 from migrate.stores import create_store, open_store
 from migrate.vectors import Query
 
@@ -34,7 +32,7 @@ def target(source_folder):
 
 @pytest.fixture(scope="module")
 def fitted(source_folder, target):
-    return fit_stitch(open_store(source_folder), target, stitch="ridge", size=20)
+    return migrate.fit(open_store(source_folder), target, stitch="ridge", sample=20)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +162,7 @@ def test_queries_that_choose_documents_do_not_judge(store, fitted, reference, qu
 
 
 def test_queries_that_chose_the_sample_do_not_judge_a_frontier(store, reference, questions, target):
-    fitted = fit_stitch(store, target, stitch="ridge", size=20, query_log=QueryLog(questions.queries[:30]))
+    fitted = migrate.fit(store, target, stitch="ridge", sample=20, query_log=questions.queries[:30])
     found = tried(store, fitted, reference, questions, target, shares=[0.4], policies=["random"])
     assert {point.verdict.n_queries for point in found.points} == {70}
 
@@ -177,7 +175,7 @@ def test_a_frontier_with_no_query_left_is_inconclusive_before_one_is_embedded(st
 def test_another_store_stitch_or_reference_is_refused(store, fitted, reference, questions, target, tmp_path):
     with pytest.raises(StitchError, match="expected the store that the stitch was fitted on"):
         tried(reference, fitted, reference, questions, target)
-    query_stitch = fit_stitch(store, target, direction="query", stitch="ridge", size=20)
+    query_stitch = migrate.fit(store, target, direction="query", stitch="ridge", sample=20)
     with pytest.raises(StitchError, match="--direction document"):
         tried(store, query_stitch, reference, questions, target)
     documents = list(reference.documents())[1:]

@@ -830,11 +830,11 @@ def test_every_form_of_the_report_has_the_pool(near):
 
 def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
+
     import migrate
     from migrate.audit.audit import audit_store
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus, reembed_store
-    from migrate.fit import fit_stitch
 
     monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
     corpus = stdlib_beir(max_docs=400, seed=3)
@@ -842,7 +842,7 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     target = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
     embed_corpus(lambda: documents, load_embedder("tfidf:64"), tmp_path / "source")
     source = open_store(tmp_path / "source")
-    migrate.translate(source, fit_stitch(source, target, stitch="ridge", size=150), tmp_path / "new")
+    migrate.translate(source, migrate.fit(source, target, stitch="ridge", sample=150), tmp_path / "new")
     new = open_store(tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
     options = AuditOptions(resamples=1_000, margin=0.9, bm25=False)

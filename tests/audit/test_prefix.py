@@ -18,9 +18,9 @@ from migrate.embedders import load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.errors import SpendingError, StoreError, UsageError
-from migrate.fit import FitOptions, plan_fit
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
+from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -160,7 +160,7 @@ def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tm
 
 def test_a_stitch_leads_to_whole_documents(stores):
     with pytest.raises(UsageError, match="given whole documents"):
-        plan_fit(stores[0], PrefixEmbedder(HEADS, 2), FitOptions(stitch="ridge", size=50))
+        Fit(stores[0], PrefixEmbedder(HEADS, 2), stitch="ridge", sample=50)
 
 
 def lead_migrate(*arguments):

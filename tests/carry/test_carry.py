@@ -9,10 +9,10 @@ from sklearn.linear_model import Ridge as RidgeRegression
 
 from migrate.cli.main import run
 from migrate.errors import InputError
-from migrate.fit import fit_pairs
 from migrate.lab.carry.carry import carry, read_rows, write_rows
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
@@ -199,14 +199,18 @@ def test_what_kind_of_stitch_it_is_makes_no_difference(kind, source_folder, tmp_
     ("arguments", "code", "words"),
     [
         (["store", "stitch"], 2, "--directions or --probes"),
-        (["store", "stitch", "--directions", "short.npz"], 4, "the store's dimension, 12, found float64 of shape (3,)"),
+        (
+            ["store", "stitch", "--directions", "short.npz"],
+            4,
+            "(3,) is no vectors of the store's dimension, 12",
+        ),
         (["store", "stitch", "--directions", "zero.npz"], 4, "zero vector"),
         (["store", "stitch", "--directions", "nan.npz"], 4, "NaN"),
-        (["store", "stitch", "--directions", "empty.npz"], 4, "found none"),
+        (["store", "stitch", "--directions", "empty.npz"], 4, "no array of vectors"),
         (["store", "stitch", "--directions", "missing.npz"], 4, "missing.npz"),
         (["store", "stitch", "--directions", "store/index.faiss"], 4, "not an .npz file"),
         (["store", "stitch", "--probes", "alone.npz"], 4, "y.intercept"),
-        (["store", "stitch", "--probes", "many.npz"], 4, "expected 1 finite numbers"),
+        (["store", "stitch", "--probes", "many.npz"], 4, "other than 1 finite numbers"),
         (["else/store", "stitch", "--directions", "d.npz"], 4, "fitted on another store"),
         (["store", "store", "--directions", "d.npz"], 4, "no stitch here"),
         (["store", "stitch", "--directions", "d.npz", "--labels", "d.npz"], 4, "d.npz"),

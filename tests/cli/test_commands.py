@@ -184,7 +184,7 @@ def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(beir, source
     command = ["run", source_folder, "--target", "tfidf:24", "--sample", "60", "--stitch", "ridge", "-o", out]
     assert lead_migrate(*command, "--beir", beir) in (0, 1, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.pipeline.audit_store", interrupted)
+        patch.setattr("migrate.pipeline.job.audit_store", interrupted)
         assert lead_migrate(*command, "--beir", beir, "--margin", "0.5") == 130
     capsys.readouterr()
     assert lead_migrate(*command, "--beir", beir) in (0, 1, 3)

@@ -7,9 +7,9 @@ import pytest
 from safetensors.numpy import load_file
 from scipy.stats import entropy
 
+import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
 from migrate.stores import open_store
 
 
@@ -18,8 +18,8 @@ def stitches(source_folder, short_training, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stitches")
     store, target = open_store(source_folder), load_embedder("tfidf:24")
     for name, kind in (("network", "mlp:2"), ("linear", "ridge"), ("texts", "ridge+text")):
-        fit_stitch(store, target, size=60, stitch=kind).save(folder / name)
-    fit_stitch(store, target, size=60, stitch="adjoint", direction="query").save(folder / "queries")
+        migrate.fit(store, target, sample=60, stitch=kind).save(folder / name)
+    migrate.fit(store, target, sample=60, stitch="adjoint", direction="query").save(folder / "queries")
     return folder
 
 

@@ -89,7 +89,7 @@ def test_unfinished_work_of_another_log_is_refused(source_folder, beir, log, tmp
     def broken(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("migrate.pipeline.reembed_store", broken)
+    monkeypatch.setattr("migrate.pipeline.job.reembed_store", broken)
     arguments = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "-o", "out"]
     arguments += ["--reference", "build"]
     assert run([*arguments, "--query-log", log]) == 130

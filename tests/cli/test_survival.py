@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -135,11 +134,12 @@ def test_restart_is_offered_and_taken(source_folder, tmp_path, capsys, monkeypat
 
 @pytest.mark.parametrize("stage", ["Translate", "reembed_store", "write_json"])
 def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_folder, tmp_path, monkeypatch):
-    import migrate.pipeline as pipeline
+    from migrate.pipeline import job as pipeline
+    from migrate.steps.fit import job as fit
 
     command = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "--quiet"]
     command += ["--reference", "build"]
-    places = {"embed_pairs": sys.modules["migrate.fit"], "Translate": pipeline, "reembed_store": pipeline}
+    places = {"embed_pairs": fit, "Translate": pipeline, "reembed_store": pipeline}
     stages = list(places)
     real, calls = {name: getattr(place, name) for name, place in places.items()}, []
     for name, place in places.items():

@@ -4,15 +4,15 @@ from contextlib import ExitStack
 import pytest
 from fault_place import Place
 
+import migrate
 from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
 from migrate.stores import open_store
 
 
 @pytest.fixture(scope="module")
 def stitch_folder(source_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stitches") / "stitch"
-    fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge", size=60).save(folder)
+    migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge", sample=60).save(folder)
     return folder
 
 

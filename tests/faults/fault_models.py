@@ -16,9 +16,9 @@ from fault_place import Place, Spoiler
 from openai_server import Fault as Answer
 from openai_server import OpenAIServer
 
+import migrate
 from migrate.embedders import load_embedder
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.fit import fit_stitch
 from migrate.stores import open_store
 
 Arrays = dict[str, object]
@@ -156,7 +156,7 @@ def stitch_of_another_store(place: Place) -> None:
     (other / "index.faiss").write_bytes(raw)
     change_details(place, "other", lambda details: details.pop("index_sha256"))
     shutil.rmtree(place / "stitch")
-    fit_stitch(open_store(other), load_embedder("tfidf:24"), stitch="ridge", size=60).save(place / "stitch")
+    migrate.fit(open_store(other), load_embedder("tfidf:24"), stitch="ridge", sample=60).save(place / "stitch")
 
 
 def spoil_weights(value: float) -> Spoiler:

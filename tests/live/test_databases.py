@@ -232,7 +232,7 @@ def test_a_table_of_another_model_does_not_answer(location, source_folder, tmp_p
     with LiveSearcher(location, Hashed(), limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
         first = searcher.search(query).ids
         switch(location, place, unproven=True)
-        with pytest.raises(StoreError, match="expected a store of hashed, found one of other"):
+        with pytest.raises(StoreError, match="the store is of other, and queries are embedded by hashed"):
             searcher.search(query)
         rollback(location)
         assert searcher.search(query).ids == first

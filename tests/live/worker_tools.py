@@ -9,7 +9,6 @@ import pytest
 import migrate
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, RemoteError
-from migrate.fit import fit_stitch
 from migrate.manifest import ModelIdentity
 from migrate.stores import open_store
 
@@ -86,7 +85,7 @@ def qdrant_url(tmp_path):
 def translate(source_folder, embedder, place, size=40):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
-    fitted = fit_stitch(source, embedder, stitch="ridge", size=size)
+    fitted = migrate.fit(source, embedder, stitch="ridge", sample=size)
     migrate.translate(source, fitted, place)
     return open_store(str(place))
 

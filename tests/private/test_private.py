@@ -12,12 +12,12 @@ import pytest
 from migrate.cli.main import run
 from migrate.errors import InputError
 from migrate.files import sha256_file
-from migrate.fit import fit_pairs
 from migrate.lab.private import ckks
 from migrate.lab.private.ckks import EncryptedMap, Holder, Scheme
 from migrate.lab.private.exchange import decrypt_store, encrypt_store, make_keyring, translate_ciphertext
 from migrate.manifest import Manifest, ModelIdentity, read_manifest
 from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
@@ -244,7 +244,7 @@ def test_a_stitch_of_another_model_is_refused(place):
     source, other = (ModelIdentity(f"openai:{name}", DIM, True) for name in ("one", "other"))
     replace(read_manifest(place / "sent", "ciphertext"), model=other).write(place / "sent")
     named = replace(fitted, manifest=replace(fitted.manifest, source_model=source))
-    with pytest.raises(InputError, match="vectors of openai:one, found encrypted ones of openai:other"):
+    with pytest.raises(InputError, match="vectors of openai:one, and those here are of openai:other"):
         translate_ciphertext(place / "sent", named, place / "out")
 
 

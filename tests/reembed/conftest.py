@@ -1,14 +1,14 @@
 import pytest
 
+import migrate
 from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
 from migrate.stores import open_store
 
 
 @pytest.fixture(scope="session")
 def fitted(source_folder):
     """A stitch to tfidf:24 from 40 of 150 documents."""
-    return fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge", size=40)
+    return migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge", sample=40)
 
 
 @pytest.fixture

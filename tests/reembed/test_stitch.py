@@ -10,7 +10,6 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
-from migrate.fit import fit_stitch
 from migrate.steps.translate import Translate
 from migrate.steps.translate.refit import refit_same_kind
 from migrate.steps.translate.stitch import Announce
@@ -176,7 +175,7 @@ def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, 
         writer.append(named, batch.vectors)
     writer.finish()
     doubled = open_store(tmp_path / "doubled")
-    fitted = fit_stitch(doubled, target, stitch="ridge", size=40)
+    fitted = migrate.fit(doubled, target, stitch="ridge", sample=40)
     model = Counting(target)
     found = reembedded_stitch(doubled, fitted, model, wanted("100", policy="random"), tmp_path / "stitch")
     assert len(model.asked) == 20, "the 40 of the sample are 80 documents with their copies"
@@ -196,8 +195,8 @@ def test_a_row_without_its_true_vector_is_told(store, fitted):
 
 
 def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(store, target, tmp_path):
-    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=140, seed=1)
-    fit_stitch(store, target, stitch="ridge", size=20, prior=prior).save(tmp_path / "stitch")
+    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
+    migrate.fit(store, target, stitch="ridge", sample=20, prior=prior).save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     found = reembedded_stitch(store, loaded, target, wanted("30%", policy="random"), tmp_path / "again")
     assert found.manifest.stitch.kind_facts["share of prior"] > 0
@@ -205,7 +204,7 @@ def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(store, target, tm
 
 
 def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, tmp_path):
-    fit_stitch(store, target, stitch="prefix+text", size=40, prefix=30).save(tmp_path / "stitch")
+    migrate.fit(store, target, stitch="prefix+text", sample=40, prefix=30).save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     found = reembedded_stitch(store, loaded, target, wanted("50%", policy="random"), tmp_path / "again")
     assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
@@ -213,8 +212,8 @@ def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, tmp_pat
 
 
 def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target):
-    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=140, seed=1)
-    fitted = fit_stitch(store, target, stitch="ridge", size=20, prior=prior)
+    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
+    fitted = migrate.fit(store, target, stitch="ridge", sample=20, prior=prior)
     ids = [store.get(np.array([row])).ids[0] for row in range(30)]
     known = TrueVectors(ids, target.embed_documents(list(store.documents(np.arange(30)))))
     with_prior, without = (

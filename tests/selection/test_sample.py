@@ -6,7 +6,6 @@ import pytest
 import migrate
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
-from migrate.fit import fit_stitch
 from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs, random_order
 from migrate.selection import sample as drawing
 from migrate.stitch.base import fold_rows
@@ -189,7 +188,7 @@ def test_pairs_know_the_copies_of_their_texts(copies):
 
 def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
     embedder = load_embedder("tfidf:4")
-    fitted = fit_stitch(copies, embedder, stitch="ridge", size=4)
+    fitted = migrate.fit(copies, embedder, stitch="ridge", sample=4)
     done = migrate.translate(copies, fitted, tmp_path / "new")
     true = dict(zip(fitted.sample.ids, fitted.sample.vectors, strict=True))
     text_of = {document.id: document.text for document in copies.documents()}

@@ -9,7 +9,6 @@ import pytest
 import migrate
 from migrate.embedders import load_embedder
 from migrate.errors import ManifestError, StitchError, UsageError, VectorError
-from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
@@ -30,7 +29,7 @@ def new_model(corpus):
 @pytest.fixture(scope="module")
 def bridge(source_folder, new_model):
     """From the 24 dimensions of the new model back to the 32 of the store."""
-    return fit_stitch(open_store(source_folder), new_model, direction="query", size=60, seed=5)
+    return migrate.fit(open_store(source_folder), new_model, direction="query", sample=60, seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def test_the_manifest_names_the_models_of_the_migration(bridge, source_folder, n
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_loaded_one_maps_to_the_same_bytes(spec, source_folder, new_model, queries, tmp_path):
-    fitted = fit_stitch(open_store(source_folder), new_model, direction="query", stitch=spec, size=60)
+    fitted = migrate.fit(open_store(source_folder), new_model, direction="query", stitch=spec, sample=60)
     fitted.save(tmp_path / "bridge")
     loaded = load_stitch(tmp_path / "bridge")
     assert (loaded.direction, loaded.stitch.spec, loaded.dim) == ("query", spec, 32)
@@ -73,7 +72,7 @@ def test_queries_get_the_length_of_the_old_vectors(source_folder, new_model, que
     writer = create_store(tmp_path, format="faiss", dim=32)
     writer.append(corpus.documents, old)
     writer.finish()
-    fitted = fit_stitch(open_store(tmp_path), new_model, direction="query", stitch="ridge", size=150)
+    fitted = migrate.fit(open_store(tmp_path), new_model, direction="query", stitch="ridge", sample=150)
     mean = np.linalg.norm(old.astype(float), axis=1).mean()
     np.testing.assert_allclose(np.linalg.norm(fitted.map_queries(queries), axis=1), mean, rtol=1e-5)
 
@@ -85,7 +84,7 @@ def test_the_model_embeds_queries_the_same_way_later(bridge, queries, corpus, tm
 
 
 def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_folder, new_model, tmp_path):
-    fit_stitch(open_store(source_folder), new_model, stitch="ridge", size=60).save(tmp_path / "stitch")
+    migrate.fit(open_store(source_folder), new_model, stitch="ridge", sample=60).save(tmp_path / "stitch")
     path = tmp_path / "stitch" / MANIFEST_NAME
     facts = json.loads(path.read_text())
     del facts["manifest_sha256"]
@@ -136,7 +135,7 @@ def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_pat
 
 
 def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
-    fitted = fit_stitch(open_store(source_folder), new_model, stitch="ridge", size=60)
+    fitted = migrate.fit(open_store(source_folder), new_model, stitch="ridge", sample=60)
     with pytest.raises(StitchError, match=r"^queries: expected a stitch that maps new queries .*--direction query$"):
         fitted.map_queries(queries)
 
@@ -184,13 +183,13 @@ def test_a_choice_that_does_not_suit_is_told_before_anything_is_embedded(
 ):
     monkeypatch.setattr(Ridge, "reads_texts", True)
     with pytest.raises(UsageError, match=part):
-        fit_stitch(open_store(source_folder), load_embedder("file:/no.npz"), direction=direction, stitch=stitch)
+        migrate.fit(open_store(source_folder), load_embedder("file:/no.npz"), direction=direction, stitch=stitch)
 
 
 def test_the_model_of_the_store_needs_no_map(source_folder):
     """The store as it is, asked by its own model: what comes back is what went in."""
     same = load_embedder("tfidf:32", state=source_folder)
-    fitted = fit_stitch(open_store(source_folder), same, direction="query", size=100)
+    fitted = migrate.fit(open_store(source_folder), same, direction="query", sample=100)
     rows = open_store(source_folder).get(np.arange(150)).vectors
     assert fitted.stitch.spec == "identity"
     np.testing.assert_allclose(fitted.map_queries(rows), rows, atol=1e-6)

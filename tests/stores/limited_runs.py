@@ -12,9 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import migrate.fit
+
 import migrate.cli.fit
 import migrate.cli.inspect
-import migrate.fit
 import migrate.stores.chroma
 import migrate.stores.faiss.store
 import migrate.stores.lancedb

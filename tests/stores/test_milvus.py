@@ -407,7 +407,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capfd):
         make(client, "more", 3)
     for location, code, words in (
         (f"milvus:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"milvus:{tmp_path}/none#docs", 4, "no folder of milvus-lite"),
+        (f"milvus:{tmp_path}/none#docs", 4, "no folder of Milvus"),
         (f"milvus:{tmp_path}/old#docs?x=1", 2, "text, vector"),
         (f"milvus:{tmp_path}/old#docs?text=part", 4, "text"),
         (f"milvus:{tmp_path}/old#docs?vector=part", 4, "vector"),

@@ -13,7 +13,6 @@ import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
-from migrate.fit import fit_stitch
 from migrate.manifest import find_manifest
 from migrate.stores import open_store
 from migrate.testing.stores import awkward_documents
@@ -180,7 +179,7 @@ def test_a_file_that_does_not_fit_is_told_and_changes_nothing(case, few, tmp_pat
     assert note.startswith("no texts: ") and "things.json" in note and says in note and "\n" not in note, note
     assert len(note) < 600
     with pytest.raises(StoreError, match="vectors only") as error:
-        fit_stitch(open_store(tmp_path), load_embedder("tfidf:4"))
+        migrate.fit(open_store(tmp_path), load_embedder("tfidf:4"))
     assert info.way_to_texts in str(error.value)
 
 
@@ -232,14 +231,14 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
     old = open_store(location)
     assert old.info.location == location and open_store(old.info.location).info == old.info
     assert next(old.documents()) == Document("https://example.com/0", SOME[0])
-    stitch = fit_stitch(old, load_embedder("tfidf:8"), size=60, stitch="ridge")
+    stitch = migrate.fit(old, load_embedder("tfidf:8"), sample=60, stitch="ridge")
     migrate.translate(old, stitch, tmp_path / "new")
     new = open_store(tmp_path / "new", verify=True)
     assert list(new.documents()) == list(old.documents())
     manifest = find_manifest(tmp_path / "new", "store")
     assert manifest.store.fields == {"text": "headline", "id": "link"}
     again = migrate.translate(
-        new, fit_stitch(new, load_embedder("tfidf:6"), size=60, stitch="ridge"), tmp_path / "newer"
+        new, migrate.fit(new, load_embedder("tfidf:6"), sample=60, stitch="ridge"), tmp_path / "newer"
     )
     assert again.count == COUNT and open_store(tmp_path / "newer").info.has_texts
 
@@ -275,7 +274,7 @@ def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_p
     assert f"found headline, link; say which it is, as in faiss:{folder}" in info.way_to_texts.replace("'", "")
     documents = open_store(f"faiss:{folder}#?text=headline&id=link").documents()
     assert [(d.id, d.text) for d in documents] == list(zip(IDS, TEXTS, strict=True))
-    with pytest.raises(StoreError, match="a column of texts 'nope', found headline, link"):
+    with pytest.raises(StoreError, match="no column of texts 'nope'; there are headline, link"):
         open_store(f"faiss:{folder}#?text=nope")
 
 

@@ -23,7 +23,6 @@ from sync_tools import Parquet as Records
 import migrate
 from migrate import sync
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.fit import fit_stitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -372,7 +371,7 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({"vector": None}, "", r"expected one column of vectors \(lists of floats\), found none"),
         ({}, "?vector=text", r"expected a column of vectors 'text' \(lists of floats\), found vector"),
         ({}, "?id=name", "expected a column of ids 'name', found id, text, vector"),
-        ({}, "?text=name", "expected a column of texts 'name', found text"),
+        ({}, "?text=name", "there is no column of texts 'name'; there are text"),
         ({}, "?metadata=text2", r"expected a column of metadata 'text2' \(struct, map or JSON\), found none"),
         ({}, "?distance=far", "expected distance l2, cosine or dot, found 'far'"),
         ({}, "?colour=red", "found colour"),
@@ -510,7 +509,7 @@ def translate_in_child(old, stitch, location, state, point=None):
 def stitch(tmp_path):
     """An old store in files, and a stitch of it."""
     old = Records().make(tmp_path / "old", some_records())
-    fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40).save(tmp_path / "stitch")
+    migrate.fit(open_store(old), Hashed(), stitch="ridge", sample=40).save(tmp_path / "stitch")
     return old, str(tmp_path / "stitch")
 
 
@@ -571,7 +570,7 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
     assert len(verify_files(new)) == 3
     frame = pandas_of(location)
     assert frame.id.tolist() == open_store(location).ids(range(200))
-    back = migrate.translate(new, fit_stitch(new, Hashed("more"), stitch="ridge", size=40), tmp_path / "back")
+    back = migrate.translate(new, migrate.fit(new, Hashed("more"), stitch="ridge", sample=40), tmp_path / "back")
     assert open_store(back.path, verify=True).info.kind == "parquet"
     stamped = open_store(location)
     stamped.keep_manifest(replace(stamped.info.manifest, seed=77))

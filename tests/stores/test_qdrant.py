@@ -302,7 +302,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
     client.close()
     for location, code, words in (
         (f"qdrant:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"qdrant:{tmp_path}/none#docs", 4, "none"),
+        (f"qdrant:{tmp_path}/none#docs", 4, "no folder of Qdrant"),
         (f"qdrant:{tmp_path}/old#docs?x=1", 2, "id, text, vector"),
         ("qdrant:http://127.0.0.1:9?api_key=verysecret#docs", 7, "127.0.0.1:9"),
     ):

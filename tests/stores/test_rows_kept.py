@@ -21,7 +21,6 @@ from migrate.backfill import backfill_store
 from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError
-from migrate.fit import fit_stitch
 from migrate.steps.switch import rollback, switch
 from migrate.steps.sync import Sync
 from migrate.stores import open_store
@@ -143,7 +142,7 @@ def translated(kind, tmp_path):
     """The location of an old store, the new one, and the ids of the sample."""
     old = kind.make(tmp_path / "old", some_records(COUNT))
     store = open_store(old)
-    fitted = fit_stitch(store, Hashed(dim=DIM), stitch="ridge", size=SAMPLE)
+    fitted = migrate.fit(store, Hashed(dim=DIM), stitch="ridge", sample=SAMPLE)
     output = kind.new(tmp_path / "new")
     migrate.translate(store, fitted, output)
     return old, open_store(output), set(fitted.sample.ids)
@@ -252,7 +251,7 @@ def translate_in_child(old, stitch, location, state, point=None):
 @pytest.mark.parametrize("name", ["id map of lists", "fast lists"])
 def test_a_translation_that_was_killed_ends_the_same(name, point, kind_of, tmp_path):
     old = kind_of(name).make(tmp_path / "old", some_records(COUNT))
-    fit_stitch(open_store(old), Hashed(dim=DIM), stitch="ridge", size=SAMPLE).save(tmp_path / "stitch")
+    migrate.fit(open_store(old), Hashed(dim=DIM), stitch="ridge", sample=SAMPLE).save(tmp_path / "stitch")
     given = old, str(tmp_path / "stitch")
     translate_in_child(*given, str(tmp_path / "calm"), str(tmp_path / "state"))
     translate_in_child(*given, str(tmp_path / "new"), str(tmp_path / "state"), point)

@@ -25,7 +25,6 @@ from migrate.embed.reference import is_reembedded
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, LockedError, StoreError, UsageError
 from migrate.files import output_lock
-from migrate.fit import fit_stitch
 from migrate.steps.switch import forget, rollback, switch
 from migrate.steps.sync import Sync
 from migrate.stores import open_store
@@ -108,7 +107,7 @@ def milvus_url(tmp_path):
 
 def translated(old, output, embedder, size=40):
     store = open_store(old)
-    fitted = fit_stitch(store, embedder, stitch="ridge", size=size)
+    fitted = migrate.fit(store, embedder, stitch="ridge", sample=size)
     migrate.translate(store, fitted, output)
     return open_store(output)
 
@@ -369,7 +368,7 @@ def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
     target = kind_of("Pgvector").new(tmp_path)
     old = kind.make(tmp_path / "old", records)
     migrate.translate(
-        open_store(old), fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40),
+        open_store(old), migrate.fit(open_store(old), Hashed(), stitch="ridge", sample=40),
         f"{target}?index=ivfflat&lists=7",
     )  # fmt: skip
     kind.change(old, records, changed(records))
@@ -517,7 +516,7 @@ def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_pa
     kind, records, embedder = kind_of("QdrantServer"), some_records(), Hashed()
     old = kind.make(tmp_path, records)
     store = open_store(old)
-    fitted = fit_stitch(store, embedder, stitch="ridge", size=40)
+    fitted = migrate.fit(store, embedder, stitch="ridge", sample=40)
     names = sorted(records)
     document, vector = records[names[1]]  # of another row than those that a snapshot has
     touched = {**records, names[1]: (document, vector + 1)}

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, RESTART, SEED, PaidStep, argument, function, option, parameter
+from migrate.steps.base import FORCE, PRICE, QUERY_LOG, RESTART, SEED, PaidStep, argument, function, option, parameter
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -32,12 +32,7 @@ POLICY = option(
     choices=("query-log", "confidence", "random"),
     section=REEMBEDDING,
 )
-QUERY_LOG = option(
-    "What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
-    "path",
-    metavar="FILE",
-    section=REEMBEDDING,
-)
+LOG = {**QUERY_LOG, "section": REEMBEDDING}
 SAVE_STITCH = option("Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING)
 RUNNER = parameter(
     "Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786. By "
@@ -102,7 +97,7 @@ class Translate(PaidStep["Translation"]):
         ),
     )
     policy: str | None = field(default=None, metadata=POLICY)
-    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=QUERY_LOG)
+    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=LOG)
     save_stitch: Path | str | None = field(default=None, metadata=SAVE_STITCH)
     target: ModelLike | None = field(
         default=None,
@@ -179,9 +174,9 @@ class Translate(PaidStep["Translation"]):
     @cached_property
     def log(self) -> Sequence[Query]:
         """The queries of the log, the most frequent first."""
-        from migrate.datasets.records import read_query_log
+        from migrate.steps.opening import log_of
 
-        return read_query_log(Path(self.query_log)) if isinstance(self.query_log, str | Path) else self.query_log or ()
+        return log_of(self.query_log)
 
     @cached_property
     def refit_folder(self) -> Path:

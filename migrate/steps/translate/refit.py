@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, creation_date
 from migrate.selection import Pairs
 from migrate.selection.sample import MOST_PAIRS, find_copies
+from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.select import some_of, tune

@@ -20,10 +20,11 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
 from migrate.errors import StitchError, UsageError
 from migrate.files import canonical_json, refuse_existing
-from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME, StitchFacts
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.selection.query_log import MOST_QUERIES
+from migrate.steps.fit.inputs import require_texts
+from migrate.steps.fit.job import fit_reader
 from migrate.steps.translate.choice import (
     QUERY_LOG,
     RANDOM,

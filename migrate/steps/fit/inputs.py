@@ -1,0 +1,289 @@
+"""What a fit reads, opened, and checked before anything is embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrate.embedders import load_embedder
+from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import runs_code, split_prefix
+from migrate.embedders.prefix import PrefixEmbedder, whole_embedder
+from migrate.embedders.registry import find_model
+from migrate.embedders.weights import has_packaged_model
+from migrate.errors import StitchError, StoreError, UsageError
+from migrate.manifest import ModelIdentity
+from migrate.selection import QueryLog, choose_strategy
+from migrate.steps.opening import log_of, model_at, model_of, store_of
+from migrate.stitch.base import Stitch
+from migrate.stitch.fitted import DIRECTIONS, DOCUMENT, QUERY, FittedStitch, input_dim, require_direction
+from migrate.stitch.linear import Adjoint, affine_map
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.prior import AffineMap
+from migrate.stitch.registry import new_stitch
+from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
+from migrate.stores.base import Store
+from migrate.stores.file_store import verify_files
+
+if TYPE_CHECKING:
+    from migrate.steps.fit import Fit
+
+FREE_VIEW = "packaged:all-MiniLM-L6-v2"
+"""The free local model that is tried without being asked."""
+
+FEWEST_VIEWED = 100
+"""Pairs from which on it is tried: what it adds to fewer cannot be told from chance."""
+
+NO_VIEW = "none"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitInputs:
+    """A store, the target model and what else a fit reads, with meters in the models.
+
+    Attributes
+    ----------
+    log
+        The queries that choose documents, and the source model where it is known.
+    source_model
+        What the manifest will say of the old space.
+    base
+        The target, given the first tokens of each document, where these are to be tried.
+    views
+        Further models that a stitch may read texts with; `named` says whether somebody asked for them.
+    given
+        The models without meters that the stitch keeps to read texts with: what it embeds later is paid for then.
+    """
+
+    store: Store
+    embedder: Embedder
+    log: QueryLog | None
+    source_model: ModelIdentity | None
+    prior: FittedStitch | None
+    grown_from: FittedStitch | None
+    base: PrefixEmbedder | None
+    views: Mapping[str, Embedder]
+    named: bool
+    given: Mapping[str, Embedder]
+
+
+def open_inputs(step: Fit) -> FitInputs:
+    """Open what a fit reads, and make sure that it goes together. Nothing is embedded."""
+    choose_strategy(step.strategy, has_log=step.query_log is not None)
+    stitches = _stitches(step)
+    store, embedder = store_of(step.store), model_at(step.target)
+    verify_files(store)
+    require_texts(store, embedder)
+    _check_whole(embedder)
+    source, cap = step.source_model, step.cap
+    old = model_of(store, source, "source_model") if isinstance(source, str) else source
+    log = None if step.query_log is None else QueryLog(log_of(step.query_log), old and cap.meter(old))
+    recorded = store.info.manifest.model if store.info.manifest else None
+    source_model = recorded if old is None else old.identity
+    named, tokens = _split_views(step, embedder.profile.spec)
+    _check_views(step, store, named or {}, target=embedder.profile.spec)
+    _check_texts(step, store, stitches, tokens)
+    prior, earlier = (None if one is None else stitch_of(one) for one in (step.prior, step.grown_from))
+    if prior is not None:
+        _check_prior(step, store, embedder, prior, source_model)
+    if earlier is not None:
+        _check_grown(step, store, embedder, earlier)
+    views = _free_views(step, store, embedder, source_model) if named is None else named
+    metered = cap.meter(embedder, step.price)
+    base, given = None, dict(views)
+    if tokens is not None:
+        base, bare = PrefixEmbedder(metered, tokens), PrefixEmbedder(embedder, tokens)
+        given[bare.profile.spec] = bare
+    views = {spec: cap.meter(view) for spec, view in views.items()}
+    return FitInputs(store, metered, log, source_model, prior, earlier, base, views, named is not None, given)
+
+
+def stitch_of(stitch: FittedStitch | str | Path) -> FittedStitch:
+    """Return a stitch, loaded where it is a path."""
+    return stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
+
+
+def require_texts(store: Store, embedder: Embedder | None = None) -> None:
+    """Make sure that a store has texts to embed, or that the embedder does without.
+
+    Raises
+    ------
+    StoreError
+        It has none, and they are needed.
+    """
+    if store.info.has_texts or (embedder is not None and not embedder.needs_texts):
+        return
+    instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
+    raise StoreError(
+        f"{store.info.location}: expected texts to embed again, found vectors only; {store.info.way_to_texts}{instead}"
+    )
+
+
+def prior_map(prior: FittedStitch) -> AffineMap:
+    """Return the linear map of a prior: of its fallback, where it reads texts."""
+    stitch = prior.without_texts(source="--prior").stitch
+    affine = affine_map(stitch, input_dim(prior.manifest))
+    if affine is None:
+        raise StitchError(f"expected a prior with a linear map, found {stitch.spec}; fit it with --stitch ridge")
+    return affine
+
+
+def reads_texts(step: Fit) -> bool:
+    """Return whether any stitch to choose among may read texts."""
+    return not step.specs or AUTO in step.specs or any(new_stitch(spec).reads_texts for spec in step.specs)
+
+
+def _stitches(step: Fit) -> list[Stitch]:
+    """Return the stitches that are named, if there are such, and they are for the direction."""
+    if step.direction not in DIRECTIONS:
+        raise UsageError(f"expected a direction among {', '.join(DIRECTIONS)}; found {step.direction!r}")
+    stitches = [new_stitch(spec) for spec in step.specs if spec != AUTO]
+    for stitch in stitches:
+        if stitch.reads_texts if step.direction == QUERY else stitch.kind == Adjoint.kind:
+            candidates = ", ".join(QUERY_CANDIDATES if step.direction == QUERY else AUTO_CANDIDATES)
+            raise UsageError(
+                f"expected a stitch that maps a {step.direction}, such as {candidates}; found {stitch.spec!r}"
+            )
+    return stitches
+
+
+def _check_whole(embedder: Embedder) -> None:
+    """Make sure that the target model is given whole documents: a stitch leads to the space of these."""
+    whole = whole_embedder(embedder)
+    if whole is not embedder:
+        raise UsageError(
+            f"expected a model that is given whole documents to move to, found {embedder.profile.spec!r}; name "
+            f"{whole.profile.spec}"
+        )
+
+
+def _split_views(step: Fit, target: str) -> tuple[dict[str, Embedder] | None, int | None]:
+    """Return the views without those that are first tokens by the target, and how many tokens these are.
+
+    No views are None where nothing is said of them, so that a free one may be tried.
+    """
+    views = step.views
+    if views is not None and not isinstance(views, Mapping):
+        if NO_VIEW in views and set(views) != {NO_VIEW}:
+            raise UsageError(f"expected --view {NO_VIEW} alone, found {len(views)} of them; leave {NO_VIEW} out")
+        views = {spec: load_embedder(spec) for spec in views if spec != NO_VIEW}
+    cut = {spec: tokens for spec in views or () for tokens, model in [split_prefix(spec)] if tokens and model == target}
+    counts = {*cut.values(), *([] if step.prefix is None else [step.prefix])}
+    if len(counts) > 1:
+        raise UsageError(f"expected one number of first tokens, found {sorted(counts)}; name one --prefix")
+    named = None if views is None else {spec: view for spec, view in views.items() if spec not in cut}
+    return named, counts.pop() if counts else None
+
+
+def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, target: str) -> None:
+    """Make sure that further models can be asked again when a store is translated, and that somebody reads them."""
+    for spec, view in views.items():
+        if spec == target:
+            raise UsageError(
+                f"--view {spec} is the target itself: a translation that embeds every text with it is a full re-embed; "
+                "use `reembed`, or leave it out"
+            )
+        if not view.profile.embeds_new_texts:
+            raise UsageError(f"expected a model that embeds any text for --view, found {spec!r}; choose a local one")
+        if runs_code(spec):
+            raise UsageError(
+                f"expected a model that a stitch may load by itself for --view, found {spec!r}, which names code to "
+                "run; choose another kind"
+            )
+    if views and (step.direction == QUERY or not reads_texts(step)):
+        raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
+    if views and not store.info.has_texts:
+        raise StoreError(
+            f"{store.info.location}: expected texts for --view to be read with, found vectors only; "
+            f"{store.info.way_to_texts}, or leave out --view"
+        )
+
+
+def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: int | None) -> None:
+    """Make sure that the stitches that are named have what they read, and first tokens a stitch that reads them."""
+    info = store.info
+    for stitch in stitches:
+        if stitch.reads_texts and not info.has_texts:
+            raise StoreError(
+                f"{info.location}: the {stitch.spec} stitch reads texts, found a store without; {info.way_to_texts}, "
+                f"or leave out --stitch {stitch.spec}"
+            )
+        if stitch.reads_prefix and tokens is None:
+            raise UsageError(
+                f"the {stitch.spec} stitch reads the first tokens of texts; say how many, such as --prefix 24"
+            )
+    if tokens is None:
+        return
+    chosen = not step.specs or AUTO in step.specs or any(stitch.reads_prefix for stitch in stitches)
+    if step.direction == QUERY or not chosen:
+        raise UsageError("--prefix is for stitches that read first tokens, such as --stitch prefix+text; leave it out")
+    if not info.has_texts:
+        raise StoreError(
+            f"{info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; "
+            f"{info.way_to_texts}, or leave out --prefix"
+        )
+
+
+def _check_prior(
+    step: Fit, store: Store, embedder: Embedder, prior: FittedStitch, source_model: ModelIdentity | None
+) -> None:
+    """Make sure that a prior leads from the store's model to the target."""
+    if step.direction == QUERY:
+        raise UsageError("--prior is for stitches that map documents; leave it out")
+    manifest, target = prior.manifest, embedder.identity
+    require_direction(manifest, DOCUMENT, source="--prior")
+    dims, expected = (input_dim(manifest), prior.dim), (store.info.dim, target.dim)
+    if dims != expected:
+        raise StitchError(
+            f"expected a prior that leads from {expected[0]} to {expected[1]} dimensions, found one from {dims[0]} to "
+            f"{dims[1]}; take a stitch of the same two models"
+        )
+    for model_of_prior, model in ((manifest.source_model, source_model), (manifest.model, target)):
+        if model_of_prior is not None and model is not None and _differ(model_of_prior, model):
+            raise StitchError(
+                f"expected a prior of {model.spec} (revision {str(model.revision)[:12]}), found one of "
+                f"{model_of_prior.spec} ({str(model_of_prior.revision)[:12]}); take a stitch of the same two models"
+            )
+    prior_map(prior)
+
+
+def _check_grown(step: Fit, store: Store, embedder: Embedder, earlier: FittedStitch) -> None:
+    """Make sure that the earlier stitch is for this store and target, and that there is room for new documents."""
+    require_direction(earlier.manifest, DOCUMENT, source="--grown-from")
+    model, dim = earlier.manifest.model, input_dim(earlier.manifest)
+    if dim != store.info.dim or (model is not None and _differ(model, embedder.identity)):
+        raise StitchError(
+            f"--grown-from: expected a stitch from {store.info.dim} dimensions to {embedder.identity.spec}, found one "
+            f"from {dim} to {model.spec if model else 'a model that is not named'}; name the stitch of this store"
+        )
+    if step.sample <= len(earlier.sample.ids):
+        raise UsageError(
+            f"--sample {step.sample}: expected more than the {len(earlier.sample.ids):,} documents that the stitch of "
+            "--grown-from has true vectors of (they count), so that new ones come in; raise --sample"
+        )
+
+
+def _differ(first: ModelIdentity, second: ModelIdentity) -> bool:
+    """Return whether two models differ, as far as is known: a file of vectors does not name its model."""
+    if first.spec.startswith("file:") or second.spec.startswith("file:"):
+        return False
+    revisions = {model.revision for model in (first, second) if model.revision is not None}
+    return len(revisions) > 1 or replace(first, revision=None) != replace(second, revision=None)
+
+
+def _free_views(step: Fit, store: Store, embedder: Embedder, source: ModelIdentity | None) -> dict[str, Embedder]:
+    """Return the free local model that a fit tries without being asked, by its spec; none where it would be of no use.
+
+    It is tried where the target may cost money, so that its own tokens are not at hand, where a stitch is chosen by
+    `auto` and may read texts, where there are `FEWEST_VIEWED` documents to judge it on, and where the store was not
+    built with that very model.
+    """
+    if step.direction != DOCUMENT or not store.info.has_texts or AUTO not in step.specs:
+        return {}
+    if embedder.profile.is_paid is False or min(step.sample, store.info.count) < FEWEST_VIEWED:
+        return {}
+    if source is not None and find_model(source.spec.partition(":")[2]) == find_model(FREE_VIEW.partition(":")[2]):
+        return {}
+    return {FREE_VIEW: load_embedder(FREE_VIEW)} if has_packaged_model() else {}

@@ -1,0 +1,229 @@
+"""The work of a fit: a sample, embedded, judged, and the stitch fitted on all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from migrate.cost.target import tally_of
+from migrate.embedders.base import Embedder
+from migrate.embedders.prefix import PrefixEmbedder, first_of
+from migrate.manifest import Manifest, StitchFacts
+from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
+from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
+from migrate.steps.fit.inputs import prior_map, reads_texts
+from migrate.stitch.base import Pairing
+from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
+from migrate.stitch.prefix import PrefixCost
+from migrate.stitch.prior import AffineMap
+from migrate.stitch.registry import new_stitch
+from migrate.stitch.select import TriedViews, select_query_stitch, select_stitch
+from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
+from migrate.stores.base import Store
+from migrate.threads import threads_for
+from migrate.vectors import Document, Progress, check_vectors, no_progress, unit_rows
+
+if TYPE_CHECKING:
+    from migrate.steps.fit import Fit
+
+_COMPARED, _SAME = 16, 0.99
+"""Documents of the sample by which a view is held against the target, and the cosine from which on it is the same."""
+
+_LOOKED_UP = 500
+"""Documents beside the sample whose first tokens are looked up in the cache, to tell what they still cost."""
+
+
+def draw(step: Fit) -> Sample:
+    """Choose the documents to fit on; those of an earlier stitch, which are paid for, come first."""
+    earlier = step.inputs.grown_from
+    return draw_sample(
+        step.inputs.store,
+        step.sample,
+        strategy=step.strategy,
+        query_log=step.inputs.log,
+        paid=() if earlier is None else earlier.sample.ids,
+        seed=step.seed,
+        progress=step.progress,
+    )
+
+
+def fit(step: Fit) -> FittedStitch:
+    """Embed the sample of a step, judge the candidates on it, and fit the chosen one on all."""
+    inputs, seed, progress = step.inputs, step.seed, step.progress
+    store, embedder = inputs.store, inputs.embedder
+    _check_vectors(step)
+    if store.info.has_texts:
+        embedder.fit(store.documents())
+    sample = step.drawn
+    log = digests_of(inputs.log.looked_up if inputs.log else ())
+    pairs = embed_pairs(store, embedder.chosen_by(log), sample, progress=progress)
+    chosen_by = log | choosers_of_source(store, embedder, pairs.source, pairs.target)
+    manifest, state = _manifest(step, chosen_by), dict(embedder.state())
+    if step.direction == QUERY:
+        return fit_query_pairs(pairs, step.specs, manifest=manifest, state=state, seed=seed, progress=progress)
+    views, targets = dict(inputs.views), list[str]()
+    if not inputs.named:  # a view that nobody named, and that is the target in disguise, is none
+        targets = [spec for spec, view in views.items() if gives_vectors(view, sample.documents, pairs)]
+        views = {spec: view for spec, view in views.items() if spec not in targets}
+    reader = None
+    if store.info.has_texts and reads_texts(step):
+        with threads_for(len(pairs.source)):
+            reader = fit_reader(store, embedder, views, inputs.base, seed=seed)
+    fitted = fit_pairs(
+        pairs,
+        step.specs,
+        manifest=manifest,
+        state=state,
+        seed=seed,
+        texts=[document.text for document in sample.documents],
+        reader=reader,
+        prior=None if inputs.prior is None else prior_map(inputs.prior),
+        trial=None if inputs.named else store.info.count,
+        prefix=None if inputs.base is None else _prefix_cost(step, inputs.base),
+        progress=progress,
+    )
+    if targets:
+        selection = fitted.selection
+        overlap = selection.best.scores.overlap_at_10
+        tried = TriedViews(tuple(targets), 1.0, overlap, helps=False, documents=store.info.count, is_target=True)
+        fitted = replace(fitted, selection=replace(selection, tried=tried))
+    return fitted if fitted.reader is None else replace(fitted, reader=fitted.reader.with_models(inputs.given))
+
+
+def _check_vectors(step: Fit) -> None:
+    """Make sure, before anything is paid for, that the store holds no vector that `translate` would refuse.
+
+    One whose queries are mapped stays as it is: of its vectors some may be zero.
+    """
+    store, start = step.inputs.store, 0
+    for batch in store.scan():
+        step.progress("check the vectors", start, store.info.count)
+        check_vectors(batch.ids, batch.vectors, source=store.info.location, allow_zero=step.direction == QUERY)
+        start += len(batch)
+
+
+def gives_vectors(model: Embedder, documents: Sequence[Document], pairs: Pairs) -> bool:
+    """Return whether a model gives the target's vectors of a sample, by a few of its documents: it is the target."""
+    targets = dict(zip(pairs.ids, pairs.target, strict=True))
+    some = [document for document in documents if document.id in targets][:_COMPARED]
+    own, theirs = model.embed_documents(some), np.stack([targets[document.id] for document in some])
+    if own.shape != theirs.shape:
+        return False
+    cosines = np.einsum("ij,ij->i", unit_rows(own), unit_rows(theirs))
+    return bool(np.median(cosines) > _SAME)  # one of the two may cut long texts earlier
+
+
+def _prefix_cost(step: Fit, base: PrefixEmbedder) -> PrefixCost:
+    """Return what the first tokens of the store cost, by those of the sample and what others have in the cache."""
+    store, embedder, sample = step.inputs.store, step.inputs.embedder, step.drawn
+    tally = tally_of(embedder)
+    cut = first_of(sample.documents, embedder.loaded_profile().counter, base.tokens)
+    whole, first = tally.cost(sample.documents).tokens, tally.cost(cut).tokens
+    order = np.random.default_rng(step.seed).permutation(store.info.count)
+    outside = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
+    looked_up = list(store.documents(np.sort(outside)))
+    unpaid = 1 - sum(base.known(looked_up, "document")) / max(len(looked_up), 1)
+    return PrefixCost(base.tokens, round(unpaid * store.info.count * first / max(whole, 1)), store.info.count)
+
+
+def _manifest(step: Fit, chosen_by: frozenset[str]) -> Manifest:
+    inputs, store, sample = step.inputs, step.inputs.store, step.drawn
+    earlier = choosers_of(*(one.manifest for one in (inputs.grown_from, inputs.prior) if one is not None))
+    return Manifest(
+        kind="stitch",
+        model=inputs.embedder.identity,
+        source_model=inputs.source_model,
+        seed=step.seed,
+        counts={"pairs": len(sample.rows), "documents": store.info.count},
+        details=StitchFacts(
+            fingerprint=store.snapshot().fingerprint,
+            direction=step.direction,
+            sample={"strategy": sample.strategy, "from query log": sample.from_log},
+            texts=store.info.has_texts,
+            chosen_by=tuple(sorted(earlier | chosen_by)),
+            prior=None if inputs.prior is None else inputs.prior.digest(),
+        ).as_details(),
+    )
+
+
+def fit_pairs(
+    pairs: Pairs,
+    specs: Sequence[str],
+    *,
+    manifest: Manifest,
+    state: dict[str, bytes],
+    seed: int,
+    texts: Sequence[str] = (),
+    reader: TextReader | None = None,
+    prior: AffineMap | None = None,
+    prefix: PrefixCost | None = None,
+    trial: int | None = None,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
+
+    `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
+    not. Models of the reader that the chosen stitch does not use are left out of it. `prior` is what stitches may lean
+    on, `prefix` what the first tokens cost that the reader may have. With `trial`, the number of documents of the
+    store, further models are used only where they help beyond the error of what is measured, and where no more than
+    `MOST_VIEWED` documents would have to be embedded with them.
+    """
+    pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts)).in_own_order()
+    sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
+    norm = fit_norm(pairs.target)
+    with threads_for(len(pairing)):
+        select = partial(select_stitch, specs=specs, seed=seed, prior=prior, prefix=prefix, progress=progress)
+        selection = select(pairing)
+        tried = [] if reader is None or trial is None else [spec for spec in reader.models if spec != reader.base]
+        if tried and trial is not None:
+            bare = pairing.without_views(map(view_of, tried))
+            plain = select(bare)
+            views = TriedViews.compare(tuple(tried), selection, plain, documents=trial)
+            pairing, selection = (pairing, selection) if views.is_used else (bare, plain)
+            selection = replace(selection, tried=views)
+        fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
+        fallback = fit_fallback(pairing, selection, seed=seed, prior=prior) if fitted.reads_texts else None
+    if fallback is None or reader is None:
+        return FittedStitch(fitted, norm, sample, selection, manifest, state, prior=prior)
+    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback, prior)
+
+
+def fit_reader(
+    store: Store,
+    embedder: Embedder,
+    views: Mapping[str, Embedder] | None = None,
+    base: PrefixEmbedder | None = None,
+    *,
+    seed: int = 0,
+) -> TextReader:
+    """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
+    rows = random_order(store, seed)[:CORPUS_SIZE]
+    texts = [document.text for document in store.documents(rows)]
+    models, spec = dict(views or {}), None
+    if base is not None:
+        spec = base.profile.spec
+        models[spec] = base
+    return TextReader.fit(texts, embedder.token_table(), models=models, base=spec, seed=seed)
+
+
+def fit_query_pairs(
+    pairs: Pairs,
+    specs: Sequence[str],
+    *,
+    manifest: Manifest,
+    state: dict[str, bytes],
+    seed: int,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
+    new_to_old = Pairing(pairs.target, pairs.source).in_own_order()
+    new, old = new_to_old.source, new_to_old.target
+    with threads_for(len(new)):
+        selection = select_query_stitch(new, old, specs=specs, seed=seed, progress=progress)
+        fitted = new_stitch(selection.chosen).fit(new, old)
+    none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
+    return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
