@@ -54,24 +54,8 @@ def check_store(
 ) -> Compatibility:
     """Say whether a store's vectors are those that a model gives to its texts, or why not.
 
-    Parameters
-    ----------
-    sample
-        Documents to embed again, at least 1; all of them where the store has no more.
-    manifest
-        "trust" lets a manifest answer whose hash is that of the index; "compare" holds it against what is found;
-        "ignore" does not look at it.
-    seed
-        Of the sample, and of the permutations that tell another model from other texts.
-
-    Raises
-    ------
-    VectorError
-        A vector that was looked at is zero or not finite.
-    StoreError
-        The store has texts, but none that is not blank.
-    RemoteError, InputError
-        As the embedder.
+    "trust" lets a `manifest` answer whose hash is that of the index, "compare" holds it against what is found, "ignore"
+    does not look at it.
     """
     model = embedder.quick_identity()
     dimension = dimension_finding(store, model)

@@ -50,28 +50,7 @@ def stamp_store(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Stamped:
-    """Write the manifest of a store that comes from a model, after checking that it does.
-
-    Parameters
-    ----------
-    sample, seed, progress
-        Of the check.
-    trust
-        Write it unchecked; the dimension must still fit.
-    force
-        Replace a manifest.
-
-    Raises
-    ------
-    UsageError
-        There is a manifest and `force` is not given.
-    StoreError
-        The store changed during the check; or as `check_store`.
-    OutputError
-        The folder cannot be written to.
-    VectorError, RemoteError, InputError
-        As `check_store`.
-    """
+    """Write the manifest of a store that comes from a model, after checking that it does."""
     _refuse_stamped(store, force=force)
     before = store.snapshot()
     checked, basis = None, None
@@ -88,17 +67,7 @@ def stamp_store(
 
 
 def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
-    """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded.
-
-    Raises
-    ------
-    UsageError
-        There is a manifest and `force` is not given; or no check has found a model.
-    StoreError
-        The store changed since, or while it was read.
-    OutputError
-        The folder cannot be written to, or the cache folder cannot be read.
-    """
+    """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded."""
     _refuse_stamped(store, force=force)
     before = store.snapshot()
     found = _read_finding(store)

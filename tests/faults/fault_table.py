@@ -543,7 +543,7 @@ ENVIRONMENT = [
     Fault(62, "a stitch with NaN", models.spoil_weights(float("nan")), TRANSLATE, 4,
           "stitch: the weights of the stitch hold NaN or Inf; fit the stitch again"),
     Fault(62, "a stitch with a norm of NaN", models.edit_details("stitch", norm="NaN"), TRANSLATE, 4,
-          "stitch/lead-migrate.json: 'norm' in its details must be a number, and is 'NaN'; *"),
+          "stitch/lead-migrate.json: in its details 'norm' must be a number, and is 'NaN'; *"),
     Fault(62, "a stitch of an unknown kind", models.edit_details("stitch", stitch="magic"), TRANSLATE, 4,
           "stitch: the stitch is incomplete or damaged (*); fit it again"),
 ]
