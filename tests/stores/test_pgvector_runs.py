@@ -36,8 +36,6 @@ def corpus():
 @pytest.fixture
 def table(corpus, tmp_path, monkeypatch):
     server_url()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     model = load_embedder("tfidf:16")
     model.fit(corpus)
     create("docs", corpus, model.embed_documents(corpus), "ip")

@@ -45,12 +45,6 @@ from migrate.testing.stores import example_documents
 from migrate.work.writer import write_rows
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def folders(tmp_path):
     old = make_folder(tmp_path / "old")
     translate(old, tmp_path / "new")
