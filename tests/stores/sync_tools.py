@@ -414,7 +414,7 @@ class SqliteVec:
 class Pgvector:
     """A table of PostgreSQL."""
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2"):
         from postgres import connect, server_url
 
         name = f"t{time.time_ns():x}"
@@ -423,7 +423,7 @@ class Pgvector:
                 f"CREATE TABLE {name} (id text PRIMARY KEY, content text, page int, source text, "
                 f"embedding vector({vectors_of(records).shape[1]}))"
             )
-            connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_l2_ops) WITH (m = 12)")
+            connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_{metric}_ops) WITH (m = 12)")
         location = f"pgvector:{server_url()}#{name}"
         self.put(location, records, list(records), ())
         return location
@@ -432,7 +432,7 @@ class Pgvector:
         from postgres import as_text, connect
 
         rows = [
-            (d.id, d.text, d.metadata["page"], d.metadata["source"], as_text(v))
+            (d.id, d.text, d.metadata.get("page"), d.metadata.get("source"), as_text(v))
             for d, v in (records[name] for name in names)
         ]
         table = location.rpartition("#")[2]

@@ -1,7 +1,6 @@
 """Tables of a real PostgreSQL with pgvector."""
 
 import json
-import sys
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -316,9 +315,3 @@ def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
     new, written_vectors, _ = written(source, f"{table}_new", 2_500)  # more than an index on vector could have
     assert np.array_equal(read_all(new.scan()).vectors, written_vectors.astype(np.float16).astype(np.float32))
     assert new.driver.table.type == "halfvec" and new.driver.table.vector_indexes[0].options == {"m": "5"}
-
-
-def test_a_client_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[pgvector\]'"):
-        open_store("pgvector:postgresql://localhost/db#t")
