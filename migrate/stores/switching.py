@@ -138,7 +138,7 @@ class Exchange:
             places.note(self.old, None)
 
     def forget(self) -> None:
-        """Delete the old store, which stepped aside, and the record, and nothing else; not of a switch that is half done."""
+        """Delete the old store, which stepped aside, and the record, and nothing else."""
         places = self.places
         with self._alone():
             noted = places.noted(self.old)
