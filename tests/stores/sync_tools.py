@@ -75,7 +75,7 @@ def records_of(documents, vectors):
 
 def vectors_of(records):
     """Their vectors."""
-    return np.array([vector for _, vector in records.values()], np.float32)
+    return np.array([vector for _, vector in records.values()], np.float32) if records else np.empty((0, DIM))
 
 
 class Folder:
@@ -256,8 +256,7 @@ class Qdrant:
         if client.collection_exists(name):
             client.delete_collection(name)
         distance = {"l2": models.Distance.EUCLID, "ip": models.Distance.DOT}[metric]
-        size = vectors_of(records).shape[1] if records else DIM
-        client.create_collection(name, models.VectorParams(size=size, distance=distance))
+        client.create_collection(name, models.VectorParams(size=vectors_of(records).shape[1], distance=distance))
         collections = getattr(client._client, "collections", None)  # of the local mode, which would wait for the disk
         storage = getattr(collections[name].storage, "storage", None) if isinstance(collections, dict) else None
         if storage is not None:
