@@ -31,7 +31,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import ClientDriver
 from migrate.stores.driver import Driver, Page, in_parts
 from migrate.stores.kept import keep
-from migrate.stores.records import import_client, read_metric
+from migrate.stores.records import import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import JOURNALS, read_only
 from migrate.stores.switching import ASIDE, others
@@ -129,23 +129,22 @@ class ChromaDriver(ClientDriver):
 
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
-        self.space = self.index.get("space") or "l2"
+        self.distance = self.index.get("space") or "l2"
         sample = np.asarray(self.handle.get(limit=64, include=["embeddings"])["embeddings"], np.float32)
-        metric, notes = read_metric(self.space, sample)  # type: ignore[arg-type]
         self.dim = self.handle._model.dimension or (sample.shape[1] if len(sample) else 0)
         count, function = self.handle.count(), self._function.get("name")
-        details: dict[str, str | int] = {"collection": self.name}
+        details: dict[str, str | int | None] = {"collection": self.name}
         labels = {"space": "distance", "max_neighbors": "hnsw_m", "ef_construction": "ef_construction",
                   "ef_search": "ef_search"}  # fmt: skip
-        details |= {label: self.index[key] for key, label in labels.items() if key in self.index}
-        if function is not None:
-            details["embedding_function"] = function
-            notes += (f"the collection names the embedding function {function}, which stays as it is in a new store",)
-        index = "SPANN" if self.configuration.get("spann") else "HNSW"
+        details |= {label: self.index.get(key) for key, label in labels.items()}
+        details["embedding_function"] = function
+        words = f"the collection names the embedding function {function}, which stays as it is in a new store"
         texts = (text for page in self._pages(["documents"]) for text in page["documents"])
-        has_texts = not count or any(text is not None for text in texts)
-        return StoreInfo(self.location, self.kind, index, count, self.dim, metric, True, has_texts,
-                         notes=notes, details=details)  # fmt: skip
+        return self.described(
+            "SPANN" if self.configuration.get("spann") else "HNSW", count, sample,
+            details=details, notes=() if function is None else (words,),
+            has_texts=not count or any(text is not None for text in texts),
+        )  # fmt: skip
 
     @property
     def _function(self) -> Mapping[str, Any]:
@@ -222,7 +221,7 @@ class ChromaDriver(ClientDriver):
                 raise
             raise UsageError(f"{self.location}: {error}; is the filter right, as {{'source': 'a'}} is?") from error
         return [
-            as_hits(ids, distances if self.space == "l2" else 1 - np.array(distances, np.float64))
+            as_hits(ids, distances if self.distance == "l2" else 1 - np.array(distances, np.float64))
             for ids, distances in zip(response["ids"], response["distances"], strict=True)
         ]
 

@@ -410,13 +410,6 @@ class DatabaseStore(Store):
 
         Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
         to the name of this one, as by a switch, since it was opened.
-
-        Raises
-        ------
-        VectorError
-            A vector is zero, not finite, or of another dimension.
-        StoreError, OutputError, RemoteError
-            The store cannot be written to or hold such vectors, or another one has its name.
         """
         new = check_replacements(self.info, ids, vectors)
         if self.answering() != self._identity:
@@ -433,12 +426,9 @@ class DatabaseStore(Store):
     # Switching.
 
     def exchange(self, new: Store) -> Exchange:
-        """Return how this store and a new one trade names: on a server, or as whole folders.
+        """Return how this store and a new one trade names, on a server or as whole folders.
 
-        Raises
-        ------
-        UsageError
-            They cannot; the message names the string that the user has to change instead.
+        If they cannot, UsageError names the string that the user has to change instead.
         """
         old_driver, where = self.driver, new.info.location
         if not isinstance(new, DatabaseStore) or type(new.driver) is not type(old_driver):
@@ -619,15 +609,7 @@ class DatabaseServer(ServerOutput):
 
 
 class DatabaseKind:
-    """A database as a kind of stores, by its driver.
-
-    Parameters
-    ----------
-    driver
-        The class.
-    scheme
-        What locations begin with, if not with the driver's kind.
-    """
+    """A database as a kind of stores, by its driver; `scheme` begins locations, if not the driver's kind."""
 
     def __init__(self, driver: type[Driver], scheme: str | None = None) -> None:
         self.driver, self.name, self.support = driver, scheme or driver.kind, driver.support

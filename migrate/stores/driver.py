@@ -34,7 +34,7 @@ from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, token_in
-from migrate.stores.records import choose
+from migrate.stores.records import Distance, choose, read_metric
 from migrate.stores.serving import Hits
 from migrate.stores.switching import RECORD_SHAPE, read_noted
 from migrate.vectors import Document, Vectors
@@ -91,6 +91,10 @@ class Driver(ABC):
     at_once: ClassVar[int] = 1_000
     """Ids that `documents` and `vectors` are asked for at a time."""
 
+    dim: int
+    distance: Distance | None
+    text: str | None = None
+    """The field or column with the texts."""
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
 
@@ -170,19 +174,30 @@ class Driver(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Find the collection and choose its columns.
-
-        Raises
-        ------
-        StoreError
-            There is none, or no such column; the message lists those that exist.
-        UsageError
-            The client is not installed, or an option has no meaning.
-        """
+        """Find the collection and choose its columns; errors list those that exist."""
 
     @abstractmethod
     def describe(self) -> StoreInfo:
         """Return what there is; the store fills in manifest and location."""
+
+    def described(
+        self,
+        index_type: str,
+        count: int,
+        sample: Any,
+        *,
+        details: Mapping[str, str | int | None],
+        notes: Iterable[str],
+        has_texts: bool | None = None,
+    ) -> StoreInfo:
+        """Return the facts of the collection, of which some vectors are a `sample`; absent details are left out."""
+        metric, odd = read_metric(self.distance, np.asarray(sample, np.float32).reshape(-1, self.dim))
+        if is_lossy(index_type):
+            notes = (*notes, f"searched by an index {index_type}, which is lossy; those read here are whole")
+        has_texts = self.text is not None if has_texts is None else has_texts
+        known = {name: value for name, value in details.items() if value is not None and value != ""}
+        return StoreInfo(self.location, self.kind, index_type, count, self.dim, metric, True, has_texts,
+                         notes=(*odd, *notes), details=known)  # fmt: skip
 
     @property
     @abstractmethod

@@ -40,13 +40,7 @@ class Index:
 
     @classmethod
     def of(cls, pages: Iterable[Sequence[str]], source: str) -> Index:
-        """Sort the ids of pages.
-
-        Raises
-        ------
-        StoreError
-            An id comes twice, or is no Unicode text.
-        """
+        """Sort the ids of pages; raises StoreError if one comes twice, or is no Unicode text."""
         encoded: list[bytes | None] = []
         try:
             for ids in pages:

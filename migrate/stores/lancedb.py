@@ -25,7 +25,7 @@ from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import choose, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import Distance, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
 
@@ -91,7 +91,7 @@ class LanceDriver(Driver):
             self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
         remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
         self.vector = choose(self.location, "vector", self.columns["vector"], self.asked.get("vector"), remedy)
-        self.dim: int = self.schema.field(self.vector).type.list_size
+        self.dim = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
@@ -104,20 +104,15 @@ class LanceDriver(Driver):
         self.text, why = choose_text(self.location, texts, self.asked.get("text"))
         self.distance, notes = self._distance(self.asked.get("distance"))
         sample = self.table.search().where(self.has_vector).select([self.vector]).limit(64).to_arrow().column(0)
-        metric, remarks = read_metric(self.distance, _as_matrix(sample.combine_chunks(), self.dim))  # type: ignore[arg-type]
-        notes = (*notes, *remarks, why)
+        notes += (why,)
         if self.id_column is None:
             notes += ("the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one",)
-        if self.index is not None and is_lossy(str(self.index[0].index_type)):
-            notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
-        element = str(self.schema.field(self.vector).type.value_type)
-        details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector}
-        details |= {"element": element, "distance": self.distance}
-        details |= {key: value for key, value in (("text", self.text), ("id", self.id_column)) if value}
+        details: dict[str, str | int | None] = {"table": self.name, "version": int(self.table.version)}
+        details |= {"vector": self.vector, "element": str(self.schema.field(self.vector).type.value_type)}
+        details |= {"distance": self.distance, "text": self.text, "id": self.id_column}
         kind = "none" if self.index is None else str(self.index[0].index_type)
-        count, has_texts = self.table.count_rows() - self.without_vector, self.text is not None
-        return StoreInfo(self.location, self.kind, kind, count, self.dim, metric, exact=True, has_texts=has_texts,
-                         notes=notes, details=details)  # fmt: skip
+        count, vectors = self.table.count_rows() - self.without_vector, _as_matrix(sample.combine_chunks(), self.dim)
+        return self.described(kind, count, vectors, details=details, notes=notes)
 
     @property
     def key(self) -> str:
@@ -231,13 +226,14 @@ class LanceDriver(Driver):
             return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
         return choose(self.location, "column of ids", columns, asked, "say ?id=COLUMN for one")
 
-    def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
+    def _distance(self, asked: str | None) -> tuple[Distance, tuple[str, ...]]:
         """How vectors are compared: l2, ip or cosine."""
         word = asked if asked or self.index is None else str(self.index[1].distance_type).lower()
         if word is None:
             note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
             return "l2", (note,)
-        distance = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}.get(word)
+        distances: dict[str, Distance] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
+        distance = distances.get(word)
         if distance is None:
             error = StoreError if asked is None else UsageError
             raise error(f"{self.location}: vectors are not compared by {word!r} here; say ?distance=l2, cosine or dot")
@@ -260,7 +256,7 @@ class LanceDriver(Driver):
 
     def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
         search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
-        search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
+        search = search.distance_type("dot" if self.distance == "ip" else self.distance)
         if self.index is not None and is_lossy(str(self.index[0].index_type)):
             search = search.refine_factor(1)  # the scores are then those of whole vectors
         search = search if where is None else search.where(where, prefilter=True)
@@ -335,8 +331,7 @@ class LanceDriver(Driver):
         for index, facts in () if old is None else old.indices:
             is_of_vectors = old is not None and index.columns[0] == old.vector
             remarks += _index_again(table, index, facts, dim if is_of_vectors else None)
-        if (count := table.count_rows()) != written:
-            raise StoreError(f"{self.location}: {written} rows were written, but the table holds {count}; run again")
+        self.check_count(written, table.count_rows())
         sync_tree(self.folder)
         return remarks
 

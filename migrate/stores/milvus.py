@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -32,7 +32,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Driver, Page, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import as_document, choose, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
 
@@ -123,7 +123,8 @@ class MilvusDriver(AliasDriver):
         if not found:
             words = "has no index, which would say how its vectors are compared; create one"
             raise StoreError(f"{self.location}: field {self.vector} {words}")
-        self.index = found[0]
+        self.index, distances = found[0], {"COSINE": "cosine", "IP": "ip", "L2": "l2"}
+        self.distance = cast("Distance", distances[str(self.index["metric_type"])])
         has_key = any(field.get("is_partition_key") for field in self.fields.values())
         self.partitions = [None] if has_key else sorted(self.client.list_partitions(self.collection_name))
         self.client.load_collection(self.collection_name)
@@ -133,24 +134,17 @@ class MilvusDriver(AliasDriver):
         count = _count(self.client, self.name)
         fields = {"output_fields": [*self._plain_fields, self.vector]}
         sample = self.client.query(self.name, limit=64, consistency_level="Strong", **fields)
-        vectors = np.array([row[self.vector] for row in sample], np.float32).reshape(-1, self.dim)
-        distance = str(self.index["metric_type"])
-        metric, notes = read_metric({"COSINE": "cosine", "IP": "ip", "L2": "l2"}[distance], vectors)  # type: ignore[arg-type]
         texts = dict.fromkeys(name for name, kind in self.types.items() if kind == "VARCHAR")
         texts |= dict.fromkeys(key for row in sample for key, value in row.items() if isinstance(value, str))
         texts.pop(self.key_field, None)
-        self.text_field, why = choose_text(self.location, list(texts), self.asked.get("text"))
-        notes += (why,)
+        self.text, why = choose_text(self.location, list(texts), self.asked.get("text"))
+        notes = [why]
         if other := [name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector]:
-            notes += (f"records have other vectors too, which stay as they are: {', '.join(other)}",)
-        kind = str(self.index["index_type"])
-        if is_lossy(kind):
-            notes += (f"searched by an index {kind}, which is lossy; those read here are whole",)
-        details: dict[str, str | int] = {"collection": self.name, "distance": distance, "vector": self.vector}
-        details |= {"text": self.text_field} if self.text_field else {}
-        has_texts = self.text_field is not None
-        return StoreInfo(self.location, self.kind, kind, count, self.dim, metric, True, has_texts,
-                         notes=notes, details=details)  # fmt: skip
+            notes.append(f"records have other vectors too, which stay as they are: {', '.join(other)}")
+        details = {"collection": self.name, "distance": self.index["metric_type"], "vector": self.vector,
+                   "text": self.text}  # fmt: skip
+        vectors = [row[self.vector] for row in sample]
+        return self.described(str(self.index["index_type"]), count, vectors, details=details, notes=notes)
 
     @property
     def key(self) -> str:
@@ -227,7 +221,7 @@ class MilvusDriver(AliasDriver):
             key = row[self.key_field]
             if isinstance(key, str):
                 del row[self.key_field]
-            yield as_document(self.location, str(key), row, self.text_field, _LAYOUT[2])
+            yield as_document(self.location, str(key), row, self.text, _LAYOUT[2])
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by ids."""
@@ -467,6 +461,7 @@ class MilvusDriver(AliasDriver):
 
 def _client() -> Any:
     """Import the client library, silent: what fails is told in one line."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a word of its core on a server that ends is one line too many
     module = import_client("pymilvus", "milvus")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -30,7 +30,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
-from migrate.stores.records import choose, choose_text, import_client, read_metric, with_nested
+from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, others, read_noted
 from migrate.vectors import Document, Vectors
@@ -137,7 +137,7 @@ class PgvectorDriver(Driver):
         noted = "" if self._manifest is None else self._manifest.store.index or ""
         self.asked = {**Address.parse(f"#{noted}").options, **self.address.options}
         self._refuse_distance(self.asked)
-        self.distance = self.asked.get("distance") or table.distance
+        self.distance = cast("Distance | None", self.asked.get("distance") or table.distance)
         self.key_column = self._choose_key(self.asked.get("id"))
         self.where = self._collection(self.address.options.get("collection"))
         self.dim = table.dim or self._common_dim()
@@ -182,8 +182,7 @@ class PgvectorDriver(Driver):
         ((count, rows),) = self._ask(counts)
         self.without_vector = rows - count
         sample = [row[0] for row in self._ask_binary(self._select("{column}", "LIMIT 32"))]
-        metric, odd = read_metric(self.distance, self._decode(sample))  # type: ignore[arg-type]
-        notes = [f"the ids are those of column {self.key_column}", why, *odd]
+        notes = [f"the ids are those of column {self.key_column}", why]
         if model is not None and model.dim != self.dim:
             notes.append(f"what {FILES} has of a table of this name is of vectors of dimension {model.dim}")
             self._manifest = None
@@ -192,16 +191,15 @@ class PgvectorDriver(Driver):
                          "they are in a new table")  # fmt: skip
         if table.type == "halfvec":
             notes.append("the vectors are of half precision; new ones are rounded to it too")
-        details: dict[str, str | int] = {"table": ".".join(table.path)}
+        details: dict[str, str | int | None] = {"table": ".".join(table.path), "distance": self.distance}
         details["column"] = f"{table.column} {table.types[table.column]}"
-        details |= {"distance": self.distance} if self.distance else {}
         for index in table.vector_indexes:
             settings = [f"{name}={value}" for name, value in index.options.items()]
             details[f"index {index.name}"] = " ".join([index.method, *settings])
-        details |= {"rows_without_vector": self.without_vector} if self.without_vector else {}
+        details["rows_without_vector"] = self.without_vector or None
         methods = " and ".join(sorted({index.method for index in table.vector_indexes})) or "no index"
-        self.info = StoreInfo(self.location, self.kind, f"{table.type}, {methods}", count, self.dim, metric, True,
-                              self.text is not None, notes=tuple(notes), details=details)  # fmt: skip
+        kind, vectors = f"{table.type}, {methods}", self._decode(sample)
+        self.info = self.described(kind, count, vectors, details=details, notes=notes)
         return self.info
 
     @property

@@ -183,15 +183,7 @@ def vector_columns(ask: Ask) -> list[Any]:
 
 
 def find_table(ask: Ask, location: str, name: str) -> Table:
-    """Read the table and column that a name means, `[schema.]table[.column]`.
-
-    Raises
-    ------
-    StoreError
-        There is none, or more than one; those that there are are listed.
-    UnsupportedStoreError
-        It is a view, or the vectors are sparse.
-    """
+    """Read the table and column that a name means, `[schema.]table[.column]`; else list those that there are."""
     rows = vector_columns(ask)
     parts = split_names(name)
     meant = [row for row in rows if parts in {row[1:2], row[1:3], row[:2], row[:3]}]

@@ -36,7 +36,7 @@ from migrate.locations import scrub
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Driver, Page, in_parts
-from migrate.stores.records import as_document, choose, choose_text, import_client, read_metric
+from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
 from migrate.vectors import Document, Vectors
@@ -46,6 +46,7 @@ _OWN: Final = "lead-migrate"
 _LAYOUT: Final = ("page_content", "metadata", "id")
 """Payload of documents of other kinds; LangChain finds texts there."""
 _AT_ONCE: Final = 1_000
+_DISTANCES: Final[Mapping[str, Distance]] = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}
 _ID_SPACE: Final = uuid.UUID("6f1c2a44-8a0e-4b6a-9d3c-0a5a4f8f2f11")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,19}")
 
@@ -115,7 +116,8 @@ class QdrantDriver(AliasDriver):
         self.own = self.user_metadata.pop(_OWN, None) or {}
         self.asked = {**{k: v for k, v in self.own.items() if k in self.options}, **self.address.options}
         self.vector, self.params = self._choose_vector(self.asked.get("vector"))
-        self.id_field = self.asked.get("id")
+        self.dim, self.id_field = self.params.size, self.asked.get("id")
+        self.distance = _DISTANCES[self.params.distance.value]
         has = self.models.HasVectorCondition(has_vector=self.vector)
         self.with_vector, self.lacks_vector = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
         self.without_vector = self.client.count(self.name, self.lacks_vector, exact=True).count
@@ -126,26 +128,18 @@ class QdrantDriver(AliasDriver):
         sample, _ = self.client.scroll(
             self.name, self.with_vector, 64, with_payload=True, with_vectors=self._vector_names
         )
-        vectors = np.array([self._vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
-        distance = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}[self.params.distance.value]
-        metric, notes = read_metric(distance, vectors)  # type: ignore[arg-type]
-        self.text_field, why = self._choose_text([point.payload or {} for point in sample])
-        notes += (why,)
+        self.text, why = self._choose_text([point.payload or {} for point in sample])
+        notes = [why]
         if self._others:
-            notes += (f"points have other vectors too, which stay as they are: {', '.join(self._others)}",)
+            notes.append(f"points have other vectors too, which stay as they are: {', '.join(self._others)}")
         if self._quantization:
-            notes += (f"searched by {self._quantization} quantization, which is lossy; those read here are whole",)
-        details: dict[str, str | int] = {"collection": self.name, "distance": self.params.distance.value}
+            notes.append(f"searched by {self._quantization} quantization, which is lossy; those read here are whole")
+        details: dict[str, str | int | None] = {"collection": self.name, "distance": self.params.distance.value}
         for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
             special = getattr(self.params.hnsw_config, key, None)
-            if (value := getattr(self.config.hnsw_config, key) if special is None else special) is not None:
-                details[label] = value
-        chosen = {"vector": self.vector, "text": self.text_field, "id": self.id_field}
-        chosen["quantization"] = self._quantization
-        details |= {key: value for key, value in chosen.items() if value}
-        dim, has_texts = self.params.size, self.text_field is not None
-        return StoreInfo(self.location, self.kind, "HNSW", count, dim, metric, True, has_texts,
-                         notes=notes, details=details)  # fmt: skip
+            details[label] = getattr(self.config.hnsw_config, key) if special is None else special
+        details |= {"vector": self.vector, "text": self.text, "id": self.id_field, "quantization": self._quantization}
+        return self.described("HNSW", count, [*map(self._vector_of, sample)], details=details, notes=notes)
 
     @property
     def key(self) -> str:
@@ -217,12 +211,12 @@ class QdrantDriver(AliasDriver):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return payloads as documents."""
-        nested = _LAYOUT[1] if self.text_field == _LAYOUT[0] else None
+        nested = _LAYOUT[1] if self.text == _LAYOUT[0] else None
         for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
             fields = dict(point.payload or {})
             if self.id_field is not None and isinstance(fields.get(self.id_field), str):
                 del fields[self.id_field]
-            yield as_document(self.location, doc_id, fields, self.text_field, nested)
+            yield as_document(self.location, doc_id, fields, self.text, nested)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by the ids of points, or by the payload field of ids."""
@@ -269,7 +263,7 @@ class QdrantDriver(AliasDriver):
         params = dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
-        if params.distance.value not in ("Cosine", "Dot", "Euclid"):
+        if params.distance.value not in _DISTANCES:
             raise UnsupportedStoreError(
                 f"{self.location}: vectors {name!r} are compared by {params.distance.value}, which is not supported; "
                 "name another"
@@ -296,7 +290,7 @@ class QdrantDriver(AliasDriver):
         hits = []
         for response in responses:
             scores = np.array([point.score for point in response.points], np.float64)
-            scores = scores**2 if self.params.distance.value == "Euclid" else scores  # squares are wanted
+            scores = scores**2 if self.distance == "l2" else scores  # squares are wanted
             hits.append(as_hits([self._id_of(point) for point in response.points], scores))
         return hits
 

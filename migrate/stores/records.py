@@ -63,12 +63,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
 def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
     """Return the column of texts among those that could be, and a note that says why.
 
-    The one that is asked for; else the only one; else the only one with a usual name, see `TEXT_NAMES`.
-
-    Raises
-    ------
-    StoreError
-        The one that is asked for is not there.
+    The one that is asked for, or StoreError; else that with the likeliest of `TEXT_NAMES`; else the only one.
     """
     if asked is not None:
         choose(location, "column of texts", columns, asked, "say ?text=COLUMN for one")
@@ -83,13 +78,7 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
 
 
 def choose(location: str, noun: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
-    """Return the name that is asked for, or the only one.
-
-    Raises
-    ------
-    StoreError
-        There is none, or several; the message lists them, and says how to name one, as `remedy` does.
-    """
+    """Return the name that is asked for, or the only one; else a StoreError lists all, with a `remedy`."""
     if asked in names:
         return str(asked)
     if not asked and len(names) == 1:
@@ -124,13 +113,7 @@ def with_nested(fields: Mapping[str, Any], nested: str | None) -> Mapping[str, A
 
 
 def import_client(module: str, extra: str) -> ModuleType:
-    """Import the client library of a kind.
-
-    Raises
-    ------
-    UsageError
-        It is not installed.
-    """
+    """Import the client library of a kind; raises UsageError if it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -141,13 +124,7 @@ def import_client(module: str, extra: str) -> ModuleType:
 
 
 def check_options(location: str, options: Mapping[str, str], known: Collection[str]) -> None:
-    """Make sure that a location has no option that means nothing; without `known` ones, that of a new store, none.
-
-    Raises
-    ------
-    UsageError
-        It has.
-    """
+    """Make sure that a location has no option that means nothing; without `known` ones, that of a new store, none."""
     unknown = ", ".join(sorted(options.keys() - set(known)))
     if unknown and not known:
         raise UsageError(

@@ -21,23 +21,14 @@ def is_cosine(info: StoreInfo) -> bool:
 
 
 def check_queries(info: StoreInfo, queries: Vectors) -> Vectors:
-    """Return the queries, (q, dim), of a store.
-
-    Raises
-    ------
-    VectorError
-        They are of another dimension.
-    """
+    """Return the queries, (q, dim), of a store; raises VectorError if they are of another dimension."""
     return as_vectors(queries, dim=info.dim, source=f"queries of {info.name}")
 
 
 def check_replacements(info: StoreInfo, ids: Sequence[str], vectors: Vectors) -> dict[str, Vectors]:
-    """Return the new vector, (dim,), of each document; of one that is named twice, the last.
+    """Return the new vector, (dim,), of each document, the last of one that is named twice.
 
-    Raises
-    ------
-    VectorError
-        A vector is zero, not finite, or of another dimension; or there are more or fewer than ids.
+    Raises VectorError if a vector is zero, not finite, or of another dimension.
     """
     rows = as_vectors(vectors, dim=info.dim, source=f"new vectors of {info.name}")
     if len(rows) != len(ids):
@@ -52,13 +43,7 @@ def other_there(info: StoreInfo) -> StoreError:
 
 
 def as_fields(info: StoreInfo, where: Any) -> Mapping[str, Any]:
-    """Return a filter that is a mapping of metadata to values; empty for None.
-
-    Raises
-    ------
-    UsageError
-        It is something else.
-    """
+    """Return a filter that is a mapping of metadata to values, empty for None; raises UsageError for all else."""
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):

@@ -18,11 +18,6 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that writes nothing; but what a killed writer has left half written is undone first.
 
     SQLite does that for any program that opens the database, and cannot for one that may only read.
-
-    Raises
-    ------
-    sqlite3.Error
-        SQLite cannot read it.
     """
     place = path.absolute().as_uri()
     with closing(sqlite3.connect(f"{place}?mode=ro", uri=True)) as connection:

@@ -15,7 +15,7 @@ from contextlib import closing
 from functools import cached_property, partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,11 @@ from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import (
     TEXT_NAMES,
+    Distance,
     choose,
     choose_text,
     import_client,
     metadata_as_json,
-    read_metric,
     with_nested,
 )
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
@@ -170,21 +170,20 @@ class SqliteVecDriver(Driver):
 
     def describe(self) -> StoreInfo:
         """Describe the table; all its rows have a vector."""
-        self.distance = self.address.options.get("distance") or self.vector_columns[self.column][2]
-        if self.distance not in ("l2", "ip", "cosine"):
-            what = f"vectors are compared by {self.distance}, which is not supported"
-            raise UnsupportedStoreError(f"{self.location}: {what}; say ?distance=l2 to take that")
+        distance = self.address.options.get("distance") or self.vector_columns[self.column][2]
+        if distance not in ("l2", "ip", "cosine"):
+            words = f"vectors are compared by {distance}, which is not supported"
+            raise UnsupportedStoreError(f"{self.location}: {words}; say ?distance=l2 to take that")
+        self.distance = cast("Distance", distance)
         self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
         sample = self._ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT 32")  # noqa: S608
         vectors = self._decoded(self.column, [vector for (vector,) in sample])
-        metric, notes = read_metric(self.distance, vectors)  # type: ignore[arg-type]
         ((count,),) = self._ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
         others = ", ".join(name for name in self.vector_columns if name != self.column)
-        details: dict[str, str | int] = {"database": self.file.name, "table": self.name, "column": self.column}
-        details |= {"distance": self.distance, **({"other_vectors": others} if others else {})}
-        self.info = StoreInfo(self.location, self.kind, f"vec0 float[{self.dim}]", count, self.dim, metric, True,
-                              self.text is not None, details=details,
-                              notes=(f"the ids are those of column {self.id_column}", why, *notes))  # fmt: skip
+        details = {"database": self.file.name, "table": self.name, "column": self.column, "distance": self.distance,
+                   "other_vectors": others}  # fmt: skip
+        notes, kind = (f"the ids are those of column {self.id_column}", why), f"vec0 float[{self.dim}]"
+        self.info = self.described(kind, count, vectors, details=details, notes=notes)
         return self.info
 
     def _choose_text(self, asked: str | None) -> tuple[str | None, str | None, str]:
@@ -421,8 +420,7 @@ class SqliteVecDriver(Driver):
                     new.executemany(insert, ((*row, content) for row, content in zip(rows, contents, strict=True)))
                     written += len(page.ids)
             ((count,),) = new.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchall()  # noqa: S608
-        if count != written:
-            raise StoreError(f"{self.location}: {written} rows were written, but the table holds {count}; run again")
+        self.check_count(written, cast("int", count))
         sync_tree(self.folder)
         if old is None and source.metric == "ip" and source.details.get("distance") != "cosine":
             return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]

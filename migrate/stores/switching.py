@@ -103,13 +103,7 @@ class Exchange:
         return None if noted is None else noted["record"]
 
     def switch(self, record: Record) -> None:
-        """Let the new store answer under the old name; `record` is kept until it is undone or forgotten.
-
-        Raises
-        ------
-        InputError
-            What is there is not what the record says.
-        """
+        """Let the new store answer under the old name; `record` is kept until it is undone or forgotten."""
         places = self.places
         with self._alone():
             noted = places.noted(self.old)
@@ -144,13 +138,7 @@ class Exchange:
             places.note(self.old, None)
 
     def forget(self) -> None:
-        """Delete the old store, which stepped aside, and the record, and nothing else.
-
-        Raises
-        ------
-        UsageError
-            The switch has not come to its end.
-        """
+        """Delete the old store, which stepped aside, and the record, and nothing else."""
         places = self.places
         with self._alone():
             noted = places.noted(self.old)
@@ -205,15 +193,10 @@ def others(location: object) -> InputError:
 
 
 class Folders:
-    """Two folders that trade places.
+    """Two folders, old and new, that trade places; links are followed.
 
     Linux does that in one step. Elsewhere there are renames, of which any can be the last before a kill: the folders
     are known by a token in each, which the journal beside the old one has noted.
-
-    Parameters
-    ----------
-    old, new
-        The folders; links are followed.
     """
 
     def __init__(self, old: Path, new: Path) -> None:
@@ -224,13 +207,7 @@ class Folders:
 
     @classmethod
     def exchange(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Exchange:
-        """Return the exchange of two folders; the new one has all of the old one but its `own` and `BESIDE`.
-
-        Raises
-        ------
-        UsageError
-            It has not, or they lie in each other or on two file systems, or one is a mount point.
-        """
+        """Return the exchange of two folders; the new one must have all of the old one but its `own` and `BESIDE`."""
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
         missing = sorted(_missing(made.old, made.new, {*own, *BESIDE, SWITCH_MARK}))
@@ -359,13 +336,7 @@ def _journal(folder: Path) -> Path:
 
 
 def read_noted(content: bytes | str | Path, place: object, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the notes of a switch, JSON of a `shape`, see `migrate.reading.expect`; of a file, or those at a place.
-
-    Raises
-    ------
-    InputError
-        It is something else.
-    """
+    """Read the notes of a switch, JSON of a `shape`, see `migrate.reading.expect`; of a file, or those at a place."""
     try:
         return expect(parse_json(read_small(content) if isinstance(content, Path) else content), shape)
     except MalformedError as error:

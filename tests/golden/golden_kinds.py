@@ -271,10 +271,6 @@ class Langchain(Kind):
     maker = tools.Langchain
     runs = True
 
-    def start(self):
-        self.ends.callback(setattr, tools, "DIM", tools.DIM)
-        tools.DIM = OLD_DIM
-
     def read(self, location):
         import langchain_tools
 

@@ -5,6 +5,13 @@ import pytest
 from faiss_tools import COUNT, DIM
 
 
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    """What is kept on a machine is each test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture
 def vectors():
     return np.random.default_rng(7).normal(size=(COUNT, DIM)).astype(np.float32)

@@ -1,9 +1,11 @@
 """Stores of every kind that can be switched, in pairs: the old one and, of the same documents, the new one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import sync_tools as tools
 
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
@@ -24,36 +26,21 @@ def new_vectors(dim=DIM):
     return np.random.default_rng(2).normal(size=(COUNT, dim)).astype(np.float32)
 
 
+def records():
+    return tools.records_of(example_documents(COUNT), old_vectors())
+
+
 def manifest(spec):
     return Manifest(kind="store", model=ModelIdentity(spec, DIM, normalized=False))
 
 
 def make_folder(folder):
     """A FAISS index with a docs.jsonl."""
-    import faiss
-
-    folder.mkdir(parents=True)
-    index = faiss.IndexFlatL2(DIM)
-    index.add(old_vectors())
-    faiss.write_index(index, str(folder / "index.faiss"))
-    lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in example_documents(COUNT)]
-    (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
-    return str(folder)
-
-
-def load_extension(connection):
-    import sqlite_vec
-
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    connection.enable_load_extension(False)
+    return tools.Folder().make(folder, records())
 
 
 def make_sqlite(path):
-    import apsw
-
-    connection = apsw.Connection(str(path))
-    load_extension(connection)
+    connection = tools.SqliteVec().connect(f"sqlite-vec:{path}#")
     with connection:
         connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
         connection.execute("INSERT INTO customers VALUES (1, 'ann')")
@@ -107,32 +94,21 @@ def change_text(location):
     doc_id = example_documents(1)[0].id
     kind, _, rest = location.rpartition(":") if location.startswith("/") else location.partition(":")
     place, _, name = rest.partition("#")
+    old = records()
+    document, vector = old[doc_id]
+    after = {**old, doc_id: (replace(document, text=f"{document.text}!"), vector)}
     if kind == "pgvector":
-        from postgres import connect
-
-        with connect() as connection:
-            connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = %s", (doc_id,))
+        tools.Pgvector().change(location, old, after)
     elif kind == "sqlite-vec":
-        import apsw
-
-        connection = apsw.Connection(place)
-        load_extension(connection)
+        connection = tools.SqliteVec().connect(location)
         connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = ?", (doc_id,))
         connection.close()
     elif kind == "lancedb":
-        import lancedb
-
-        lancedb.connect(place).open_table(name).update(f"id = '{doc_id}'", {"text": "another"})
+        tools.Lance().change(location, old, after)
     elif kind.startswith("chroma"):
-        import chromadb
         from chroma_tools import server
 
-        client = server()[0] if "http" in kind else chromadb.PersistentClient(place)
-        collection = client.get_collection(name, embedding_function=None)
-        vectors = collection.get([doc_id], include=["embeddings"])["embeddings"]
-        collection.update([doc_id], embeddings=vectors, documents=["another"])
-        if "http" not in kind:
-            client.close()
+        (tools.ChromaServer(*server()) if "http" in kind else tools.Chroma()).change(location, old, after)
     elif kind == "parquet":
         import pyarrow.parquet
 

@@ -68,6 +68,16 @@ def changed(records):
     return after
 
 
+def records_of(documents, vectors):
+    """Records of documents, in no order of their ids."""
+    return {d.id: (d, vector) for d, vector in zip(documents, vectors, strict=True)}
+
+
+def vectors_of(records):
+    """Their vectors."""
+    return np.array([vector for _, vector in records.values()], np.float32) if records else np.empty((0, DIM))
+
+
 class Folder:
     """A FAISS index with a docs.jsonl."""
 
@@ -76,8 +86,9 @@ class Folder:
 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        index = faiss.IndexFlatL2(DIM)
-        index.add(np.array([vector for _, vector in records.values()]))
+        vectors = vectors_of(records)
+        index = faiss.IndexFlatL2(vectors.shape[1])
+        index.add(vectors)
         faiss.write_index(index, str(folder / "index.faiss"))
         self.write_documents(folder, [document for document, _ in records.values()])
         return str(folder)
@@ -111,7 +122,7 @@ class Parquet(Folder):
 
     shards = 3
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2"):
         import pyarrow
         from pyarrow import parquet
 
@@ -123,7 +134,7 @@ class Parquet(Folder):
         for number in range(self.shards):
             own = pyarrow.Table.from_pylist(rows[number :: self.shards])
             parquet.write_table(own, folder / f"part-{number}.parquet", row_group_size=17)
-        return f"parquet:{folder}#?distance=l2"
+        return f"parquet:{folder}#?distance={metric}"
 
     def change(self, location, before, after):
         from pathlib import Path
@@ -144,8 +155,9 @@ class Langchain(Folder):
         from langchain_tools import FAISS, InMemoryDocstore
 
         shutil.rmtree(folder, ignore_errors=True)
-        index = faiss.IndexFlatL2(DIM)
-        index.add(np.array([vector for _, vector in records.values()]))
+        vectors = vectors_of(records)
+        index = faiss.IndexFlatL2(vectors.shape[1])
+        index.add(vectors)
         kept = {d.id: LangchainDocument(d.text, id=d.id, metadata=dict(d.metadata)) for d, _ in records.values()}
         FAISS(None, index, InMemoryDocstore(kept), dict(enumerate(kept))).save_local(str(folder))
         return str(folder)
@@ -166,27 +178,32 @@ class Chroma:
         path = location.partition(":")[2].partition("#")[0]
         return chromadb.PersistentClient(path, settings=Settings(anonymized_telemetry=False))
 
-    def make(self, folder, records):
-        location = f"chroma:{folder}#docs"
+    def make(self, folder, records, metric="l2", name="docs"):
+        location = f"chroma:{folder}#{name}"
         with closing(self.client(location)) as client:
-            configuration = {"hnsw": {"space": "l2"}}
-            client.create_collection("docs", configuration=configuration, embedding_function=None)
-        self.put(location, records, list(records))
+            self.create(client, name, records, metric)
         return location
+
+    def create(self, client, name, records, metric="l2"):
+        if name in [found.name for found in client.list_collections()]:
+            client.delete_collection(name)
+        client.create_collection(name, configuration={"hnsw": {"space": metric}}, embedding_function=None)
+        self.upsert(client, name, records, list(records))
 
     def put(self, location, records, names, gone=()):
         with closing(self.client(location)) as client:
             self.upsert(client, location.rpartition("#")[2], records, names, gone)
 
-    def upsert(self, client, collection, records, names, gone):
+    def upsert(self, client, collection, records, names, gone=()):
         collection = client.get_collection(collection, embedding_function=None)
         documents = [records[name][0] for name in names]
-        collection.upsert(
-            names,
-            embeddings=[records[name][1] for name in names],
-            documents=[document.text for document in documents],
-            metadatas=[dict(document.metadata) for document in documents],
-        )
+        if names:
+            collection.upsert(
+                names,
+                embeddings=[records[name][1] for name in names],
+                documents=[document.text for document in documents],
+                metadatas=[dict(document.metadata) or None for document in documents],
+            )
         if gone:
             collection.delete(list(gone))
 
@@ -206,8 +223,7 @@ class ChromaServer(Chroma):
 
     def make(self, folder, records):
         name = f"old{uuid.uuid4().hex[:12]}"
-        self.server.create_collection(name, configuration={"hnsw": {"space": "l2"}}, embedding_function=None)
-        self.put(f"{self.url}#{name}", records, list(records))
+        self.create(self.server, name, records)
         return f"{self.url}#{name}"
 
     def put(self, location, records, names, gone=()):
@@ -228,16 +244,23 @@ class Qdrant:
     def key(self, name):
         return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
-    def make(self, folder, records):
-        location = f"qdrant:{folder}#docs?id=key&text=text"
+    def make(self, folder, records, metric="l2", name="docs"):
+        location = f"qdrant:{folder}#{name}?id=key&text=text"
         with closing(self.client(location)) as client:
-            self.create(client, "docs", records)
+            self.create(client, name, records, metric)
         return location
 
-    def create(self, client, name, records):
+    def create(self, client, name, records, metric="l2"):
         from qdrant_client import models
 
-        client.create_collection(name, models.VectorParams(size=DIM, distance=models.Distance.EUCLID))
+        if client.collection_exists(name):
+            client.delete_collection(name)
+        distance = {"l2": models.Distance.EUCLID, "ip": models.Distance.DOT}[metric]
+        client.create_collection(name, models.VectorParams(size=vectors_of(records).shape[1], distance=distance))
+        collections = getattr(client._client, "collections", None)  # of the local mode, which would wait for the disk
+        storage = getattr(collections[name].storage, "storage", None) if isinstance(collections, dict) else None
+        if storage is not None:
+            storage.execute("PRAGMA synchronous = OFF")
         self.upsert(client, name, records, list(records), ())
 
     def upsert(self, client, name, records, names, gone):
@@ -247,7 +270,8 @@ class Qdrant:
         for document, vector in (records[name] for name in names):
             payload = {**document.metadata, "text": document.text, "key": document.id}
             points.append(models.PointStruct(id=self.key(document.id), vector=vector.tolist(), payload=payload))
-        client.upsert(name, points)
+        if points:
+            client.upsert(name, points)
         if gone:
             client.delete(name, [self.key(one) for one in gone])
 
@@ -283,11 +307,12 @@ class Lance:
         document, vector = found
         return {"id": document.id, "text": document.text, "vector": vector, **document.metadata}
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2", name="docs"):
         import lancedb
 
-        lancedb.connect(str(folder)).create_table("docs", [self.row(found) for found in records.values()])
-        return f"lancedb:{folder}#docs"
+        rows = [self.row(found) for found in records.values()]
+        lancedb.connect(str(folder)).create_table(name, rows, mode="overwrite")
+        return f"lancedb:{folder}#{name}" + ("" if metric == "l2" else f"?distance={metric}")
 
     def change(self, location, before, after):
         import lancedb
@@ -305,12 +330,11 @@ class Lance:
 class Milvus:
     """A folder of milvus-lite."""
 
-    def make(self, place, records, name="docs"):
+    def make(self, place, records, metric="l2", name="docs"):
         from milvus_server import client_of, fill
 
         with client_of(place) as client:
-            documents, vectors = zip(*records.values(), strict=True)
-            fill(client, name, documents, np.array(vectors))
+            fill(client, name, [document for document, _ in records.values()], vectors_of(records), metric)
         return f"milvus:{place}#{name}"
 
     def change(self, location, before, after):
@@ -338,7 +362,7 @@ class MilvusServer(Milvus):
         self.url = url
 
     def make(self, folder, records):
-        return super().make(self.url, records, f"old{uuid.uuid4().hex[:12]}")
+        return super().make(self.url, records, name=f"old{uuid.uuid4().hex[:12]}")
 
     def new(self, folder):
         return f"milvus:{self.url}#new{uuid.uuid4().hex[:12]}"
@@ -356,31 +380,31 @@ class SqliteVec:
         connection.load_extension(sqlite_vec.loadable_path())
         return connection
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2", name="items"):
         folder.mkdir(parents=True)
-        location = f"sqlite-vec:{folder}/my.db#items"
+        location = f"sqlite-vec:{folder}/my.db#{name}"
         with closing(self.connect(location)) as connection:
             connection.execute(
-                f"CREATE VIRTUAL TABLE items USING vec0(id text primary key, e float[{DIM}], page integer, "
-                "source text, +content text)"
+                f"CREATE VIRTUAL TABLE {name} USING vec0(id text primary key, "
+                f"e float[{vectors_of(records).shape[1]}], page integer, source text, +content text)"
             )
-            self.insert(connection, records, list(records))
-        return location
+            self.insert(connection, name, records, list(records))
+        return location + ("" if metric == "l2" else f"?distance={metric}")
 
-    def insert(self, connection, records, names):
+    def insert(self, connection, table, records, names):
         rows = [
-            (d.id, v.tobytes(), d.metadata["page"], d.metadata["source"], d.text)
+            (d.id, v.tobytes(), d.metadata.get("page", 0), d.metadata.get("source", ""), d.text)
             for d, v in (records[name] for name in names)
         ]
         with connection:
-            connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", rows)
 
     def change(self, location, before, after):
         names, gone = parts(before, after)
         with closing(self.connect(location)) as connection:
             for name in [*gone, *(name for name in names if name in before)]:
                 connection.execute("DELETE FROM items WHERE id = ?", (name,))
-            self.insert(connection, after, names)
+            self.insert(connection, "items", after, names)
 
     def new(self, folder):
         return str(folder)
@@ -389,16 +413,16 @@ class SqliteVec:
 class Pgvector:
     """A table of PostgreSQL."""
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2"):
         from postgres import connect, server_url
 
         name = f"t{time.time_ns():x}"
         with connect() as connection:
             connection.execute(
                 f"CREATE TABLE {name} (id text PRIMARY KEY, content text, page int, source text, "
-                f"embedding vector({DIM}))"
+                f"embedding vector({vectors_of(records).shape[1]}))"
             )
-            connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_l2_ops) WITH (m = 12)")
+            connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_{metric}_ops) WITH (m = 12)")
         location = f"pgvector:{server_url()}#{name}"
         self.put(location, records, list(records), ())
         return location
@@ -407,7 +431,7 @@ class Pgvector:
         from postgres import as_text, connect
 
         rows = [
-            (d.id, d.text, d.metadata["page"], d.metadata["source"], as_text(v))
+            (d.id, d.text, d.metadata.get("page"), d.metadata.get("source"), as_text(v))
             for d, v in (records[name] for name in names)
         ]
         table = location.rpartition("#")[2]

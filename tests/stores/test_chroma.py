@@ -1,118 +1,55 @@
 """Chroma's own client and server: folders and collections of a server."""
 
-import hashlib
 import json
 import re
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from migrate.cli.main import run
+pytest.importorskip("chromadb")
+import sync_tools as tools
+from chroma_tools import Named, server
+from database_tests import DatabaseTests, ServerTests, backwards, written
+
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.chroma import ChromaDriver
 from migrate.stores.registry import output_of
-from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
+from migrate.testing.stores import example_documents, example_vectors
 from migrate.vectors import Document
 from migrate.work.writer import write_rows
 
-chromadb = pytest.importorskip("chromadb")
 pytestmark = pytest.mark.slow
-
-FUNCTION = {"api_key_env_var": "OPENAI_API_KEY", "model_name": "text-embedding-3-small"}
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def settings():
-    return chromadb.config.Settings(anonymized_telemetry=False)
-
-
-def add(collection, documents, vectors):
-    if documents:
-        order = range(len(documents))[::-1]
-        collection.add(
-            ids=[documents[row].id for row in order],
-            embeddings=vectors[::-1],
-            documents=[documents[row].text for row in order],
-            metadatas=[dict(documents[row].metadata) for row in order],
-        )
+CHROMA = tools.Chroma()
 
 
 def fill(client, name, documents, vectors, metric="l2"):
-    if name in [found.name for found in client.list_collections()]:
-        client.delete_collection(name)
-    configuration = {"hnsw": {"space": metric}}
-    add(client.create_collection(name, configuration=configuration, embedding_function=None), documents, vectors)
+    CHROMA.create(client, name, backwards(documents, vectors), metric)
 
 
 def persistent(folder):
-    return chromadb.PersistentClient(str(folder), settings=settings())
+    return CHROMA.client(f"chroma:{folder}")
 
 
-class TestFolder(StoreTests):
-    has_rows = False
-    same_bytes = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        client = persistent(folder)
-        fill(client, "docs", documents, vectors, metric)
-        client.close()
-        return f"chroma:{folder}#docs"
+class TestFolder(DatabaseTests):
+    maker = CHROMA
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).parent / "chroma"), "run", "--path", str(tmp_path_factory.mktemp("server"))]
-    log = tmp_path_factory.mktemp("log") / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], stdout=output, stderr=output)
-    for _ in range(300):
-        try:
-            client = chromadb.HttpClient(host="127.0.0.1", port=port, settings=settings())
-            break
-        except ValueError:
-            time.sleep(0.1)
-    yield client, f"chroma+http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(20)
+class TestServer(ServerTests):
+    maker = CHROMA
+
+    @property
+    def client(self):
+        return server()[0]
+
+    @property
+    def server(self):
+        return server()[1]
 
 
-class TestServer(StoreTests):
-    has_rows = False
-    same_bytes = False
-
-    @pytest.fixture(autouse=True)
-    def _on(self, server):
-        self.client, self.url = server
-
-    def make_store(self, folder, documents, vectors, metric):
-        name = self._name(folder)
-        fill(self.client, name, documents, vectors, metric)
-        return f"{self.url}#{name}"
-
-    def new_location(self, folder):
-        return f"{self.url}#{self._name(folder)}"
-
-    def _name(self, folder):
-        return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
-
-
-def test_opening_a_collection_again_and_again_leaves_no_connections_behind(server):
-    client, url = server
+def test_opening_a_collection_again_and_again_leaves_no_connections_behind():
+    client, url = server()
     fill(client, "again", example_documents(), example_vectors())
 
     def descriptors():
@@ -124,30 +61,6 @@ def test_opening_a_collection_again_and_again_leaves_no_connections_behind(serve
     client.delete_collection("again")
 
 
-class Function(chromadb.EmbeddingFunction):
-    """What a collection made with OpenAI's function notes; it needs no key here."""
-
-    def __init__(self):
-        pass
-
-    def __call__(self, input):  # noqa: A002
-        raise AssertionError("nothing is to be embedded")
-
-    @staticmethod
-    def name():
-        return "openai"
-
-    def get_config(self):
-        return FUNCTION
-
-    @staticmethod
-    def build_from_config(config):
-        return Function()
-
-    def supported_spaces(self):
-        return ["cosine", "l2", "ip"]
-
-
 def awkward(client, count=300, dim=16, name="awkward"):
     """A collection of everything that Chroma holds: records with and without text, metadata and URI."""
     vectors = np.random.default_rng(1).normal(size=(count, dim)).astype(np.float32)
@@ -155,7 +68,7 @@ def awkward(client, count=300, dim=16, name="awkward"):
         name,
         configuration={
             "hnsw": {"space": "l2", "max_neighbors": 24, "ef_construction": 77, "ef_search": 55},
-            "embedding_function": Function(),
+            "embedding_function": Named(),
         },
         metadata={"owner": "ann", "year": 2024, "share": 0.5, "public": True},
         embedding_function=None,
@@ -189,20 +102,12 @@ def everything(collection):
     return {key: (text, fields or {}, uri) for key, (text, fields, uri) in records.items()}
 
 
-def written(store, location, folder, vectors):
-    """What a command writes: the store under `location`, complete."""
-
-    output = _Output(location, folder)
-    writer = output.write(store, vectors)
-    return output.publish(), writer
-
-
 @pytest.mark.parametrize("kind", ["folder", "server"])
-def test_every_field_of_every_record_goes_through(kind, server, tmp_path):
+def test_every_field_of_every_record_goes_through(kind, tmp_path):
     if kind == "folder":
         client, location, new = persistent(tmp_path / "old"), f"chroma:{tmp_path}/old", f"chroma:{tmp_path}/new#awkward"
     else:
-        client, location = server
+        client, location = server()
         new = f"{location}#awkward-new"
     old = awkward(client)
     store = open_store(f"{location}#awkward")
@@ -216,7 +121,7 @@ def test_every_field_of_every_record_goes_through(kind, server, tmp_path):
     kept = {key: value for key, value in copy.metadata.items() if key != "lead-migrate"}
     assert kept == old.metadata
     assert copy._model.configuration_json == old._model.configuration_json
-    assert copy._model.configuration_json["embedding_function"]["config"] == FUNCTION
+    assert copy._model.configuration_json["embedding_function"]["config"] == Named().get_config()
     assert np.array_equal(read_all(made.scan()).vectors, vectors)
     found = copy.get(ids=["id-5"], include=["embeddings"])["embeddings"][0]
     assert np.array_equal(np.asarray(found, np.float32), vectors[store.ids(range(300)).index("id-5")])
@@ -224,19 +129,6 @@ def test_every_field_of_every_record_goes_through(kind, server, tmp_path):
     if kind == "server":
         client.delete_collection("awkward")
         client.delete_collection("awkward-new")
-
-
-def test_reading_leaves_every_file_as_it_is(tmp_path):
-    client = persistent(tmp_path / "old")
-    awkward(client, count=50)
-    client.close()
-    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "old").rglob("*.*")}
-    store = open_store(f"chroma:{tmp_path}/old#awkward")
-    list(store.scan()), list(store.documents()), store.snapshot()
-    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "old").rglob("*.*")} == before
-    (copies,) = (tmp_path / "cache" / "lead-migrate" / "copies").iterdir()
-    del store
-    assert not copies.exists()
 
 
 def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_path):
@@ -254,29 +146,6 @@ def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_pat
     version = store.driver.version()
     collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
     assert store.driver.version() != version
-
-
-def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatch):
-    client = persistent(tmp_path / "old")
-    fill(client, "docs", example_documents(), example_vectors())
-    collection = client.get_collection("docs", embedding_function=None)
-    open_folder = ChromaDriver.open_folder
-
-    def opened_late(*arguments):
-        collection.update(ids=["doc-3"], embeddings=example_vectors(seed=5)[:1])
-        return open_folder(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.chroma.ChromaDriver.open_folder", opened_late)
-        store = open_store(f"chroma:{tmp_path}/old#docs")
-    assert not store.is_as_opened()
-    with pytest.raises(StoreError, match="records with the same ids were changed"):
-        store.check_unchanged(store.snapshot())
-    store = open_store(f"chroma:{tmp_path}/old#docs")
-    store.check_unchanged(store.snapshot())
-    collection.delete(ids=["doc-3"])
-    with pytest.raises(StoreError, match="0 documents were added and 1 deleted, such as 'doc-3'"):
-        store.check_unchanged(store.snapshot())
 
 
 def test_vectors_compared_by_cosine_come_back(tmp_path):
@@ -334,30 +203,6 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
     assert [remark.rpartition(": ")[2] for remark in writer.remarks] == ["n", "big, deep, e, inf, mixed, nan"]
 
 
-def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
-    client = persistent(tmp_path / "old")
-    fill(client, "docs", example_documents(), example_vectors())
-    fill(client, "more", [], example_vectors(0))
-    for location, code, words in (
-        (f"chroma:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"chroma:{tmp_path}/old", 4, "docs, more"),
-        (f"chroma:{tmp_path}/none#docs", 4, "no folder of Chroma"),
-        (f"chroma:{tmp_path}/old#docs?x=1", 2, "tenant"),
-        ("chroma+http://127.0.0.1:9#docs", 7, "127.0.0.1:9"),
-    ):
-        assert run(["assess", location, "--target", "tfidf:8"]) == code, location
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and words in lines[0], lines
-    assert open_store(f"chroma:{tmp_path}/old#more").info.count == 0
-
-
-def test_without_the_client_the_line_says_what_to_install(tmp_path, capsys, monkeypatch):
-    persistent(tmp_path).create_collection("docs", embedding_function=None)
-    monkeypatch.setitem(sys.modules, "chromadb", None)
-    assert run(["inspect", f"chroma:{tmp_path}#docs"]) == 2
-    assert "pip install 'lead-migrate[chroma]'" in capsys.readouterr().err
-
-
 def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
     langchain_chroma = pytest.importorskip("langchain_chroma")
     from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -377,9 +222,9 @@ def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
     assert {document.page_content for document in opened.similarity_search("x", k=20)} == set(texts)
 
 
-def on_server(server, tmp_path, name, seed):
+def on_server(tmp_path, name, seed):
     """A location, and a collection there that this tool has made."""
-    client, url = server
+    client, url = server()
     if f"{name}-source" not in [found.name for found in client.list_collections()]:
         fill(client, f"{name}-source", example_documents(), example_vectors())
     source = open_store(f"{url}#{name}-source")
@@ -388,24 +233,24 @@ def on_server(server, tmp_path, name, seed):
     return f"{url}#{name}", client.get_collection(name, embedding_function=None)
 
 
-def test_a_collection_that_was_renamed_to_be_replaced_comes_back_when_that_is_given_up(server, tmp_path):
-    location, collection = on_server(server, tmp_path, "replaced", 1)
+def test_a_collection_that_was_renamed_to_be_replaced_comes_back_when_that_is_given_up(tmp_path):
+    location, collection = on_server(tmp_path, "replaced", 1)
     collection.modify(name=f"replaced-{'0' * 32}-old")  # here a kill comes
     output_of(location).discard()
-    assert server[0].get_collection("replaced", embedding_function=None).id == collection.id
+    assert server()[0].get_collection("replaced", embedding_function=None).id == collection.id
 
 
-def test_a_replacement_that_was_killed_between_two_renames_is_finished(server, tmp_path):
-    location, collection = on_server(server, tmp_path, "finished", 1)
+def test_a_replacement_that_was_killed_between_two_renames_is_finished(tmp_path):
+    location, collection = on_server(tmp_path, "finished", 1)
     collection.modify(name=f"finished-{'0' * 32}-old")  # here a kill comes
-    location, new = on_server(server, tmp_path, "finished", 2)
+    location, new = on_server(tmp_path, "finished", 2)
     assert new.id != collection.id
     assert np.array_equal(read_all(open_store(location).scan()).vectors, example_vectors(seed=2))
-    assert not [found for found in server[0].list_collections() if found.name.endswith("-old")]
+    assert not [found for found in server()[0].list_collections() if found.name.endswith("-old")]
 
 
-def test_a_tenant_and_its_database_stay_in_the_next_location(server):
-    client, url = server
+def test_a_tenant_and_its_database_stay_in_the_next_location():
+    client, url = server()
     fill(client, "tenants", example_documents(), example_vectors())
     store = open_store(f"{url}#tenants?tenant=default_tenant")
     assert store.successor("new") == f"{url}#tenants-new?tenant=default_tenant"

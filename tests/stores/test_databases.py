@@ -1,15 +1,21 @@
-"""Every command on a store of each kind of database, made by its own client; see test_pgvector_runs for PostgreSQL."""
+"""Every command on a store of each kind of database, made by its own client."""
 
 import json
+import os
+import sys
 
 import numpy as np
 import pytest
+import sync_tools as tools
 from children import run_command
+from database_tests import files_of
+from sync_tools import some_records
 
 import migrate
 from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
 from migrate.embedders import load_embedder
+from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.confidence import stored_confidence
 
@@ -17,94 +23,33 @@ pytestmark = pytest.mark.slow
 SOURCE, TARGET = "tfidf:32", "tfidf:24"
 
 
-def make_chroma(folder, documents, vectors):
-    chromadb = pytest.importorskip("chromadb")
-    client = chromadb.PersistentClient(str(folder))
-    collection = client.create_collection("docs", configuration={"hnsw": {"space": "ip"}}, embedding_function=None)
-    texts = [document.text for document in documents]
-    collection.add([document.id for document in documents], embeddings=vectors, documents=texts)
-    client.close()
-    return f"chroma:{folder}#docs"
-
-
-def make_qdrant(folder, documents, vectors):
-    qdrant_client = pytest.importorskip("qdrant_client")
-    models = qdrant_client.models
-    client = qdrant_client.QdrantClient(path=str(folder))
-    space = models.VectorParams(size=vectors.shape[1], distance=models.Distance.DOT)
-    client.create_collection("docs", vectors_config=space)
-    points = [
-        models.PointStruct(id=row, vector=vectors[row].tolist(), payload={"id": document.id, "text": document.text})
-        for row, document in enumerate(documents)
-    ]
-    client.upsert("docs", points)
-    client.close()
-    return f"qdrant:{folder}#docs?id=id"
-
-
-def make_lancedb(folder, documents, vectors):
-    lancedb = pytest.importorskip("lancedb")
-    rows = [{"id": d.id, "text": d.text, "vector": v} for d, v in zip(documents, vectors, strict=True)]
-    lancedb.connect(str(folder)).create_table("docs", rows)
-    return f"lancedb:{folder}#docs?distance=ip"
-
-
-def make_milvus(folder, documents, vectors):
-    pytest.importorskip("milvus_lite")
-    from milvus_server import client_of, fill
-
-    with client_of(folder) as client:
-        fill(client, "docs", documents, vectors, "ip")
-    return f"milvus:{folder}#docs"
-
-
-def make_sqlite_vec(folder, documents, vectors):
-    apsw, sqlite_vec = pytest.importorskip("apsw"), pytest.importorskip("sqlite_vec")
-    folder.mkdir()
-    connection = apsw.Connection(str(folder / "my.db"))
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    dim = vectors.shape[1]
-    connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0(id text primary key, e float[{dim}], +content text)")
-    rows = ((d.id, v.tobytes(), d.text) for d, v in zip(documents, vectors, strict=True))
-    with connection:
-        connection.executemany("INSERT INTO docs VALUES (?, ?, ?)", rows)
-    connection.close()
-    return f"sqlite-vec:{folder}/my.db#docs?distance=ip"
-
-
-def make_parquet(folder, documents, vectors):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    pyarrow = pytest.importorskip("pyarrow")
-    folder.mkdir()
-    columns = {"id": [d.id for d in documents], "text": [d.text for d in documents], "vector": list(vectors)}
-    for number, part in enumerate((slice(0, 70), slice(70, None))):
-        own = {name: values[part] for name, values in columns.items()}
-        parquet.write_table(pyarrow.table(own), folder / f"part-{number:05d}.parquet", row_group_size=30)
-    return f"parquet:{folder}#?distance=ip"
-
-
-MAKERS = {
-    "chroma": make_chroma,
-    "qdrant": make_qdrant,
-    "lancedb": make_lancedb,
-    "milvus": make_milvus,
-    "sqlite-vec": make_sqlite_vec,
-    "parquet": make_parquet,
+KINDS = {
+    "chroma": (tools.Chroma, ["chromadb"]),
+    "qdrant": (tools.Qdrant, ["qdrant_client"]),
+    "lancedb": (tools.Lance, ["lancedb"]),
+    "milvus": (tools.Milvus, ["milvus_lite", "pymilvus"]),
+    "sqlite-vec": (tools.SqliteVec, ["apsw", "sqlite_vec"]),
+    "pgvector": (tools.Pgvector, ["psycopg"]),
+    "parquet": (tools.Parquet, ["pyarrow"]),
 }
+"""What makes a store of each kind, and the packages that it needs."""
+
+
+def made(kind, folder, records, metric="l2", **name):
+    maker, needed = KINDS[kind]
+    for module in needed:
+        pytest.importorskip(module)
+    return maker().make(folder, records, metric, **name)
 
 
 def place_of(kind, folder, name):
-    """Where a new store of the kind goes."""
-    place = f"{kind}:{folder}/{ {'sqlite-vec': 'new.db'}.get(kind, name) }"
-    return place if kind == "parquet" else f"{place}#docs"
+    """A new store of the kind goes there."""
+    return f"sqlite-vec:{folder}/new.db#docs" if kind == "sqlite-vec" else KINDS[kind][0]().new(folder / name)
 
 
-@pytest.fixture(params=MAKERS)
-def old(request, corpus, tmp_path, monkeypatch):
+@pytest.fixture(params=KINDS)
+def old(request, corpus, tmp_path):
     """The location of a store of the docstrings."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     model = load_embedder(SOURCE)
     documents = list(corpus.documents)
     model.fit(documents)
@@ -113,7 +58,8 @@ def old(request, corpus, tmp_path, monkeypatch):
     np.savez(
         tmp_path / "model.npz", doc_ids=ids, docs=vectors, query_ids=asked, queries=model.embed_queries(corpus.queries)
     )
-    return MAKERS[request.param](tmp_path / "old", documents, vectors)
+    name = {} if request.param in ("parquet", "pgvector") else {"name": "docs"}
+    return made(request.param, tmp_path / "old", tools.records_of(documents, vectors), "ip", **name)
 
 
 def test_every_command_runs_on_a_database(old, corpus, tmp_path, capsys):
@@ -145,7 +91,9 @@ def test_every_command_runs_on_a_database(old, corpus, tmp_path, capsys):
 
 
 def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpus, tmp_path, capsys):
-    assert run(["stamp", old, "--model", f"file:{tmp_path}/model.npz"]) == 0, capsys.readouterr().err
+    stamp = ["stamp", old, "--model", f"file:{tmp_path}/model.npz"]
+    assert run(stamp) == 0, capsys.readouterr().err
+    assert run(stamp) == 2 and run([*stamp, "--force"]) == 0
     assert open_store(old).info.manifest.model.spec == "file:model.npz"
     fitted = migrate.fit(old, TARGET, sample=100)
     flat = open_store(migrate.translate(old, fitted, f"faiss:{tmp_path}/flat").path)
@@ -157,12 +105,10 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
     assert {d.id: d.text for d in again.documents()} == {d.id: d.text for d in corpus.documents}
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_folder, tmp_path, monkeypatch):
-    modules = {"chroma": "chromadb", "qdrant": "qdrant_client", "lancedb": "lancedb", "milvus": "milvus_lite"}
-    pytest.importorskip(modules.get(kind, "apsw"))
-    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pgvector"])
+def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_folder, tmp_path):
+    for module in KINDS[kind][1]:
+        pytest.importorskip(module)
     stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new" + ("" if kind == "parquet" else "#docs")
     assert run(["fit", str(source_folder), "--target", TARGET, "--stitch", "ridge", "-o", stitch, "-q"]) == 0
     command = ["translate", str(source_folder), stitch, "-o", new, "-q"]
@@ -173,3 +119,94 @@ def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_fo
     assert not (tmp_path / "new").exists()
     assert run(command) == 0
     assert open_store(new).info.count == 150
+
+
+@pytest.mark.parametrize("kind", ["chroma", "qdrant", "milvus", "lancedb"])
+def test_reading_leaves_every_file_as_it_is_and_no_copy(kind, tmp_path):
+    location = made(kind, tmp_path / "old", some_records(50))
+    before = files_of(tmp_path / "old")
+    store = open_store(location)
+    list(store.scan()), list(store.documents()), store.snapshot()
+    assert files_of(tmp_path / "old") == before
+    copies = list((tmp_path / "cache" / "lead-migrate").glob("copies/*"))
+    assert len(copies) == store.is_copy == (kind != "lancedb")
+    del store
+    assert not any(copy.exists() for copy in copies)
+
+
+@pytest.mark.parametrize("kind", ["chroma", "qdrant", "milvus"])
+def test_what_is_written_after_the_copy_was_made_is_noticed(kind, tmp_path, monkeypatch):
+    records, maker = some_records(60), KINDS[kind][0]()
+    location = made(kind, tmp_path / "old", records)
+    driver, (first, second) = type(open_store(location).driver), sorted(records)[:2]
+    open_folder, after = driver.open_folder, {**records, first: (records[first][0], records[first][1] + np.float32(1))}
+
+    def opened_late(*arguments):
+        storage = tmp_path / "old" / "collection" / "docs" / "storage.sqlite"
+        before = storage.stat() if storage.exists() else None
+        maker.change(location, records, after)
+        if before is not None:  # of Qdrant: the same number of bytes, within one tick of a coarse clock
+            os.utime(storage, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return open_folder(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "open_folder", opened_late)
+        store = open_store(location)
+    assert not store.is_as_opened()
+    with pytest.raises(StoreError, match="records with the same ids were changed"):
+        store.check_unchanged(store.snapshot())
+    store = open_store(location)
+    store.check_unchanged(store.snapshot())
+    maker.change(location, after, {name: after[name] for name in after if name != second})
+    with pytest.raises(StoreError, match=f"0 documents were added and 1 deleted, such as '{second}'"):
+        store.check_unchanged(store.snapshot())
+
+
+ABSENT = {
+    "chroma": [("none#docs", "no folder of Chroma"), ("old#docs?x=1", "tenant")],
+    "qdrant": [("none#docs", "no folder of Qdrant"), ("old#docs?x=1", "id, text, vector")],
+    "milvus": [
+        ("none#docs", "no folder of Milvus"),
+        ("old#docs?x=1", "text, vector"),
+        ("old#docs?text=page", "text"),
+        ("old#docs?vector=page", "vector"),
+    ],
+    "lancedb": [
+        ("none#docs", "no folder of LanceDB"),
+        ("old#docs?x=1", "distance"),
+        ("old#docs?version=99", "99"),
+        ("old#docs?id=vector", "page"),
+    ],
+}
+SERVERS = {
+    "chroma+http://127.0.0.1:9#docs": (7, "127.0.0.1:9"),
+    "qdrant:http://127.0.0.1:9?api_key=verysecret#docs": (7, "127.0.0.1:9"),
+    "milvus:http://127.0.0.1:9?token=verysecret#docs": (7, "127.0.0.1:9"),
+    "lancedb:db://cloud#docs": (2, "folders"),
+}
+
+
+@pytest.mark.parametrize("kind", ABSENT)
+def test_what_is_not_there_is_said_in_one_line(kind, tmp_path, capfd):
+    for name in ("docs", "more"):
+        made(kind, tmp_path / "old", some_records(20), name=name)
+    capfd.readouterr()  # of clients that made them
+    cases = [("old#wrong", "docs, more"), ("old", "docs, more"), *ABSENT[kind]]
+    checks = {f"{kind}:{tmp_path}/{rest}": (2 if "?x=1" in rest else 4, words) for rest, words in cases}
+    for location, (code, words) in {**checks, **SERVERS}.items():
+        if location.startswith(kind):
+            assert run(["assess", location, "--target", "tfidf:8"]) == code, location
+            lines = capfd.readouterr().err.strip().splitlines()
+            assert len(lines) == 1 and words in lines[0] and "verysecret" not in lines[0], lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "module"),
+    [(kind, module) for kind, (_, modules) in KINDS.items() if kind != "parquet" for module in modules],
+)
+def test_without_the_client_the_line_says_what_to_install(kind, module, tmp_path, capsys, monkeypatch):
+    location = made(kind, tmp_path / "old", some_records(20))
+    for name in [module, *(name for name in sys.modules if name.startswith(f"{module}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert run(["inspect", location]) == 2
+    assert f"pip install 'lead-migrate[{kind}]'" in capsys.readouterr().err

@@ -3,17 +3,16 @@
 import datetime
 import decimal
 import json
-import sys
 
 import numpy as np
 import pytest
+from database_tests import DatabaseTests
 
-from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
-from migrate.testing.stores import StoreTests, example_documents, example_vectors
+from migrate.testing.stores import example_documents, example_vectors
 from migrate.work.writer import write_rows
 
 lancedb = pytest.importorskip("lancedb")
@@ -21,11 +20,6 @@ pa = pytest.importorskip("pyarrow")
 from lancedb import index as kinds  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def column(vectors, kind=None):
@@ -47,10 +41,7 @@ def fill(folder, documents, vectors, name="docs"):
     )
 
 
-class TestLance(StoreTests):
-    has_rows = False
-    same_bytes = False
-
+class TestLance(DatabaseTests):
     def make_store(self, folder, documents, vectors, metric):
         fill(folder, documents, vectors)
         return f"lancedb:{folder}#docs?distance={metric}"
@@ -222,27 +213,3 @@ def test_a_store_of_another_kind_becomes_a_table(tmp_path):
     assert sorted(new.documents(), key=str) == sorted(store.documents(), key=str)
     assert new.info.metric == store.info.metric
     assert np.array_equal(read_all(new.scan()).vectors, example_vectors(2)[::-1])
-
-
-def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
-    fill(tmp_path / "old", example_documents(), example_vectors())
-    fill(tmp_path / "old", example_documents(), example_vectors(), "more")
-    for location, code, words in (
-        (f"lancedb:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"lancedb:{tmp_path}/old", 4, "docs, more"),
-        (f"lancedb:{tmp_path}/none#docs", 4, "none"),
-        (f"lancedb:{tmp_path}/old#docs?x=1", 2, "distance"),
-        (f"lancedb:{tmp_path}/old#docs?version=99", 4, "99"),
-        (f"lancedb:{tmp_path}/old#docs?id=vector", 4, "page"),
-        ("lancedb:db://cloud#docs", 2, "folders"),
-    ):
-        assert run(["assess", location, "--target", "tfidf:8"]) == code, location
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and words in lines[0], lines
-
-
-def test_without_the_client_the_line_says_what_to_install(tmp_path, capsys, monkeypatch):
-    fill(tmp_path, example_documents(), example_vectors())
-    monkeypatch.setitem(sys.modules, "lancedb", None)
-    assert run(["inspect", f"lancedb:{tmp_path}#docs"]) == 2
-    assert "pip install 'lead-migrate[lancedb]'" in capsys.readouterr().err

@@ -4,14 +4,14 @@ No server of Milvus is among the packages that tests may install. Milvus-lite 3 
 with collections, aliases, partitions, functions, filters and iterators of its own; `docs/stores.md` says what it lacks.
 """
 
-import hashlib
 import json
 import shutil
-import sys
 import time
 
 import numpy as np
 import pytest
+import sync_tools as tools
+from database_tests import DatabaseTests, ServerTests, backwards, name_of, written
 from milvus_server import client_of, fill, serving
 
 from migrate.cli.main import run
@@ -19,7 +19,7 @@ from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.testing.stores import StoreTests, _Output, example_vectors
+from migrate.testing.stores import example_vectors
 from migrate.vectors import Document
 
 pymilvus = pytest.importorskip("pymilvus")
@@ -28,20 +28,8 @@ pytest.importorskip("milvus_lite")
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-class TestFolder(StoreTests):
-    has_rows = False
-    same_bytes = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        with client_of(folder) as client:
-            fill(client, "docs", documents, vectors, metric)
-        return f"milvus:{folder}#docs"
+class TestFolder(DatabaseTests):
+    maker = tools.Milvus()
 
     def filter_by(self, name, value):
         return f"{name} == {value}"
@@ -53,24 +41,13 @@ def url(tmp_path_factory):
         yield url
 
 
-class TestServer(StoreTests):
-    has_rows = False
-    same_bytes = False
-
+class TestServer(ServerTests):
     @pytest.fixture(autouse=True)
     def _on(self, url):
-        self.url = url
+        self.url, self.server = url, f"milvus:{url}"
 
     def make_store(self, folder, documents, vectors, metric):
-        with client_of(self.url) as client:
-            fill(client, self._name(folder), documents, vectors, metric)
-        return f"milvus:{self.url}#{self._name(folder)}"
-
-    def new_location(self, folder):
-        return f"milvus:{self.url}#{self._name(folder)}"
-
-    def _name(self, folder):
-        return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
+        return tools.Milvus().make(self.url, backwards(documents, vectors), metric, name_of(folder))
 
 
 COUNT = 60
@@ -153,14 +130,6 @@ def whole(client, name):
     }
     settings = {key: facts[key] for key in ("enable_dynamic_field", "properties", "consistency_level_name")}
     return rows, fields, indexes, settings, str(facts["functions"])
-
-
-def written(store, location, folder, vectors):
-    """A new store at a location, with other vectors."""
-
-    output = _Output(location, folder)
-    writer = output.write(store, vectors)
-    return output.publish(), writer
 
 
 @pytest.mark.parametrize("kind", ["folder", "server"])
@@ -401,23 +370,6 @@ def test_a_name_that_is_made_again_leaves_no_collection(tmp_path):
         assert run([*command[:-1], f"milvus:{url}#docs", "--force"]) == 2
 
 
-def test_what_is_not_there_is_said_in_one_line(tmp_path, capfd):
-    with client_of(tmp_path / "old") as client:
-        make(client)
-        make(client, "more", 3)
-    for location, code, words in (
-        (f"milvus:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"milvus:{tmp_path}/none#docs", 4, "no folder of Milvus"),
-        (f"milvus:{tmp_path}/old#docs?x=1", 2, "text, vector"),
-        (f"milvus:{tmp_path}/old#docs?text=part", 4, "text"),
-        (f"milvus:{tmp_path}/old#docs?vector=part", 4, "vector"),
-        ("milvus:http://127.0.0.1:9?token=verysecret#docs", 7, "127.0.0.1:9"),
-    ):
-        assert run(["inspect", location]) == code, location
-        lines = capfd.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and words in lines[0] and "verysecret" not in lines[0], lines
-
-
 def test_no_copy_and_no_thread_is_left(tmp_path):
     import threading
 
@@ -433,13 +385,3 @@ def test_no_copy_and_no_thread_is_left(tmp_path):
         time.sleep(0.05)
     assert threading.active_count() <= before
     shutil.rmtree(tmp_path / "old")
-
-
-@pytest.mark.parametrize("module", ["pymilvus", "milvus_lite"])
-def test_without_the_client_the_line_says_what_to_install(module, tmp_path, capsys, monkeypatch):
-    with client_of(tmp_path / "old") as client:
-        make(client)
-    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
-        monkeypatch.setitem(sys.modules, name, None)
-    assert run(["inspect", f"milvus:{tmp_path}/old#docs"]) == 2
-    assert "pip install 'lead-migrate[milvus]'" in capsys.readouterr().err

@@ -223,7 +223,6 @@ def test_of_several_files_the_only_one_that_fits_or_the_one_of_the_same_name_is_
 
 
 def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     records = objects(headline=SOME, link=[f"https://example.com/{row}" for row in range(COUNT)])
     folder = place(tmp_path / "old", vectors, "items.json", json.dumps(records))
     assert not open_store(folder).info.has_texts

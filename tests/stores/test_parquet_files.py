@@ -395,7 +395,6 @@ def test_what_is_not_clear_is_refused_by_name(columns, options, message, tmp_pat
 
 
 def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     location = small(tmp_path / "a", text=["one", "two", "six"])
     file = tmp_path / "a" / "x.parquet"
 
@@ -416,7 +415,6 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
     monkeypatch.setattr(ParquetStore, "_texts_sha256", None)  # whatever reads them again fails
     assert open_store(location).snapshot() == changed
     monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_sha256) in path.read_text()]
     note.write_text("{")
     assert open_store(location).snapshot() == changed

@@ -7,6 +7,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from database_tests import DatabaseTests, name_of
+from database_tests import written as write
 from postgres import as_text, connect, has_halves, server_url
 
 from migrate.errors import RemoteError, StoreError, UsageError
@@ -14,22 +16,10 @@ from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
-from migrate.testing.stores import StoreTests, example_documents, example_vectors
-from migrate.work.writer import write_rows
+from migrate.testing.stores import example_documents, example_vectors
 
+pytest.importorskip("psycopg", reason="needs the extra pgvector")
 OPS = {"l2": "vector_l2_ops", "ip": "vector_ip_ops"}
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    server_url()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def table_of(folder):
-    """A name for the table of a folder of a test, the same each time."""
-    return f"t{uuid.uuid5(uuid.NAMESPACE_URL, str(folder)).hex[:16]}"
 
 
 def location(table):
@@ -54,16 +44,13 @@ def create(table, documents, vectors, metric="l2"):
         connection.execute(f"CREATE INDEX ON {table} USING hnsw (embedding {OPS[metric]})")
 
 
-class TestPgvector(StoreTests):
-    has_rows = False
-    same_bytes = False
-
+class TestPgvector(DatabaseTests):
     def make_store(self, folder, documents, vectors, metric):
-        create(table_of(folder), documents, vectors, metric)
-        return location(table_of(folder))
+        create(name_of(folder), documents, vectors, metric)
+        return location(name_of(folder))
 
     def new_location(self, folder):
-        return location(table_of(folder))
+        return location(name_of(folder))
 
 
 COUNT, DIM = 120, 6
@@ -99,7 +86,7 @@ GRANT SELECT ON {t} TO pg_monitor;
 
 @pytest.fixture
 def awkward(tmp_path):
-    table = table_of(tmp_path / "awkward")
+    table = name_of(tmp_path / "awkward")
     with connect() as connection:
         connection.execute(AWKWARD.format(t=table))
     yield table
@@ -114,15 +101,10 @@ def ask(question, *values):
 
 def written(source, name, dim, seed=3):
     """A copy with other vectors, published."""
-    output = output_of(location(name))
     vectors = np.random.default_rng(seed).normal(size=(source.info.count, dim)).astype(np.float32)
     with TemporaryDirectory() as folder:
-        content, scratch = Path(folder, "content"), Path(folder, "scratch")
-        content.mkdir(), scratch.mkdir()
-        writer = output.writer(source, content, dim)
-        write_rows(writer, [(0, vectors)], len(vectors))
-        output.publish(content, force=False)
-    return open_store(output.location), vectors, writer
+        made, writer = write(source, location(name), Path(folder, "new"), vectors)
+    return made, vectors, writer
 
 
 LANGCHAIN = """
@@ -320,7 +302,7 @@ def test_added_changed_and_deleted_rows_are_noticed(awkward):
 def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
     if not has_halves():
         pytest.skip("the server's pgvector is older than 0.7")
-    table, vectors = table_of(tmp_path), np.random.default_rng(0).normal(size=(40, 6)).astype(np.float16)
+    table, vectors = name_of(tmp_path), np.random.default_rng(0).normal(size=(40, 6)).astype(np.float16)
     with connect() as connection:
         connection.execute(f"CREATE TABLE {table} (id integer PRIMARY KEY, v halfvec(6))")
         for row, vector in enumerate(vectors):

@@ -1,11 +1,9 @@
 """What commands do with tables of a real PostgreSQL: whole migrations, passwords, kills."""
 
-import json
 import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from children import run_command
 from postgres import connect, server_url
@@ -15,8 +13,6 @@ import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
-from migrate.stores.base import read_all
-from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
@@ -36,8 +32,6 @@ def corpus():
 @pytest.fixture
 def table(corpus, tmp_path, monkeypatch):
     server_url()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     model = load_embedder("tfidf:16")
     model.fit(corpus)
     create("docs", corpus, model.embed_documents(corpus), "ip")
@@ -52,39 +46,6 @@ def tables():
         return [row[0] for row in connection.execute(names)]
 
 
-def test_every_command_runs_on_a_table(table, corpus, tmp_path, capsys):
-    old, new, stitch = location(table), location("docs_new"), str(tmp_path / "stitch")
-    assert run(["fit", old, "--target", "tfidf:12", "-o", stitch, "--sample", "80"]) == 0
-    assert "#public.docs_translated" in capsys.readouterr().err
-    assert run(["translate", old, stitch, "-o", new]) == 0
-    capsys.readouterr()
-    assert run(["inspect", new, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["index docs_new_embedding_idx"] == "hnsw"
-    store = open_store(new)
-    assert (store.info.dim, store.info.manifest.model.spec) == (12, "tfidf:12")
-    assert list(store.documents()) == sorted(corpus, key=lambda document: document.id)
-    assert stored_confidence(store).shape == (300,)
-    assert run(["audit", new, "--reference", "build", "--queries", "synthetic",
-                "--save-reference", str(tmp_path / "reference")]) in (0, 1, 3)  # fmt: skip
-    assert open_store(tmp_path / "reference").info.kind == "faiss"
-    assert run(["compare", old, new]) == 0
-    assert run(["check", new, "--model", "tfidf:12"]) in (0, 1)
-    assert run(["assess", old, "--target", "tfidf:12"]) == 0
-    assert tables() == ["docs", "docs_new"]
-
-
-def test_a_table_is_stamped_beside_it(table, tmp_path, capsys):
-    model = tmp_path / "model.npz"
-    store = open_store(location(table))
-    batch = read_all(store.scan())
-    np.savez(model, doc_ids=np.array(batch.ids), docs=batch.vectors)
-    assert run(["stamp", location(table), "--model", f"file:{model}"]) == 0
-    assert open_store(location(table)).info.manifest.model.spec == "file:model.npz"
-    assert run(["stamp", location(table), "--model", f"file:{model}"]) == 2
-    assert run(["stamp", location(table), "--model", f"file:{model}", "--force"]) == 0
-    store.check_unchanged(store.snapshot())
-
-
 def test_stores_go_from_one_kind_to_another_and_back(table, corpus, tmp_path):
     fitted = migrate.fit(location(table), "tfidf:12", sample=80)
     flat = migrate.translate(location(table), fitted, f"faiss:{tmp_path}/flat")
@@ -94,6 +55,12 @@ def test_stores_go_from_one_kind_to_another_and_back(table, corpus, tmp_path):
     assert list(new.documents()) == sorted(corpus, key=lambda document: document.id)
     (index,) = new.driver.table.vector_indexes
     assert (index.method, index.options, index.distance) == ("ivfflat", {"lists": "7"}, "ip")
+    assert open_store(location(table)).successor("translated").endswith("#public.docs_translated")
+    (index,) = open_store(
+        migrate.translate(location(table), fitted, location("docs_filled")).path
+    ).driver.table.vector_indexes
+    assert (index.name, index.method) == ("docs_filled_embedding_idx", "hnsw")
+    assert tables() == ["docs", "docs_filled", "docs_new"]
 
 
 def test_a_password_is_nowhere(table, tmp_path, capsys):

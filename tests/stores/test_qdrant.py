@@ -5,27 +5,25 @@ client's local mode, which has the same methods, and Qdrant's own engine behind 
 `qdrant_server.py`. A server that is not there is the real client's.
 """
 
-import hashlib
 import json
-import os
 import pickle
 import sqlite3
-import sys
 import uuid
 from contextlib import ExitStack
 
 import numpy as np
 import pytest
+import sync_tools as tools
+from database_tests import DatabaseTests, ServerTests, backwards, written
 from qdrant_server import serving
 
-from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
-from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
+from migrate.testing.stores import example_documents, example_vectors
 from migrate.work.writer import write_rows
 
 qdrant_client = pytest.importorskip("qdrant_client")
@@ -34,48 +32,17 @@ from qdrant_client import models  # noqa: E402
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def quick(client, name):
-    collections = getattr(client._client, "collections", None)  # of the local mode
-    storage = getattr(collections[name].storage, "storage", None) if isinstance(collections, dict) else None
-    if storage is not None:
-        storage.execute("PRAGMA synchronous = OFF")
+QDRANT = tools.Qdrant()
 
 
 def fill(client, name, documents, vectors, metric="l2"):
-    if client.collection_exists(name):
-        client.delete_collection(name)
-    distance = {"l2": models.Distance.EUCLID, "ip": models.Distance.DOT}[metric]
-    client.create_collection(name, models.VectorParams(size=vectors.shape[1], distance=distance))
-    quick(client, name)
-    points = [
-        models.PointStruct(
-            id=str(uuid.uuid4()),
-            vector=vector.tolist(),
-            payload={**document.metadata, "text": document.text, "key": document.id},
-        )
-        for document, vector in zip(documents, vectors, strict=True)
-    ]
-    if points:
-        client.upsert(name, points)
+    QDRANT.create(client, name, backwards(documents, vectors), metric)
 
 
-class TestFolder(StoreTests):
+class TestFolder(DatabaseTests):
     """Ids of any text are in the payload, as Qdrant has none but numbers and UUIDs."""
 
-    has_rows = False
-    same_bytes = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        client = qdrant_client.QdrantClient(path=str(folder))
-        fill(client, "docs", documents, vectors, metric)
-        client.close()
-        return f"qdrant:{folder}#docs?id=key&text=text"
+    maker = QDRANT
 
     def filter_by(self, name, value):
         return models.Filter(must=[models.FieldCondition(key=name, match=models.MatchValue(value=value))])
@@ -95,9 +62,8 @@ def server(monkeypatch, request, tmp_path_factory):
         yield client
 
 
-class TestServer(StoreTests):
-    has_rows = False
-    same_bytes = False
+class TestServer(ServerTests):
+    maker, server, options = QDRANT, "qdrant:http://db.example:6333", "?id=key&text=text"
 
     def filter_by(self, name, value):
         return {"must": [{"key": name, "match": {"value": value}}]}
@@ -106,16 +72,6 @@ class TestServer(StoreTests):
     def _on(self, server, request):
         self.client = server
         self.serves_threads = request.node.callspec.params["server"] == "engine"  # the local mode knows no threads
-
-    def make_store(self, folder, documents, vectors, metric):
-        fill(self.client, self._name(folder), documents, vectors, metric)
-        return f"qdrant:http://db.example:6333#{self._name(folder)}?id=key&text=text"
-
-    def new_location(self, folder):
-        return f"qdrant:http://db.example:6333#{self._name(folder)}"
-
-    def _name(self, folder):
-        return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
 
 
 PAYLOAD = {
@@ -142,7 +98,6 @@ def awkward(client, count=300):
         {"words": models.SparseVectorParams(modifier=models.Modifier.IDF)},
         metadata={"owner": "ann"},
     )
-    quick(client, "awkward")
     random = np.random.default_rng(3)
     points = []
     for row in range(count):
@@ -162,12 +117,6 @@ def everything(client, name):
     return {
         point.id: (point.payload or {}, {k: v for k, v in point.vector.items() if k != "dense"}) for point in points
     }
-
-
-def written(store, location, folder, vectors):
-    output = _Output(location, folder)
-    writer = output.write(store, vectors)
-    return output.publish(), writer
 
 
 @pytest.mark.parametrize("kind", ["folder", "server"])
@@ -198,50 +147,8 @@ def test_every_field_of_every_point_goes_through(kind, server, tmp_path):
     client.close()
 
 
-def test_reading_leaves_every_file_as_it_is(tmp_path):
-    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
-    fill(client, "docs", example_documents(), example_vectors())
-    client.close()
-    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "old").rglob("*") if p.is_file()}
-    store = open_store(f"qdrant:{tmp_path}/old")
-    list(store.scan()), list(store.documents()), store.snapshot()
-    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "old").rglob("*") if p.is_file()} == before
-    (copies,) = (tmp_path / "cache" / "lead-migrate" / "copies").iterdir()
-    del store
-    assert not copies.exists()
-
-
-def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatch):
-    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
-    fill(client, "docs", example_documents(), example_vectors())
-
-    def opened_late(make, **options):
-        point = client.scroll("docs", limit=1)[0][0].id  # the same number of bytes, within one tick of a coarse clock
-        status = (tmp_path / "old" / "collection" / "docs" / "storage.sqlite").stat()
-        client.update_vectors("docs", [models.PointVectors(id=point, vector=example_vectors(seed=5)[0].tolist())])
-        os.utime(
-            tmp_path / "old" / "collection" / "docs" / "storage.sqlite", ns=(status.st_atime_ns, status.st_mtime_ns)
-        )
-        return make(**options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.qdrant.quiet", opened_late)
-        store = open_store(f"qdrant:{tmp_path}/old#docs?id=key")
-    assert not store.is_as_opened()
-    with pytest.raises(StoreError, match="records with the same ids were changed"):
-        store.check_unchanged(store.snapshot())
-    store = open_store(f"qdrant:{tmp_path}/old#docs?id=key")
-    store.check_unchanged(store.snapshot())
-    client.delete("docs", [client.scroll("docs", limit=1)[0][0].id])
-    with pytest.raises(StoreError, match="0 documents were added and 1 deleted, such as 'doc-"):
-        store.check_unchanged(store.snapshot())
-    client.close()
-
-
 def test_a_pickle_that_is_no_point_is_never_run(tmp_path):
-    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
-    fill(client, "docs", example_documents(), example_vectors())
-    client.close()
+    QDRANT.make(tmp_path / "old", backwards(example_documents(), example_vectors()))
 
     class Hostile:
         def __reduce__(self):
@@ -274,10 +181,7 @@ def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
 
 def test_a_store_of_another_kind_becomes_a_collection(tmp_path, server):
     source = tmp_path / "source"
-    client = qdrant_client.QdrantClient(path=str(source))
-    fill(client, "docs", example_documents(), example_vectors())
-    client.close()
-    store = open_store(f"qdrant:{source}#docs?id=key&text=text")
+    store = open_store(QDRANT.make(source, backwards(example_documents(), example_vectors())))
     from migrate.stores.create import FaissOutput
 
     faiss = tmp_path / "faiss"
@@ -293,31 +197,6 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path, server):
 
 def written_of(store, location, folder):
     return written(store, location, folder, np.ascontiguousarray(read_all(store.scan()).vectors[:, :4]))
-
-
-def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
-    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
-    fill(client, "docs", example_documents(), example_vectors())
-    fill(client, "more", [], example_vectors(0))
-    client.close()
-    for location, code, words in (
-        (f"qdrant:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"qdrant:{tmp_path}/none#docs", 4, "no folder of Qdrant"),
-        (f"qdrant:{tmp_path}/old#docs?x=1", 2, "id, text, vector"),
-        ("qdrant:http://127.0.0.1:9?api_key=verysecret#docs", 7, "127.0.0.1:9"),
-    ):
-        assert run(["inspect", location]) == code, location
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and words in lines[0] and "verysecret" not in lines[0], lines
-    assert open_store(f"qdrant:{tmp_path}/old#more").info.count == 0
-
-
-def test_without_the_client_the_line_says_what_to_install(tmp_path, capsys, monkeypatch):
-    qdrant_client.QdrantClient(path=str(tmp_path)).close()
-    (tmp_path / "collection").mkdir(exist_ok=True)
-    monkeypatch.setitem(sys.modules, "qdrant_client", None)
-    assert run(["inspect", f"qdrant:{tmp_path}#docs"]) == 2
-    assert "pip install 'lead-migrate[qdrant]'" in capsys.readouterr().err
 
 
 def lead(client, alias, collection):
@@ -385,9 +264,7 @@ def test_a_collection_that_is_no_alias_cannot_be_switched(server):
 
 def test_folders_of_one_collection_trade_places(tmp_path):
     for name, seed in (("old", 0), ("new", 1)):
-        client = qdrant_client.QdrantClient(path=str(tmp_path / name))
-        fill(client, "docs", example_documents(), example_vectors(seed=seed))
-        client.close()
+        QDRANT.make(tmp_path / name, backwards(example_documents(), example_vectors(seed=seed)))
     old, new = (f"qdrant:{tmp_path}/{name}#docs?id=key&text=text" for name in ("old", "new"))
     before = read_all(open_store(old).scan()).vectors, read_all(open_store(new).scan()).vectors
     switch(old, new, unproven=True)

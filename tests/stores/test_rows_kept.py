@@ -110,8 +110,6 @@ ALL = [*INDEXES, *OTHERS]
 
 @pytest.fixture(autouse=True)
 def _settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(tools, "DIM", SOURCE_DIM)
 
 

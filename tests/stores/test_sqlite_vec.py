@@ -1,11 +1,12 @@
 """Tables of a real sqlite-vec."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
+import sync_tools as tools
 from children import run_command
+from database_tests import DatabaseTests
 
 import migrate
 from migrate.cli.main import run
@@ -14,30 +15,18 @@ from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
 from migrate.work.writer import write_rows
 
-apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
-sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
+pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
 
 
 def connect(path):
-    connection = apsw.Connection(str(path))
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    return connection
+    return tools.SqliteVec().connect(f"sqlite-vec:{path}#")
 
 
-class TestSqliteVec(StoreTests):
-    has_rows = False
-    same_bytes = False
-
+class TestSqliteVec(DatabaseTests):
     def make_store(self, folder, documents, vectors, metric):
         distance = {"l2": "L2", "ip": "cosine"}[metric]
         connection = connect(folder / "my.db")
@@ -216,12 +205,3 @@ def test_a_copy_keeps_the_name_of_its_table_and_how_it_is_opened(awkward, tmp_pa
     copy = open_store(done.path)
     assert copy.opened_as == source.opened_as == "my shop.db#vectors?text=odd+docs.content"
     assert list(copy.documents()) == list(source.documents())
-
-
-def test_a_client_that_is_not_installed_is_named(awkward, monkeypatch):
-    monkeypatch.setitem(sys.modules, "apsw", None)
-    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[sqlite-vec\]'"):
-        open_store(f"sqlite-vec:{awkward}#vectors")
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[pgvector\]'"):
-        open_store("pgvector:postgresql://localhost/db#t")

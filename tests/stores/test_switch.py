@@ -13,21 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sync_tools as tools
 from asking import asking
 from children import call_in_child
-from postgres import as_text, connect, server_url
+from postgres import as_text, connect
 from switch_tools import (
     DIM,
     NEW_MODEL,
     OLD_MODEL,
     change_switch,
     change_text,
-    load_extension,
     make_folder,
     make_sqlite,
     manifest,
     new_vectors,
     old_vectors,
+    records,
     translate,
     write_report,
 )
@@ -46,12 +47,6 @@ from migrate.testing.stores import example_documents
 from migrate.work.writer import write_rows
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def folders(tmp_path):
     old = make_folder(tmp_path / "old")
     translate(old, tmp_path / "new")
@@ -68,27 +63,22 @@ def sqlites(tmp_path):
 
 
 def tables(tmp_path):
-    name = f"t{time.time_ns():x}"
-    with connect() as connection:
-        connection.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, content text, embedding vector({DIM}))")
-        rows = [(d.id, d.text, as_text(v)) for d, v in zip(example_documents(40), old_vectors(), strict=True)]
-        with connection.cursor() as cursor:
-            cursor.executemany(f"INSERT INTO {name} VALUES (%s, %s, %s::vector)", rows)
-        connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_l2_ops)")
-    old = f"pgvector:{server_url()}#{name}"
+    old = tools.Pgvector().make(tmp_path, records())
     publish(f"{old}_new", old, new_vectors(), tmp_path / "content")
     return old, f"{old}_new"
 
 
+def in_folders(maker, tmp_path, *names, output=None):
+    """Folders of a kind with collections of some names, of which the last one is translated."""
+    for name in names or ({},):
+        old = maker.make(tmp_path / "old", records(), **name)
+    translate(old, tmp_path / "new", output=output)
+    return old, maker.new(tmp_path / "new")
+
+
 def chromas(tmp_path):
-    chromadb = pytest.importorskip("chromadb")
-    client = chromadb.PersistentClient(str(tmp_path / "old"))
-    collection = client.create_collection("docs", configuration={"hnsw": {"space": "l2"}}, embedding_function=None)
-    documents = example_documents(40)
-    collection.add([d.id for d in documents], embeddings=old_vectors(), documents=[d.text for d in documents])
-    client.close()
-    translate(f"chroma:{tmp_path}/old#docs", tmp_path / "new")
-    return f"chroma:{tmp_path}/old#docs", f"chroma:{tmp_path}/new#docs"
+    pytest.importorskip("chromadb")
+    return in_folders(tools.Chroma(), tmp_path)
 
 
 def served(tmp_path):
@@ -159,28 +149,19 @@ def chroma_pair(client, place):
 
 def lances(tmp_path):
     lancedb = pytest.importorskip("lancedb")
-    rows = [
-        {"id": d.id, "text": d.text, "vector": v} for d, v in zip(example_documents(40), old_vectors(), strict=True)
-    ]
-    database = lancedb.connect(str(tmp_path / "old"))
-    table = database.create_table("docs", rows)
+    old = tools.Lance().make(tmp_path / "old", records())
+    table = lancedb.connect(str(tmp_path / "old")).open_table("docs")
     table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
-    translate(f"lancedb:{tmp_path}/old#docs", tmp_path / "new")
-    return f"lancedb:{tmp_path}/old#docs", f"lancedb:{tmp_path}/new#docs"
+    translate(old, tmp_path / "new")
+    return old, f"lancedb:{tmp_path}/new#docs"
 
 
 def parquets(tmp_path):
     """Folders of which the new one has fewer files than the old one."""
-    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    rows = [
-        {"id": d.id, "text": d.text, "vector": v.tolist()}
-        for d, v in zip(example_documents(40), old_vectors(), strict=True)
-    ]
-    (tmp_path / "old").mkdir()
-    for number, part in enumerate((rows[:30], rows[30:])):
-        parquet.write_table(pyarrow.Table.from_pylist(part), tmp_path / "old" / f"part-{number:05d}.parquet")
-    translate(f"parquet:{tmp_path}/old", tmp_path / "new", output=output_of(f"parquet:{tmp_path}/new"))
-    return f"parquet:{tmp_path}/old", f"parquet:{tmp_path}/new"
+    pytest.importorskip("pyarrow.parquet")
+    old = tools.Parquet().make(tmp_path / "old", records()).partition("#")[0]
+    translate(old, tmp_path / "new", output=output_of(f"parquet:{tmp_path}/new"))
+    return old, f"parquet:{tmp_path}/new"
 
 
 MAKERS = [
@@ -446,11 +427,7 @@ def search_folder(location):
 
 
 def search_sqlite(location):
-    import apsw
-
-    path = location.partition(":")[2].partition("#")[0]
-    with closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-        load_extension(connection)
+    with closing(tools.SqliteVec().connect(location)) as connection:
         question = "SELECT id FROM items WHERE e MATCH ? AND k = 5 ORDER BY distance"
         return [row[0] for row in connection.execute(question, (old_vectors()[0].tobytes(),))]
 
@@ -592,65 +569,31 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
         switch(*pair, unproven=True)
 
 
-def several_lances(tmp_path):
-    """A table beside another one in its folder."""
-    lancedb = pytest.importorskip("lancedb")
-    old, new = lances(tmp_path)
-    lancedb.connect(str(tmp_path / "old")).create_table("others", [{"id": "x"}])
-    return old, new
-
-
-def several_qdrants(tmp_path):
-    """A collection beside another one in its folder."""
-    qdrant_client = pytest.importorskip("qdrant_client")
-    space = qdrant_client.models.VectorParams(size=DIM, distance="Euclid")
-    with closing(qdrant_client.QdrantClient(path=str(tmp_path / "old"))) as client:
-        for name in ("docs", "others"):
-            client.create_collection(name, space)
-        points = [
-            qdrant_client.models.PointStruct(id=row, vector=vector.tolist(), payload={"id": d.id, "text": d.text})
-            for row, (d, vector) in enumerate(zip(example_documents(40), old_vectors(), strict=True))
-        ]
-        client.upsert("docs", points)
-    translate(f"qdrant:{tmp_path}/old#docs?id=id", tmp_path / "new")
-    return f"qdrant:{tmp_path}/old#docs?id=id", f"qdrant:{tmp_path}/new#docs"
-
-
-def several_chromas(tmp_path):
-    """A collection beside another one in its folder."""
-    old, new = chromas(tmp_path)
-    client = chroma_client(tmp_path / "old")
-    client.create_collection("others", embedding_function=None).add(["a"], embeddings=[[1.0, 2.0]])
-    client.close()
-    return old, new
-
-
 def several_sqlites(tmp_path):
-    import apsw
-
     old, new = sqlites(tmp_path)
-    for path in tmp_path.glob("*/my.db"):
-        with closing(apsw.Connection(str(path))) as connection:
-            load_extension(connection)
+    for location in (old, new):
+        with closing(tools.SqliteVec().connect(location)) as connection:
             connection.execute("CREATE VIRTUAL TABLE others USING vec0(e float[2])")
     return old, new
 
 
-def several_milvuses(tmp_path):
+NEEDS = {
+    "Lance": "lancedb",
+    "Qdrant": "qdrant_client",
+    "Chroma": "chromadb",
+    "Milvus": "milvus_lite",
+    "sqlite": "apsw",
+}
+
+
+@pytest.mark.parametrize("kind", NEEDS)
+def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
     """A collection beside another one in its folder."""
-    pytest.importorskip("milvus_lite")
-    from milvus_server import client_of, fill
-
-    with client_of(tmp_path / "old") as client:
-        for name in ("docs", "others"):
-            fill(client, name, example_documents(40), old_vectors())
-    translate(f"milvus:{tmp_path}/old#docs", tmp_path / "new")
-    return f"milvus:{tmp_path}/old#docs", f"milvus:{tmp_path}/new#docs"
-
-
-@pytest.mark.parametrize("make", [several_lances, several_qdrants, several_chromas, several_milvuses, several_sqlites])
-def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path):
-    old, new = make(tmp_path)
+    pytest.importorskip(NEEDS[kind])
+    if kind == "sqlite":
+        old, new = several_sqlites(tmp_path)
+    else:
+        old, new = in_folders(getattr(tools, kind)(), tmp_path, {"name": "others"}, {"name": "docs"})
 
     def files():
         folders = (tmp_path / "old", tmp_path / "new")

@@ -1,10 +1,6 @@
 """Bringing translated stores of every kind up to date, by the real things."""
 
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from contextlib import closing
 from dataclasses import astuple, replace
 from functools import cache
@@ -32,34 +28,6 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture(scope="module")
-def chroma_server(tmp_path_factory):
-    chromadb = pytest.importorskip("chromadb")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).parent / "chroma"), "run", "--path", str(tmp_path_factory.mktemp("server"))]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    settings = chromadb.config.Settings(anonymized_telemetry=False)
-    for _ in range(300):
-        try:
-            client = chromadb.HttpClient(host="127.0.0.1", port=port, settings=settings)
-            break
-        except ValueError:
-            time.sleep(0.1)
-    yield tools.ChromaServer(client, f"chroma+http://127.0.0.1:{port}")
-    process.terminate()
-    process.wait(20)
-
-
 NEEDS = {
     "Langchain": ["langchain_community"],
     "Chroma": ["chromadb"],
@@ -83,7 +51,9 @@ def kind_of(request, monkeypatch):
         for module in NEEDS.get(name, ()):
             pytest.importorskip(module)
         if name == "ChromaServer":
-            return request.getfixturevalue("chroma_server")
+            from chroma_tools import server
+
+            return tools.ChromaServer(*server())
         if name == "QdrantServer":
             import qdrant_client
 

@@ -28,7 +28,6 @@ def _sqlite_is_installed(tmp_path, monkeypatch):
     (path / "METADATA").write_text("Metadata-Version: 2.1\nName: sqlite_kind\nVersion: 1.0\n")
     (path / "entry_points.txt").write_text("[lead_migrate.stores]\nsqlite = sqlite_kind:KIND\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 class TestSqlite(StoreTests):

@@ -1,0 +1,53 @@
+"""What the tests of all databases share."""
+
+import hashlib
+
+import sync_tools as tools
+
+from migrate.testing.stores import StoreTests, _Output
+
+
+class DatabaseTests(StoreTests):
+    """Rows in the order of the ids, in folders that `maker` makes."""
+
+    has_rows = False
+    same_bytes = False
+    maker = None
+
+    def make_store(self, folder, documents, vectors, metric):
+        return self.maker.make(folder, backwards(documents, vectors), metric)
+
+
+class ServerTests(DatabaseTests):
+    """Collections of a server, of a name for each folder; `server` is its location, `client` asks it."""
+
+    options = ""
+
+    def make_store(self, folder, documents, vectors, metric):
+        self.maker.create(self.client, name_of(folder), backwards(documents, vectors), metric)
+        return f"{self.server}#{name_of(folder)}{self.options}"
+
+    def new_location(self, folder):
+        return f"{self.server}#{name_of(folder)}"
+
+
+def name_of(folder):
+    """A name for the collection of a folder of a test, the same each time."""
+    return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
+
+
+def backwards(documents, vectors):
+    """Records in an order that is not that of their ids."""
+    return tools.records_of(documents[::-1], vectors[::-1])
+
+
+def written(store, location, folder, vectors):
+    """What a command writes: the store under `location`, complete, and what wrote it."""
+    output = _Output(location, folder)
+    writer = output.write(store, vectors)
+    return output.publish(), writer
+
+
+def files_of(folder):
+    """Contents and times of all files."""
+    return {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
