@@ -19,6 +19,7 @@ from migrate.lab.compare.report import (
     letter,
     long_csv,
 )
+from migrate.report.page import html
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.stitching import judge_stitching
 
@@ -213,11 +214,12 @@ def test_the_most_alike_is_shaded_deepest(found, key):
 
 
 def test_a_heat_map_has_a_figure_in_every_cell(found):
-    shown = heat_map(figures(found, "r2_identity"))
-    assert [[figure for figure, _ in row].count("-") for row in shown.cells] == [1, 1, 2]
-    assert shown.cells[0][2] == ("-", 0.0)
-    assert shown.cells[0][0] == ("1.000", 1.0)
-    assert shown.deeper == "deeper: more alike"
+    shown = Page(html(heat_map(figures(found, "r2_identity"), "XYZ")))
+    (rows,) = shown.tables
+    assert [row.count("-") for row in rows[1:]] == [1, 1, 2]
+    assert rows[1][:2] + rows[1][3:] == ["A X", "1.000", "-"]
+    assert [cell.get("style") for cell in shown.all("td")][1:4:2] == ["--shade:55%", "--shade:0%"]
+    assert any("Deeper: more alike." in text for text in shown.texts)
 
 
 def test_squared_errors_are_shaded_by_order_of_magnitude():

@@ -73,39 +73,34 @@ class Shading:
         return min(max((value - faintest) / span, 0), 1) if span else 0.0
 
 
-Cell = tuple[str, float]
-"""A figure, and its shade, 0-1."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """A measure between all stores: figure and shade of each cell, row by row; no shade where there is no figure."""
-
-    measure: Measure
-    cells: Sequence[Sequence[Cell]]
-    deeper: str
-    chance: Sequence[Cell] = ()
-
-
-def heat_map(figures: MeasureFigures) -> HeatMap:
-    """The heat map of a measure, with a last row for a Gaussian where it was measured."""
+def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
+    """Return a measure between all stores, with a last row for a Gaussian where it was measured."""
     shading = shading_of(figures.measure, figures.matrix)
-    rows = [[_cell(shading, value) for value in row] for row in figures.matrix]
-    return HeatMap(figures.measure, rows, shading.deeper, [_cell(shading, value) for value in figures.chance or ()])
 
+    def row(head: Content, values: Sequence[float | None], kind: str | None = None) -> Element:
+        shares = [0.0 if value is None else shading.share(value) for value in values]
+        cells = [
+            element("td", number(value), style=f"--shade:{55 * share:.0f}%")
+            for value, share in zip(values, shares, strict=True)
+        ]
+        return element("tr", element("th", head, scope="row"), cells, class_=kind)
 
-def _cell(shading: Shading, value: float | None) -> Cell:
-    return number(value), 0.0 if value is None else shading.share(value)
+    letters = [letter(place) for place in range(len(names))]
+    head = element("tr", element("td"), [element("th", mark, scope="col") for mark in letters])
+    rows = [
+        row([mark, " ", element("span", name)], values)
+        for mark, name, values in zip(letters, names, figures.matrix, strict=True)
+    ]
+    if figures.chance:
+        rows.append(row("a Gaussian", figures.chance, "chance"))
+    heat = element("table", element("thead", head), element("tbody", rows), class_="heat")
+    return element(
+        "div",
+        element("h3", figures.measure.title),
+        note(f"{figures.measure.meaning} {shading.deeper.capitalize()}."),
+        element("div", heat, class_="scroll"),
+    )
 
-
-_LEAST = -1.0
-"""A value from which on down the shade is the same: R² has no lower end."""
-
-_FAR = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
-"""What spaces have that have nothing in common, where it is not 0."""
-
-_LOGARITHMIC = {"mse"}
-"""Errors in the units of the target: those of stores with long vectors would leave the others one shade."""
 
 _CONTROLS = ("r2_mean", "r2_random")
 
@@ -114,15 +109,17 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
     values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
     numbers = [value for value in values if value is not None] or [0.0]
-    logarithmic = measure.key in _LOGARITHMIC and max(numbers) > 0
+    # errors in the units of the target: those of stores with long vectors would leave the others one shade
+    logarithmic = measure.key == "mse" and max(numbers) > 0
     if logarithmic:
         everything = [value for line in matrix for value in line if value is not None and value > 0]
         numbers = [min(everything), max(everything)]
     elif measure.itself is not None:
-        numbers += [measure.itself, _FAR.get(measure.key, 0.0)]
+        strangers = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}  # the others have 0
+        numbers += [measure.itself, strangers.get(measure.key, 0.0)]
     if measure.alike is None:
         return Shading(min(numbers), max(numbers), "deeper: more")
-    low, high = (min(numbers) if logarithmic else max(min(numbers), _LEAST)), max(numbers)
+    low, high = (min(numbers) if logarithmic else max(min(numbers), -1.0)), max(numbers)  # R² has no lower end
     ends = (low, high) if measure.alike == "more" else (high, low)
     return Shading(*ends, "deeper: more alike" + (", by order of magnitude" if logarithmic else ""), logarithmic)
 
@@ -188,7 +185,20 @@ def _meanings(comparison: StoresComparison, names: Sequence[str]) -> Iterator[Co
 
 
 def _stores(comparison: StoresComparison) -> Iterator[Content]:
-    yield table(_store_rows(comparison), text_columns=[1])
+    head = ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"]
+    rows = [
+        [
+            letter(place),
+            store.name,
+            str(store.dim),
+            f"{store.documents:,}",
+            tenths(store.dimension),
+            tenths(store.two_nn),
+            "exact" if store.exact else "approximate",
+        ]
+        for place, store in enumerate(comparison.stores)
+    ]
+    yield table([head, *rows], text_columns=[1])
     yield note(
         "Local dimension and TwoNN are intrinsic dimensions. The local one is the maximum likelihood estimate of "
         "Levina and Bickel from its 20 nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio "
@@ -198,31 +208,7 @@ def _stores(comparison: StoresComparison) -> Iterator[Content]:
 
 
 def _maps(several: Sequence[MeasureFigures], names: Sequence[str]) -> Element:
-    return element("div", [_map(heat_map(figures), names) for figures in several], class_="pair")
-
-
-def _map(shown: HeatMap, names: Sequence[str]) -> Element:
-    letters = [letter(place) for place in range(len(names))]
-    head = element("tr", element("td"), [element("th", name, scope="col") for name in letters])
-    rows = [
-        element("tr", element("th", mark, " ", element("span", name), scope="row"), map(_shaded, row))
-        for mark, name, row in zip(letters, names, shown.cells, strict=True)
-    ]
-    if shown.chance:
-        gaussian = element("th", "a Gaussian", scope="row")
-        rows.append(element("tr", gaussian, map(_shaded, shown.chance), class_="chance"))
-    heat = element("table", element("thead", head), element("tbody", rows), class_="heat")
-    return element(
-        "div",
-        element("h3", shown.measure.title),
-        note(f"{shown.measure.meaning} {shown.deeper.capitalize()}."),
-        element("div", heat, class_="scroll"),
-    )
-
-
-def _shaded(cell: Cell) -> Element:
-    figure, shade = cell
-    return element("td", figure, style=f"--shade:{55 * shade:.0f}%")
+    return element("div", [heat_map(figures, names) for figures in several], class_="pair")
 
 
 def _stitch(
@@ -286,32 +272,17 @@ def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Char
     yield f"The loss of the networks to {names[0]}, epoch by epoch; training draws noise anew.", loss_curves(curves)
 
 
-_FEW = 8
-"""Documents of each end to show on the page."""
-
-
 def _local(comparison: StoresComparison, place: int) -> Element | None:
     """Return documents of low and of high dimension with how their texts begin, and their nearest; None without any."""
     local, texts = comparison.local[place], comparison.texts
     rows = [
-        [tenths(document.dimension), _document(document.id, texts), "; ".join(document.neighbours)]
-        for document in (*local.lowest[:_FEW], *reversed(local.highest[:_FEW]))
+        [
+            tenths(document.dimension),
+            f"{document.id}: {texts[document.id]}" if texts.get(document.id) else document.id,
+            "; ".join(document.neighbours),
+        ]
+        for document in (*local.lowest[:8], *reversed(local.highest[:8]))
     ]
     shown = table([["dimension", "document", "nearest"], *rows], text_columns=[1, 2])
     summary = element("summary", f"{letter(place)} {comparison.stores[place].name}")
     return element("details", summary, shown, open="" if place == 0 else None) if rows else None
-
-
-def _document(doc_id: str, texts: Mapping[str, str]) -> str:
-    return f"{doc_id}: {texts[doc_id]}" if texts.get(doc_id) else doc_id
-
-
-def _store_rows(comparison: StoresComparison) -> list[list[str]]:
-    return [
-        ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"],
-        *(
-            [letter(place), store.name, str(store.dim), f"{store.documents:,}", tenths(store.dimension),
-             tenths(store.two_nn), "exact" if store.exact else "approximate"]
-            for place, store in enumerate(comparison.stores)
-        ),
-    ]  # fmt: skip
