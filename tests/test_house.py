@@ -90,7 +90,6 @@ HOMES = {
     "psycopg": ["stores/pgvector"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
     "pandas": ["display.py", "audit/report", "cost/assess", "lab/compare/comparison"],
-    "jinja2": ["report/page"],
     "joblib": ["work/runner"],
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "distributed": ["cluster/"],

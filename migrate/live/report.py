@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from migrate import __version__
-from migrate.audit.verdict import margin_remarks
+from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
-from migrate.report.page import as_plain, render_page
+from migrate.report.page import Content, Page, as_plain, element, facts, sentence, stamp
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import wrap
@@ -165,22 +165,26 @@ def _labels(**labels: str) -> str:
     return ",".join(f'{name}="{escaped(words)}"' for name, words in labels.items())
 
 
+_COLOURS: Final = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
+
+
 def status_page(status: LiveStatus) -> str:
     """The status as one HTML file: the verdict, and charts of quality and spending over time."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    sentences = [_true_sentence(status), _worker_sentence(status)]
+    verdict = sentence(verdict_sentence(status).partition(": ")[2])
     counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
-    return render_page(
-        "live.html",
-        outcome=str(status.outcome),
-        verdict=verdict_sentence(status).partition(": ")[2],
-        sentences=sentences,
-        location=status.location,
-        charts=[chart for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None],
-        counters=counters,
-        version=__version__,
-        made=now,
-    )
+    charts = [chart.figure() for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None]
+    sections: dict[str, Content] = {"Quality and spending over time": charts} if charts else {}
+    return Page(
+        kind=f"lead-migrate live, {status.location}",
+        title=f"What is served is {status.outcome}",
+        lead=[
+            element("p", stamp(status.outcome, _COLOURS[status.outcome]), " ", verdict, class_="lead"),
+            [element("p", sentence(line)) for line in (_true_sentence(status), _worker_sentence(status))],
+        ],
+        sections={**sections, "Counters": facts(counters)},
+        footer=f"lead-migrate {__version__}, {now}",
+    ).html()
 
 
 def _number(value: float) -> str:

@@ -13,7 +13,8 @@ from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import TWO_STAGE, Plan
 from migrate.cost.quality import SAFE
-from migrate.report.page import render_page
+from migrate.report.page import Page, element, facts, items, sentence, words
+from migrate.report.page import table as html_table
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import WIDTH, table, wrap
@@ -24,17 +25,16 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 def assess_text(assessment: Assessment) -> str:
     """The store, what the plans cost, what they need and what is known of them, and the answers last."""
-    facts = store_facts(assessment)
-    width = max(len(name) for name, _ in facts)
-    lines = [f"{name:{width}}  {value}" for name, value in facts]
-    costs = [cost_head(assessment), *(cost_cells(plan, assessment) for plan in assessment.plans)]
-    needs = [need_head(), *(need_cells(plan) for plan in assessment.plans)]
+    known = _store_facts(assessment)
+    width = max(len(name) for name, _ in known)
+    lines = [f"{name:{width}}  {value}" for name, value in known]
+    needs = _need_rows(assessment.plans)
     needs_text = _left(needs)
     if max(map(len, needs_text.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
         needs_text = "\n\n".join([table([row[:-1] for row in needs]), _left([[row[0], row[-1]] for row in needs])])
     notes = [wrap(f"note: {note}") for note in assessment.notes]
     said = [wrap(answer) for answer in assessment.answers]
-    return "\n".join([*lines, "", table(costs), "", needs_text, "", *notes, "", *said])
+    return "\n".join([*lines, "", table(cost_rows(assessment)), "", needs_text, "", *notes, "", *said])
 
 
 def _left(rows: list[list[str]]) -> str:
@@ -44,7 +44,7 @@ def _left(rows: list[list[str]]) -> str:
     return "\n".join(f"{line:{width}}  {row[-1]}" for line, row in zip(plain, rows, strict=True))
 
 
-def store_facts(assessment: Assessment) -> list[tuple[str, str]]:
+def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
     """What is in the store, name by name."""
     count, size = assessment.count, assessment.size
     about = "" if assessment.target.counter.exact else f"about (within {assessment.target.counter.error:.0%}) "
@@ -67,30 +67,34 @@ def store_facts(assessment: Assessment) -> list[tuple[str, str]]:
     return facts
 
 
-def cost_head(assessment: Assessment) -> list[str]:
-    """The columns of what plans cost."""
-    money = [] if assessment.target.price_usd_per_mtok is None else ["usd"]
-    money += [] if assessment.target.batch_price_usd_per_mtok is None else ["batch usd"]
-    return ["plan", "documents", "tokens", *(["requests"] if assessment.target.is_api else []), *money, "time"]
+def cost_rows(assessment: Assessment) -> list[list[str]]:
+    """Return a head, and what each plan costs."""
+    target = assessment.target
+    is_priced, has_batches = target.price_usd_per_mtok is not None, target.batch_price_usd_per_mtok is not None
+    head = ["plan", "documents", "tokens", *(["requests"] if target.is_api else [])]
+    head += [*(["usd"] if is_priced else []), *(["batch usd"] if has_batches else []), "time"]
+    rows = [
+        [
+            plan.name,
+            f"{plan.documents:,}",
+            f"{plan.tokens:,}",
+            *([] if plan.requests is None else [f"{plan.requests:,}"]),
+            *([_amount(plan.usd)] if is_priced else []),
+            *([_amount(plan.batch_usd)] if has_batches else []),
+            UNKNOWN if plan.minutes is None else duration(plan.minutes),
+        ]
+        for plan in assessment.plans
+    ]
+    return [head, *rows]
 
 
-def cost_cells(plan: Plan, assessment: Assessment) -> list[str]:
-    """A plan under `cost_head`."""
-    cells = [plan.name, f"{plan.documents:,}", f"{plan.tokens:,}"]
-    cells += [f"{plan.requests:,}"] if plan.requests is not None else []
-    cells += [] if assessment.target.price_usd_per_mtok is None else [_amount(plan.usd)]
-    cells += [] if assessment.target.batch_price_usd_per_mtok is None else [_amount(plan.batch_usd)]
-    return [*cells, UNKNOWN if plan.minutes is None else duration(plan.minutes)]
-
-
-def need_head() -> list[str]:
-    """The columns of what plans need, and what is known of them."""
-    return ["plan", "disk", "memory", "downtime", "quality known"]
-
-
-def need_cells(plan: Plan) -> list[str]:
-    """A plan under `need_head`."""
-    return [plan.name, size_text(plan.disk_bytes), size_text(plan.memory_bytes), plan.downtime, plan.quality]
+def _need_rows(plans: Sequence[Plan]) -> list[list[str]]:
+    """Return a head, and what each plan needs and what is known of it."""
+    rows = [
+        [plan.name, size_text(plan.disk_bytes), size_text(plan.memory_bytes), plan.downtime, plan.quality]
+        for plan in plans
+    ]
+    return [["plan", "disk", "memory", "downtime", "quality known"], *rows]
 
 
 def _amount(usd: float | None) -> str:
@@ -139,20 +143,21 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
 
 
 def assess_page(assessment: Assessment) -> str:
-    """The page as one HTML document."""
-    return render_page(
-        "assess.html",
-        assessment=assessment,
-        chart=_chart(assessment.plans),
-        costs=[cost_head(assessment), *(cost_cells(plan, assessment) for plan in assessment.plans)],
-        needs=[need_head(), *(need_cells(plan) for plan in assessment.plans)],
-        facts=store_facts(assessment),
-        safe=[
-            place
-            for place, plan in enumerate(assessment.plans)
-            if plan.known is not None and plan.known.outcome == SAFE
-        ],
-    )
+    """Return the page: the answers, the plans side by side, and what they cost drawn against what they do."""
+    plans = assessment.plans
+    safe = [place for place, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == SAFE]
+    chart = _chart(plans)
+    return Page(
+        kind="Cost",
+        title=f"Moving {assessment.store.name} to {assessment.target.spec}",
+        lead=[element("p", sentence(answer)) for answer in assessment.answers],
+        sections={
+            "The plans": [None if chart is None else chart.figure(), html_table(cost_rows(assessment), marked=safe)],
+            "What they need": html_table(_need_rows(plans), marked=safe, text_columns=[4]),
+            "The store": facts(_store_facts(assessment)),
+            "How this is known": items(map(words, assessment.notes)),
+        },
+    ).html()
 
 
 def _chart(plans: Sequence[Plan]) -> Chart | None:

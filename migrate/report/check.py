@@ -10,7 +10,8 @@ from typing import Any
 from migrate.check.model import Agreement, Compatibility, Example, Found, Trial
 from migrate.check.stamp import Stamped
 from migrate.report.characters import printable
-from migrate.report.page import render_page
+from migrate.report.page import Content, Page, element, items, sentence, stamp, words
+from migrate.report.page import table as html_table
 from migrate.report.terminal import table, wrap
 
 SCHEMA_VERSION = 1
@@ -117,27 +118,42 @@ def _nearest(trials: tuple[Trial, ...]) -> list[Trial]:
 
 
 def check_page(result: Compatibility) -> str:
-    """The page, complete in itself: the answer, what it rests on, and what was tried to explain it."""
-    trials = [] if result.compatible else _nearest(result.trials)
-    return render_page(
-        "check.html",
-        result=result,
-        basis=_BASES[result.basis],
-        finding_rows=[
-            ["looked at", "as expected", "what was there"],
-            *([finding.name, "yes" if finding.ok else "NO", finding.message] for finding in result.findings),
-        ],
-        failed=[place for place, finding in enumerate(result.findings) if not finding.ok],
-        figure_sentences=[] if result.figures is None else _figure_sentences(result.figures),
-        trial_rows=[
-            ["embedded", "agree", "of", "median cosine"],
-            *([trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"] for trial in trials),
-        ],
-        example_rows=[
-            ["document", "row", "cosine", "taken for"],
-            *([one.doc_id, f"{one.row:,}", f"{one.cosine:.4f}", one.taken_for] for one in result.examples),
-        ],
-    )
+    """Return the page: the answer, what it rests on, and what was tried to explain it."""
+    colour = "good" if result.compatible else "bad"
+    said = [[" ", sentence(line)] for line in (result.sentence, _BASES[result.basis])]
+    failed = [place for place, finding in enumerate(result.findings) if not finding.ok]
+    looked = html_table(finding_rows(result), text_columns=[2], marked=failed)
+    figures = [] if result.figures is None else _figure_sentences(result.figures)
+    sections: dict[str, Content] = {"What was looked at": [looked, [element("p", sentence(line)) for line in figures]]}
+    if result.trials and not result.compatible:
+        rows = [
+            [trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"]
+            for trial in _nearest(result.trials)
+        ]
+        tried = (
+            f"Sampled texts were embedded again in {len(result.trials)} other ways. Where one agrees, the stored "
+            "vectors were made in that way."
+        )
+        trials = html_table([["embedded", "agree", "of", "median cosine"], *rows], text_columns=[0])
+        sections["What would explain it"] = [element("p", tried), trials]
+    if result.examples:
+        rows = [[one.doc_id, f"{one.row:,}", f"{one.cosine:.4f}", one.taken_for] for one in result.examples]
+        examples = html_table([["document", "row", "cosine", "taken for"], *rows], text_columns=[0, 3])
+        sections["Documents that disagree"] = examples
+    if result.notes:
+        sections["Notes"] = items(map(words, result.notes))
+    return Page(
+        kind=f"lead-migrate check of {result.store}",
+        title=f"The vectors are {'' if result.compatible else 'not '}those of {result.model.spec}",
+        lead=element("p", stamp(result.cause.value, colour), said, class_="lead"),
+        sections=sections,
+    ).html()
+
+
+def finding_rows(result: Compatibility) -> list[list[str]]:
+    """Return a head, and a row for each thing that was looked at."""
+    rows = [[finding.name, "yes" if finding.ok else "NO", finding.message] for finding in result.findings]
+    return [["looked at", "as expected", "what was there"], *rows]
 
 
 def check_document(result: Compatibility) -> dict[str, Any]:

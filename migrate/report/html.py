@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from migrate.audit.diagnostics import Calibration, Diagnostics, Spaces
+from migrate.audit.diagnostics import Calibration, Diagnostics, Hit, Regression, Spaces
 from migrate.audit.frontier import SAMPLE, Frontier
+from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
@@ -27,7 +27,7 @@ from migrate.report.audit import (
 from migrate.report.decision import decision_chart, decision_rows
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_rows, downstream_sentences
-from migrate.report.page import render_page
+from migrate.report.page import Content, Page, element, facts, figures, items, note, sentence, stamp, table, words
 from migrate.report.svg.charts import (
     Interval,
     IntervalChart,
@@ -57,51 +57,66 @@ _PROVISIONAL = {
 
 
 def audit_page(report: AuditReport) -> str:
-    """The whole report, for a browser; it needs no network."""
-    verdict, diagnostics = report.verdict, report.diagnostics
+    """Return the whole report for a browser; it needs no network."""
+    diagnostics = report.diagnostics
+    slices = list(_slices(report))
+    sections: dict[str, Content] = {
+        "Quality and cost": _quality_and_cost(report),
+        "Where it hurts": _where_it_hurts(report),
+        "Kinds of queries": _kinds_of_queries(report, slices) if slices else None,
+        "The arms": _arms(report),
+        "What trained models keep": None
+        if report.downstream is None
+        else [
+            table(downstream_rows(report.downstream)),
+            [element("p", sentence(line)) for line in downstream_sentences(report.downstream)],
+        ],
+        "What re-embedding would buy": None
+        if report.frontier is None
+        else [element("p", sentence(report.frontier.sentence)), _frontier_chart(report.frontier).figure()],
+        "The pool": None if report.pool is None else [items(map(words, report.pool.sentences)), _pool(report.pool)],
+        "Thresholds": None if diagnostics.calibration is None else _thresholds(diagnostics.calibration),
+        "How alike the spaces are": _similarities(diagnostics) if diagnostics.similarities else None,
+        "The two spaces": None if diagnostics.spaces is None else _spaces(diagnostics.spaces, diagnostics),
+        "Provenance and remarks": [items(map(words, list(sentences(report))[:-1])), facts(_provenance(report))],
+    }
+    return Page(
+        kind=f"lead-migrate audit of {report.dataset}",
+        title=(_PROVISIONAL if report.verdict.provisional else _WORDS)[report.verdict.outcome],
+        lead=_lead(report),
+        sections={heading: content for heading, content in sections.items() if content is not None},
+        footer=f"Every figure of this page is in the JSON report too. {report.manifest.created}",
+    ).html()
+
+
+def _lead(report: AuditReport) -> Iterator[Content]:
+    """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
+    verdict, found = report.verdict, recommend(report)
     is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
-    options, arms, found = decision_rows(report), quality_rows(report), recommend(report)
-    return render_page(
-        "audit.html",
-        report=report,
-        FULL=FULL,
-        TRANSLATED=TRANSLATED,
-        title=(_PROVISIONAL if verdict.provisional else _WORDS)[verdict.outcome],
-        colour="warn" if is_half else _COLOURS[verdict.outcome],
-        stamp=f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value,
-        measured=verdict.measured,
-        chart=decision_chart(report),
-        recommendation=found,
-        command=None if found.command is None else shlex.join(["lead-migrate", *found.command]),
-        key_figures=list(_key_figures(found, report)),
-        subject=_subject(report),
-        decision_rows=options,
-        has_two_stage=any(row[0].startswith(TWO_STAGE) for row in options),
-        marked_options=[place for place, row in enumerate(options[1:]) if row[-1]],
-        figures=list(_figures(report)),
-        diagnostics=diagnostics,
-        differences=_differences(report),
-        query_rows=_query_rows(report),
-        slices=list(_slices(report)),
-        arms_chart=_arms_chart(report),
-        quality_rows=arms,
-        marked_arms=[place for place, row in enumerate(arms[1:]) if row[0] == TRANSLATED],
-        legend=legend(report),
-        agreement_rows=agreement_rows(report),
-        frontier_chart=_frontier_chart(report.frontier) if report.frontier else None,
-        pool_rows=_pool_rows(report),
-        downstream_rows=None if report.downstream is None else downstream_rows(report.downstream),
-        downstream_sentences=[] if report.downstream is None else list(downstream_sentences(report.downstream)),
-        remarks=list(sentences(report))[:-1],
-        provenance=_provenance(report),
-        **_calibration(diagnostics.calibration),
-        **_similarities(diagnostics),
-        **_spaces(diagnostics),
+    outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
+    beside = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]
+    yield element("p", _subject(report), class_="muted")
+    yield element(
+        "p",
+        stamp(outcome, "warn" if is_half else _COLOURS[verdict.outcome]),
+        [[" ", sentence(line)] for line in (verdict.sentence, *beside)],
+        class_="lead",
+    )
+    if report.plan != TRANSLATED:
+        yield element("p", sentence(report.sentence), class_="lead")
+    command = [] if found.command is None else [shlex.join(["lead-migrate", *found.command])]
+    yield element(
+        "div",
+        element("p", sentence(found.headline), class_="decision"),
+        figures(_key_figures(found, report)),
+        element("p", sentence(found.remark)) if found.remark else None,
+        [element("pre", element("code", code)) for code in ("\n".join(found.serving), *command) if code],
+        class_="card",
     )
 
 
 def _key_figures(found: Recommendation, report: AuditReport) -> Iterator[tuple[str, str]]:
-    """What the plan keeps, at least keeps, and still costs."""
+    """Yield what the plan keeps, at least keeps, and still costs."""
     if found.retention is None:
         return
     bounds, is_share = found.retention, not report.verdict.provisional
@@ -114,11 +129,32 @@ def _key_figures(found: Recommendation, report: AuditReport) -> Iterator[tuple[s
 
 
 def _subject(report: AuditReport) -> str:
-    """The two models, documents and queries, and the day."""
+    """Return the two models, documents and queries, and the day."""
     old, new = report.manifest.source_model, report.manifest.model
     models = " to ".join(model.spec for model in (old, new) if model is not None)
     counts = f"{report.n_documents:,} documents, {report.verdict.counted}"
     return ", ".join(filter(None, [models, counts, str(report.manifest.created)[:10]]))
+
+
+def _quality_and_cost(report: AuditReport) -> Iterator[Content]:
+    chart = decision_chart(report)
+    if chart is None:
+        yield _arms_chart(report).figure()
+    else:
+        rows = decision_rows(report)
+        yield chart.figure()
+        yield table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[-1]])
+        counted = "with what was embedded to prove it" if report.pool else "the reference left aside"
+        queries = f"{report.verdict.n_queries:,}"
+        has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
+        yield note(
+            "Lines are one-sided 95 % bounds either way. Costs are those of the target model for documents: in all "
+            f"from the first text on, {counted}; still to pay what of it is left after this audit.",
+            f" A two-stage option costs more with every query: its figures are for {queries} of them."
+            if has_two_stage
+            else None,
+        )
+    yield figures(_figures(report))
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
@@ -134,6 +170,43 @@ def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "documents", f"{report.n_documents:,}"
     if report.pool is not None:
         yield "documents embedded", f"{report.pool.documents:,} ({report.pool.share:.1%})"
+
+
+def _where_it_hurts(report: AuditReport) -> Iterator[Content]:
+    counts, rows = report.comparisons[TRANSLATED], _query_rows(report)
+    has_changes = len(rows) > 1
+    yield element(
+        "p",
+        f"{counts.wins:,} queries gain, {counts.ties:,} stay as they are, {counts.losses:,} lose against the full "
+        "re-embed.",
+        " Each bar is a query, from the greatest loss to the greatest gain." if has_changes else None,
+    )
+    if has_changes:
+        yield _differences(report).figure()
+    if report.diagnostics.regressions:
+        yield element("h3", "Queries that lose most")
+        yield map(_regression, report.diagnostics.regressions)
+    if has_changes:
+        yield element("h3", "Queries that change most")
+        yield table(rows, text_columns=[0])
+
+
+def _regression(query: Regression) -> Content:
+    summary = element(
+        "summary",
+        element("b", query.text),
+        " ",
+        element("span", f"({query.query_id})", class_="muted"),
+        " ",
+        element("span", f"{query.scores[FULL]:.3f} → {query.scores[TRANSLATED]:.3f}", class_="bad"),
+    )
+    found = [(element("h4", f"{arm} finds"), items(map(_hit, hits), "ol")) for arm, hits in query.hits.items()]
+    return element("details", summary, found)
+
+
+def _hit(hit: Hit) -> Content:
+    relevant = (" ", element("span", "relevant", class_="good")) if hit.grade else None
+    return [element("code", hit.doc_id), relevant, f" {hit.text}"]
 
 
 def _differences(report: AuditReport) -> Chart:
@@ -170,6 +243,16 @@ def _query_rows(report: AuditReport) -> list[list[str]]:
     ]
 
 
+def _kinds_of_queries(report: AuditReport, slices: list[tuple[str, IntervalChart]]) -> Iterator[Content]:
+    yield element(
+        "p",
+        f"{report.verdict.measured.capitalize()} of each kind of query. Few queries make wide intervals, and of many "
+        "kinds some cross a bound by chance.",
+    )
+    for by, chart in slices:
+        yield [element("h3", f"By {by}"), chart.figure()]
+
+
 def _slices(report: AuditReport) -> Iterator[tuple[str, IntervalChart]]:
     slices, measured = informative_slices(report.diagnostics.slices), report.verdict.measured
     for by in dict.fromkeys(part.by for part in slices):
@@ -181,6 +264,23 @@ def _slices(report: AuditReport) -> Iterator[tuple[str, IntervalChart]]:
             if part.by == by
         ]
         yield by, interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
+
+
+def _arms(report: AuditReport) -> Iterator[Content]:
+    rows, agreements = quality_rows(report), agreement_rows(report)
+    yield element("p", "Every arm answers the same queries.")
+    if decision_chart(report) is not None:
+        yield _arms_chart(report).figure()
+    yield table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
+    yield note(sentence(legend(report)))
+    yield element("h3", "How much of what the full re-embed finds each arm finds too")
+    unknown = "Not known, as only a pool of the full re-embed is there."
+    yield table(agreements) if agreements else element("p", unknown)
+    meanings = items([element("b", arm.name), f": {arm.meaning}"] for arm in report.arms)
+    yield element("details", element("summary", "What the arms are"), meanings)
+    if report.skipped_arms:
+        yield element("h3", "Skipped arms")
+        yield items([element("b", name), " ", words(need)] for name, need in report.skipped_arms.items())
 
 
 def _arms_chart(report: AuditReport) -> IntervalChart:
@@ -216,74 +316,80 @@ def _frontier_chart(frontier: Frontier) -> Chart:
     )
 
 
-def _pool_rows(report: AuditReport) -> list[list[str]]:
-    steps = report.pool.steps if report.pool is not None else ()
-    return [
-        ["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"],
-        *(
-            [
-                f"first {step.depth} for a query",
-                f"{step.queries:,}",
-                f"{step.documents:,}",
-                f"{step.sampled:,}",
-                "-" if step.tokens is None else f"{step.tokens:,}",
-                "-" if step.usd is None else f"{step.usd:,.4f}",
-            ]
-            for step in steps
-        ),
+def _pool(pool: PoolSummary) -> Content:
+    rows = [
+        [
+            f"first {step.depth} for a query",
+            f"{step.queries:,}",
+            f"{step.documents:,}",
+            f"{step.sampled:,}",
+            "-" if step.tokens is None else f"{step.tokens:,}",
+            "-" if step.usd is None else f"{step.usd:,.4f}",
+        ]
+        for step in pool.steps
     ]
+    return table([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
 
 
-def _calibration(calibration: Calibration | None) -> dict[str, Any]:
-    if calibration is None:
-        return {}
+def _thresholds(calibration: Calibration) -> Iterator[Content]:
     old, new = calibration.metrics
     spread = [(name, histogram.edges, histogram.counts) for name, histogram in calibration.histograms.items()]
-    return {
-        "histograms": [histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0])]
-        if old == new
-        else [histogram_chart(f"scores, {row[0]}", [row], label="score") for row in spread],
-        "calibration_title": calibration_title(calibration),
-        "calibration_rows": calibration_rows(calibration),
-    }
+    yield element(
+        "p",
+        "A similarity threshold that was tuned on the old store must move. The table has the new one that lets as many "
+        "hits pass, and the loosest one that is as precise.",
+    )
+    if old == new:
+        yield histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0]).figure()
+    else:
+        yield [histogram_chart(f"scores, {row[0]}", [row], label="score").figure() for row in spread]
+    yield element("h3", calibration_title(calibration).capitalize())
+    yield table(calibration_rows(calibration))
 
 
-def _similarities(diagnostics: Diagnostics) -> dict[str, Any]:
+def _similarities(diagnostics: Diagnostics) -> Iterator[Content]:
     similarities = diagnostics.similarities
-    if not similarities:
-        return {}
-    values = {
-        f"{name} to full": similarity.forth.singular_values
-        for name, similarity in similarities.items()
-        if similarity.forth.singular_values
-    }
-    return {
-        "similar_documents": next(iter(similarities.values())).documents,
-        "similarity_rows": similarity_rows(similarities),
-        "spectra": spectra(values),
-    }
+    documents = next(iter(similarities.values())).documents
+    yield element(
+        "p",
+        f"Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on one "
+        "half of them and judged on the other.",
+    )
+    yield table(similarity_rows(similarities), text_columns=[1])
+    chart = spectra(
+        {
+            f"{name} to full": similarity.forth.singular_values
+            for name, similarity in similarities.items()
+            if similarity.forth.singular_values
+        }
+    )
+    if chart is not None:
+        yield [element("h3", "Singular values of the stitches, in units of the greatest"), chart.figure()]
 
 
-def _spaces(diagnostics: Diagnostics) -> dict[str, Any]:
-    spaces = diagnostics.spaces
-    if spaces is None:
-        return {}
+def _spaces(spaces: Spaces, diagnostics: Diagnostics) -> Iterator[Content]:
     arrows = [(f"{mover.doc_id}: cosine {mover.cosine:.3f}", mover.true, mover.translated) for mover in spaces.movers]
-    return {
-        "map": map_chart("map of both spaces", [("true", spaces.true), ("translated", spaces.translated)], arrows),
-        "variances": _variances(spaces),
-        "mover_rows": [
-            ["document", "cosine with the true vector"],
-            *([mover.doc_id, f"{mover.cosine:.3f}"] for mover in spaces.movers),
-        ],
-        "hub_rows": [
-            ["arm", "documents", "skewness", "largest", "near none"],
-            *(
-                [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest}", f"{hubs.orphans:.1%}"]
-                for hubs in diagnostics.hubness
-            ),
-        ],
-    }
+    yield element(
+        "p",
+        f"{spaces.documents:,} documents, in the two directions in which their true vectors vary most "
+        f"({spaces.explained:.0%} of the variance).",
+        f" Half of the translated vectors have a cosine of at least {spaces.cosines[50]:.3f} with the true one, 95 % "
+        f"of {spaces.cosines[5]:.3f}."
+        if spaces.cosines
+        else None,
+    )
+    yield map_chart("map of both spaces", [("true", spaces.true), ("translated", spaces.translated)], arrows).figure()
+    yield [element("h3", "Variance by direction, as shares of the true vectors' variance"), _variances(spaces).figure()]
+    yield element("h3", "Hubs: how often a document is among the ten nearest of others")
+    hubs = [
+        [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest}", f"{hubs.orphans:.1%}"]
+        for hubs in diagnostics.hubness
+    ]
+    yield table([["arm", "documents", "skewness", "largest", "near none"], *hubs])
+    yield note("Hubs crowd out answers.")
+    yield element("h3", "Documents that moved most")
+    movers = [[mover.doc_id, f"{mover.cosine:.3f}"] for mover in spaces.movers]
+    yield table([["document", "cosine with the true vector"], *movers])
 
 
 def _variances(spaces: Spaces) -> Chart:

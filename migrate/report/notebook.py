@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
 from migrate.display import answer_text, notebook_html, result_document
-from migrate.report.assess import cost_cells, cost_head
+from migrate.report.assess import cost_rows
 from migrate.report.audit import quality_rows
+from migrate.report.check import finding_rows
 from migrate.report.document import audit_document
-from migrate.report.page import render
+from migrate.report.page import answer_html
 from migrate.report.summary import audit_answer
 from migrate.report.terminal import candidates_rows
 from migrate.steps.translate.job import Translation
@@ -21,7 +20,7 @@ from migrate.stitch.fitted import FittedStitch
 
 @notebook_html.register
 def _(report: AuditReport) -> str:
-    return _answer(recommend(report).headline, quality_rows(report), [report.sentence])
+    return answer_html(recommend(report).headline, quality_rows(report), [report.sentence])
 
 
 answer_text.register(AuditReport, audit_answer)
@@ -30,21 +29,19 @@ result_document.register(AuditReport, audit_document)
 
 @notebook_html.register
 def _(found: Compatibility) -> str:
-    rows = [["looked at", "as expected", "what was there"]]
-    rows += [[finding.name, "yes" if finding.ok else "NO", finding.message] for finding in found.findings]
     answer = f"{'compatible' if found.compatible else 'not compatible'} with {found.model.spec}: {found.sentence}"
-    return _answer(answer, rows, [f"note: {note}" for note in found.notes])
+    return answer_html(answer, finding_rows(found), [f"note: {note}" for note in found.notes])
 
 
 @notebook_html.register
 def _(found: Assessment) -> str:
     head, *rest = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
-    return _answer(head, [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)], rest)
+    return answer_html(head, cost_rows(found), rest)
 
 
 @notebook_html.register
 def _(fitted: FittedStitch) -> str:
-    return _answer(repr(fitted).strip("<>"), candidates_rows(fitted.selection))
+    return answer_html(repr(fitted).strip("<>"), candidates_rows(fitted.selection))
 
 
 @notebook_html.register
@@ -61,8 +58,4 @@ def _(done: Translation) -> str:
         ],
     ]
     notes = [*done.remarks, *filter(None, (done.distrust, done.fallback and done.fallback.sentence))]
-    return _answer(f"translated to {done.path}", rows, [f"note: {note}" for note in notes])
-
-
-def _answer(sentence: str, rows: Sequence[Sequence[str]], further: Sequence[str] = ()) -> str:
-    return render("notebook.html", answer=sentence, rows=rows, further=further)
+    return answer_html(f"translated to {done.path}", rows, [f"note: {note}" for note in notes])

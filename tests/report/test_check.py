@@ -56,7 +56,7 @@ def test_the_page_says_the_answer_and_obeys_no_id(found):
     assert f"The vectors are not those of {found.model.spec}" in page
     assert page.index("mixed store") < page.index("<table")
     assert "<img" not in page and "&lt;img src=x&gt;" in page and page.count("<script") == 1
-    assert all(trial.meaning.replace("'", "&#39;") in page for trial in found.trials)
+    assert all(trial.meaning in page for trial in found.trials)
     assert len(page) < 300_000
 
 

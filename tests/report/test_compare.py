@@ -1,7 +1,6 @@
 import csv
 import io
 import json
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from migrate.lab.compare.report import (
     letter,
     long_csv,
 )
+from migrate.report.page import html
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.stitching import judge_stitching
 
@@ -214,11 +214,12 @@ def test_the_most_alike_is_shaded_deepest(found, key):
 
 
 def test_a_heat_map_has_a_figure_in_every_cell(found):
-    shown = heat_map(figures(found, "r2_identity"))
-    assert [[figure for figure, _ in row].count("-") for row in shown.cells] == [1, 1, 2]
-    assert shown.cells[0][2] == ("-", 0.0)
-    assert shown.cells[0][0] == ("1.000", 1.0)
-    assert shown.deeper == "deeper: more alike"
+    shown = Page(html(heat_map(figures(found, "r2_identity"), "XYZ")))
+    (rows,) = shown.tables
+    assert [row.count("-") for row in rows[1:]] == [1, 1, 2]
+    assert rows[1][:2] + rows[1][3:] == ["A X", "1.000", "-"]
+    assert [cell.get("style") for cell in shown.all("td")][1:4:2] == ["--shade:55%", "--shade:0%"]
+    assert any("Deeper: more alike." in text for text in shown.texts)
 
 
 def test_squared_errors_are_shaded_by_order_of_magnitude():
@@ -234,7 +235,7 @@ def test_equal_values_are_no_obstacle():
 
 def test_spectra_leave_out_what_is_below_the_scale():
     chart = spectra({"one": [4.0, 2.0, 4e-5, 0.0], "none": [0.0, 0.0]})
-    said = [title.text for title in ElementTree.fromstring(chart.drawing).iter("title")]
+    said = [title.text for title in chart.drawing.iter("title")]
     assert said == ["one", "one: 1 at 1", "one: 0.5 at 2"]
     assert spectra({"none": [0.0, 0.0]}) is None
 
@@ -242,7 +243,7 @@ def test_spectra_leave_out_what_is_below_the_scale():
 def test_loss_curves_have_both_losses():
     chart = loss_curves({"a": [(1, 0.9, 2.0), (2, 0.8, 1.5)], "b": [(1, 0.5)], "c": []})
     assert [name for name, _ in chart.legend] == ["a, held out", "a, training", "b, training"]
-    said = [title.text for title in ElementTree.fromstring(chart.drawing).iter("title")]
+    said = [title.text for title in chart.drawing.iter("title")]
     assert "a, held out: 1.5 at 2" in said
     assert loss_curves({"c": []}) is None
 

@@ -1,7 +1,6 @@
 """The recommendation: the SAFE option that leaves least to pay, or staying, with the command for it."""
 
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -301,7 +300,7 @@ def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
         comparisons={**made.comparisons, **further},
     )
     chart = decision_chart(made)
-    labels = {node.text for node in ElementTree.fromstring(chart.drawing).iter("text") if node.get("class") is None}
+    labels = {node.text for node in chart.drawing.iter("text") if node.get("class") is None}
     assert labels == {"stay", "translated", "two-stage 50", "full re-embed", "BM25"}
     assert chart.x_label == "cost in all, what is paid already included, US dollars"
     assert ("SAFE from 0.95", "level") in chart.legend

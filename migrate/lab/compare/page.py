@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10, pi
+from xml.etree.ElementTree import Element
 
 from migrate import __version__
 from migrate.lab.compare.comparison import StoresComparison
 from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of
+from migrate.lab.compare.groups import Groups
 from migrate.lab.compare.report import (
     bounds_sentence,
     chance_sentence,
@@ -24,7 +26,7 @@ from migrate.lab.compare.report import (
     marginal_rows,
     tenths,
 )
-from migrate.report.page import render_page
+from migrate.report.page import Content, Page, element, items, note, sentence, table
 from migrate.report.svg.charts import Line, line_chart, spectra, thinned
 from migrate.report.svg.frame import Chart
 from migrate.report.terminal import number
@@ -71,39 +73,34 @@ class Shading:
         return min(max((value - faintest) / span, 0), 1) if span else 0.0
 
 
-Cell = tuple[str, float]
-"""A figure, and its shade, 0-1."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """A measure between all stores: figure and shade of each cell, row by row; no shade where there is no figure."""
-
-    measure: Measure
-    cells: Sequence[Sequence[Cell]]
-    deeper: str
-    chance: Sequence[Cell] = ()
-
-
-def heat_map(figures: MeasureFigures) -> HeatMap:
-    """The heat map of a measure, with a last row for a Gaussian where it was measured."""
+def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
+    """Return a measure between all stores, with a last row for a Gaussian where it was measured."""
     shading = shading_of(figures.measure, figures.matrix)
-    rows = [[_cell(shading, value) for value in row] for row in figures.matrix]
-    return HeatMap(figures.measure, rows, shading.deeper, [_cell(shading, value) for value in figures.chance or ()])
 
+    def row(head: Content, values: Sequence[float | None], kind: str | None = None) -> Element:
+        shares = [0.0 if value is None else shading.share(value) for value in values]
+        cells = [
+            element("td", number(value), style=f"--shade:{55 * share:.0f}%")
+            for value, share in zip(values, shares, strict=True)
+        ]
+        return element("tr", element("th", head, scope="row"), cells, class_=kind)
 
-def _cell(shading: Shading, value: float | None) -> Cell:
-    return number(value), 0.0 if value is None else shading.share(value)
+    letters = [letter(place) for place in range(len(names))]
+    head = element("tr", element("td"), [element("th", mark, scope="col") for mark in letters])
+    rows = [
+        row([mark, " ", element("span", name)], values)
+        for mark, name, values in zip(letters, names, figures.matrix, strict=True)
+    ]
+    if figures.chance:
+        rows.append(row("a Gaussian", figures.chance, "chance"))
+    heat = element("table", element("thead", head), element("tbody", rows), class_="heat")
+    return element(
+        "div",
+        element("h3", figures.measure.title),
+        note(f"{figures.measure.meaning} {shading.deeper.capitalize()}."),
+        element("div", heat, class_="scroll"),
+    )
 
-
-_LEAST = -1.0
-"""A value from which on down the shade is the same: R² has no lower end."""
-
-_FAR = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
-"""What spaces have that have nothing in common, where it is not 0."""
-
-_LOGARITHMIC = {"mse"}
-"""Errors in the units of the target: those of stores with long vectors would leave the others one shade."""
 
 _CONTROLS = ("r2_mean", "r2_random")
 
@@ -112,77 +109,145 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
     values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
     numbers = [value for value in values if value is not None] or [0.0]
-    logarithmic = measure.key in _LOGARITHMIC and max(numbers) > 0
+    # errors in the units of the target: those of stores with long vectors would leave the others one shade
+    logarithmic = measure.key == "mse" and max(numbers) > 0
     if logarithmic:
         everything = [value for line in matrix for value in line if value is not None and value > 0]
         numbers = [min(everything), max(everything)]
     elif measure.itself is not None:
-        numbers += [measure.itself, _FAR.get(measure.key, 0.0)]
+        strangers = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}  # the others have 0
+        numbers += [measure.itself, strangers.get(measure.key, 0.0)]
     if measure.alike is None:
         return Shading(min(numbers), max(numbers), "deeper: more")
-    low, high = (min(numbers) if logarithmic else max(min(numbers), _LEAST)), max(numbers)
+    low, high = (min(numbers) if logarithmic else max(min(numbers), -1.0)), max(numbers)  # R² has no lower end
     ends = (low, high) if measure.alike == "more" else (high, low)
     return Shading(*ends, "deeper: more alike" + (", by order of magnitude" if logarithmic else ""), logarithmic)
-
-
-@dataclass(frozen=True, slots=True)
-class StitchPart:
-    """The part of the page on one kind of stitch."""
-
-    spec: str
-    fitted_on: int
-    judged_on: int
-    extremes: Sequence[str]
-    maps: Sequence[HeatMap]
-    marginals: Sequence[Sequence[str]]
-    charts: Sequence[tuple[str, Chart]]
 
 
 def compare_page(comparison: StoresComparison) -> str:
     """The page, complete in itself."""
     names = [store.name for store in comparison.stores]
-    scored = comparison.downstream
     every = [figures for figures in figures_of(comparison) if figures.measure.key not in _CONTROLS]
-    return render_page(
-        "compare.html",
-        comparison=comparison,
-        version=__version__,
-        names=names,
-        letters=[letter(place) for place in range(len(names))],
-        order=[
-            (names[a], names[b], number(pair.cka))
-            for (a, b), pair in sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
-        ],
-        sentences=list(comparison_sentences(comparison, names)),
-        store_rows=_store_rows(comparison),
-        spaces=[heat_map(figures) for figures in every if not figures.measure.directed],
-        kind_rows=kind_rows(comparison) if len(comparison.specs) > 1 else [],
-        stitch_parts=[_stitch_part(comparison, spec, every) for spec in comparison.specs],
-        controls=[heat_map(figures) for figures in every if figures.measure.is_control],
-        control_sentence=controls_sentence(comparison),
-        chance_sentence=chance_sentence(comparison, names),
-        groups=comparison.groups,
-        bounds_sentence="" if comparison.groups is None else bounds_sentence(comparison.groups),
-        group_rows=[] if comparison.groups is None else group_rows(comparison.groups),
-        distance_rows=[] if comparison.groups is None else distance_rows(comparison.groups),
-        local=[_local_rows(comparison, place) for place in range(len(names))],
-        labels=None if scored is None else labels_sentence(comparison, scored),
-        label_rows=[] if scored is None else list(labels_rows(comparison, scored)),
+    spaces = [figures for figures in every if not figures.measure.directed]
+    controls = [figures for figures in every if figures.measure.is_control]
+    without = "The vectors as they are, and what a stitch would give that knows nothing but the mean of its target."
+    chance = [sentence(chance_sentence(comparison, names)), " The unbiased CKA has about none of it."]
+    low_and_high = (
+        "Documents by the intrinsic dimension near them, the lowest first and the highest last, with their nearest "
+        "documents in the same store."
     )
+    sections: dict[str, Content] = {
+        "What the figures mean": _meanings(comparison, names),
+        "The stores": _stores(comparison),
+    }
+    if len(comparison.specs) > 1:
+        means = element("p", "Means over all pairs of stores, both ways.")
+        sections["The stitches"] = [means, table(kind_rows(comparison))]
+    for place, spec in enumerate(comparison.specs):
+        heading = f"What {spec if place else 'a stitch'} makes of them"
+        sections[heading] = _stitch(comparison, spec, every, first=place == 0)
+    sections["Without a stitch"] = [element("p", without), _maps(controls, names)]
+    sections["How alike the spaces are"] = [element("p", chance), _maps(spaces, names)]
+    if comparison.groups is not None:
+        sections["Groups of stores"] = _groups(comparison.groups)
+    sections["Where the local dimension is low, and where it is high"] = [
+        element("p", low_and_high),
+        [_local(comparison, place) for place in range(len(names))],
+    ]
+    if comparison.downstream is not None:
+        labels = element("p", labels_sentence(comparison, comparison.downstream))
+        sections["Labels"] = [labels, table(list(labels_rows(comparison, comparison.downstream)), marked=[0])]
+    return Page(
+        kind="Comparison of vector stores",
+        title=f"{len(names)} spaces of the same {comparison.documents:,} documents",
+        lead=_most_alike(comparison, names),
+        sections=sections,
+        footer=f"lead-migrate {__version__}, seed {comparison.seed}",
+    ).html()
 
 
-def _stitch_part(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures]) -> StitchPart:
+def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Content:
+    order = sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
+
+    def ends(place: int) -> Content:
+        (a, b), pair = order[place]
+        return [element("b", names[a]), " and ", element("b", names[b]), f" ({number(pair.cka)})."]
+
+    least = [" Least alike: ", ends(-1)] if len(order) > 1 else None
+    return element("p", "Most alike by CKA: ", ends(0), least, class_="lead")
+
+
+def _meanings(comparison: StoresComparison, names: Sequence[str]) -> Iterator[Content]:
+    for (a, b), several in comparison_sentences(comparison, names):
+        if len(comparison.pairs) > 1:
+            yield element("h3", f"{names[a]} and {names[b]}")
+        yield items(map(sentence, several))
+
+
+def _stores(comparison: StoresComparison) -> Iterator[Content]:
+    head = ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"]
+    rows = [
+        [
+            letter(place),
+            store.name,
+            str(store.dim),
+            f"{store.documents:,}",
+            tenths(store.dimension),
+            tenths(store.two_nn),
+            "exact" if store.exact else "approximate",
+        ]
+        for place, store in enumerate(comparison.stores)
+    ]
+    yield table([head, *rows], text_columns=[1])
+    yield note(
+        "Local dimension and TwoNN are intrinsic dimensions. The local one is the maximum likelihood estimate of "
+        "Levina and Bickel from its 20 nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio "
+        "of the two nearest distances."
+    )
+    yield map(note, comparison.notes)
+
+
+def _maps(several: Sequence[MeasureFigures], names: Sequence[str]) -> Element:
+    return element("div", [heat_map(figures, names) for figures in several], class_="pair")
+
+
+def _stitch(
+    comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures], *, first: bool
+) -> Iterator[Content]:
     names = [store.name for store in comparison.stores]
     own = comparison.stitches[spec][0, 0]
-    return StitchPart(
-        spec,
-        own.fitted_on,
-        own.judged_on,
-        list(extremes_sentences(comparison, names, spec)),
-        [heat_map(figures) for figures in every if figures.stitch == spec and figures.mean is not None],
-        marginal_rows(comparison, names, spec) if len(names) > 2 else [],
-        [(words, chart) for words, chart in _charts(comparison, spec) if chart is not None],
+    penalty = ", whose penalty is chosen by retrieval" if spec == "ridge" else ""
+    yield element(
+        "p",
+        "The stitch ",
+        element("code", spec),
+        f"{penalty}, from the store of the row to the store of the column: fitted on {own.fitted_on:,} documents, "
+        f"judged on {own.judged_on:,} others. On the diagonal a store is stitched to itself in the same way: what is "
+        "lost there, is lost for want of documents. Errors are in the target's own units. ",
+        sentence(controls_sentence(comparison)) if first else None,
     )
+    yield items(map(sentence, extremes_sentences(comparison, names, spec)))
+    yield _maps([figures for figures in every if figures.stitch == spec and figures.mean is not None], names)
+    if len(names) > 2:
+        yield element("h3", "By source and by target")
+        yield note("Means over all other stores, from each and to each.")
+        yield table(marginal_rows(comparison, names, spec))
+    charts = [(words, chart) for words, chart in _charts(comparison, spec) if chart is not None]
+    if charts:
+        yield element("h3", f"Spectra{' and losses' if len(charts) > 1 else ''}")
+        yield [[element("p", words), chart.figure()] for words, chart in charts]
+
+
+def _groups(groups: Groups) -> Iterator[Content]:
+    listed: list[Content] = []
+    for name, places in groups.places.items():
+        listed += ["; " if listed else "", element("b", name), f": {', '.join(map(letter, places))}"]
+    yield element("p", listed, ". ", sentence(bounds_sentence(groups)))
+    yield table(group_rows(groups))
+    if distances := distance_rows(groups):
+        yield element("h3", "Layer by layer")
+        yield note("The root of the summed squared angles, arccos CKA, over the stores of two groups in their order.")
+        yield table(distances)
 
 
 def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Chart | None]]:
@@ -207,31 +272,17 @@ def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Char
     yield f"The loss of the networks to {names[0]}, epoch by epoch; training draws noise anew.", loss_curves(curves)
 
 
-_FEW = 8
-"""Documents of each end to show on the page."""
-
-
-def _local_rows(comparison: StoresComparison, place: int) -> list[list[str]]:
-    """A head, and documents of low and of high dimension with how their texts begin, and their nearest."""
+def _local(comparison: StoresComparison, place: int) -> Element | None:
+    """Return documents of low and of high dimension with how their texts begin, and their nearest; None without any."""
     local, texts = comparison.local[place], comparison.texts
-    documents = (*local.lowest[:_FEW], *reversed(local.highest[:_FEW]))
-    shown = [
-        [tenths(document.dimension), _document(document.id, texts), "; ".join(document.neighbours)]
-        for document in documents
+    rows = [
+        [
+            tenths(document.dimension),
+            f"{document.id}: {texts[document.id]}" if texts.get(document.id) else document.id,
+            "; ".join(document.neighbours),
+        ]
+        for document in (*local.lowest[:8], *reversed(local.highest[:8]))
     ]
-    return [["dimension", "document", "nearest"], *shown] if shown else []
-
-
-def _document(doc_id: str, texts: Mapping[str, str]) -> str:
-    return f"{doc_id}: {texts[doc_id]}" if texts.get(doc_id) else doc_id
-
-
-def _store_rows(comparison: StoresComparison) -> list[list[str]]:
-    return [
-        ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"],
-        *(
-            [letter(place), store.name, str(store.dim), f"{store.documents:,}", tenths(store.dimension),
-             tenths(store.two_nn), "exact" if store.exact else "approximate"]
-            for place, store in enumerate(comparison.stores)
-        ),
-    ]  # fmt: skip
+    shown = table([["dimension", "document", "nearest"], *rows], text_columns=[1, 2])
+    summary = element("summary", f"{letter(place)} {comparison.stores[place].name}")
+    return element("details", summary, shown, open="" if place == 0 else None) if rows else None

@@ -17,7 +17,7 @@ from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, Stores
 from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matrix_of
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
-from migrate.report.page import as_plain, render
+from migrate.report.page import answer_html, as_plain
 from migrate.report.terminal import filled_columns, number, table, wrap
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
@@ -496,4 +496,4 @@ def _(found: StoresComparison) -> str:
     names = [store.name for store in found.stores]
     words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
     further = [*words, *(f"note: {note}" for note in found.notes)]
-    return render("notebook.html", answer=answer, rows=space_rows(found, names), further=further)
+    return answer_html(answer, space_rows(found, names), further)

@@ -10,21 +10,8 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import ArrayLike
 
-from migrate.report.svg.frame import (
-    Chart,
-    Drawing,
-    Format,
-    Frame,
-    dashes,
-    element,
-    mark,
-    percent,
-    power_of_ten,
-    series,
-    short,
-    text,
-    title,
-)
+from migrate.report.page import element
+from migrate.report.svg.frame import Chart, Format, Frame, dashes, mark, percent, power_of_ten, series, short, text
 
 _MOST_BARS = 400
 _ROW = 26.0
@@ -64,9 +51,21 @@ class IntervalChart:
     """A drawing for each row, which has its name and figure beside it, and one for the axis below them."""
 
     name: str
-    rows: Sequence[tuple[Interval, Drawing]]
-    axis: Drawing
+    rows: Sequence[tuple[Interval, Element]]
+    axis: Element
     label: str
+
+    def figure(self) -> Element:
+        """Return the chart as a part of a page."""
+        parts = []
+        for row, drawing in self.rows:
+            marked = " marked" if row.marked else ""
+            parts.append(element("span", row.name, class_=f"name{marked}"))
+            parts.append(element("span", f"{row.estimate:.3f}", class_=f"value{marked}"))
+            parts.append(element("div", drawing, class_="bar"))
+        axis = element("div", self.axis, class_="bar scale")
+        label = element("p", self.label, class_="axis across")
+        return element("figure", parts, axis, label, class_="chart intervals", aria_label=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +332,13 @@ def _bar(frame: Frame, place: int, value: float, words: str) -> Element:
     width = f"{100 / frame.x[1] + 0.05:.3g}%"  # without gaps where browsers round
     kind = "mark bad" if value < 0 else "mark good"
     return element(
-        "rect", title(words), class_=kind, x=frame.at_x(place), width=width, y=top, height=max(foot - top, 1.0)
+        "rect",
+        element("title", words),
+        class_=kind,
+        x=frame.at_x(place),
+        width=width,
+        y=top,
+        height=max(foot - top, 1.0),
     )
 
 

@@ -1,7 +1,7 @@
-"""The frame of a chart: a scale each way, gridlines, marks. Colours are the page's own (`templates/page.css`).
+"""The frame of a chart: a scale each way, gridlines, marks. Colours are the page's own (`page.css`).
 
 A place across is in per cent of the width and a place down in pixels, so that a chart is as wide as its box and its
-text keeps its size on any screen. ElementTree writes the markup, and escapes what it is given.
+text keeps its size on any screen.
 """
 
 from __future__ import annotations
@@ -9,30 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
-from xml.etree.ElementTree import Element, tostring
+from xml.etree.ElementTree import Element
+
+from migrate.report.page import element
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 Format = Callable[[float], str]
 
 
-class Drawing(str):
-    """An SVG element as text, which templates take as it is."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return str(self)
-
-
 @dataclass(frozen=True, slots=True)
 class Chart:
     """A drawing, and what stands around it as text that wraps: names of its axes, and of its colours by class."""
 
-    drawing: Drawing
+    drawing: Element
     x_label: str = ""
     y_label: str = ""
     legend: Sequence[tuple[str, str]] = ()
+
+    def figure(self) -> Element:
+        """Return the chart as a part of a page."""
+        colours = [element("span", element("i", class_=kind), name) for name, kind in self.legend]
+        return element(
+            "figure",
+            element("p", colours, class_="legend") if colours else None,
+            element("p", self.y_label, class_="axis") if self.y_label else None,
+            element("div", self.drawing, class_="plot"),
+            element("p", self.x_label, class_="axis across") if self.x_label else None,
+            class_=f"chart{' numbered' if self.y_label else ''}{' named' if self.x_label else ''}",
+        )
 
 
 def short(value: float) -> str:
@@ -77,40 +82,14 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(n * step, 12) for n in range(int(first), floor(high / step + 1e-9) + 1)]
 
 
-def element(tag: str, *children: Element, **attributes: str | float) -> Element:
-    """An element of a drawing; `class_` and `stroke_width` stand for `class` and `stroke-width`.
-
-    >>> tostring(element("circle", cx=1.0, class_="muted")).decode()
-    '<circle cx="1" class="muted" />'
-    """
-    made = Element(
-        tag,
-        {
-            name.rstrip("_").replace("_", "-"): value if isinstance(value, str) else f"{value:g}"
-            for name, value in attributes.items()
-        },
-    )
-    made.extend(children)
-    return made
-
-
-def title(words: str) -> Element:
-    """What an element says when it is pointed at."""
-    made = Element("title")
-    made.text = words
-    return made
-
-
 def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
     """Shapes that say what they are when they are pointed at. Where they stand at one place, x is in pixels from it."""
-    return element("svg", title(name), *shapes, class_="mark", x=at, overflow="visible")
+    return element("svg", element("title", name), *shapes, class_="mark", x=at, overflow="visible")
 
 
 def text(x: str | float, y: float, words: str, *, anchor: str = "start", muted: bool = False) -> Element:
-    """A label."""
-    made = element("text", x=x, y=y, text_anchor=anchor, **({"class_": "muted"} if muted else {}))
-    made.text = words
-    return made
+    """Return a label."""
+    return element("text", words, x=x, y=y, text_anchor=anchor, class_="muted" if muted else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +148,9 @@ class Frame:
         y = self.at_y(value)
         return element("line", class_="level", x1="0%", x2="100%", y1=y, y2=y)
 
-    def drawing(self, name: str, *parts: Element) -> Drawing:
-        """The chart; `name` is what it is read out as."""
-        svg = element("svg", *parts, role="img", aria_label=name, width="100%", height=self.height)
-        return Drawing(tostring(svg, encoding="unicode"))
+    def drawing(self, name: str, *parts: Element) -> Element:
+        """Return the chart; `name` is what it is read out as."""
+        return element("svg", *parts, role="img", aria_label=name, width="100%", height=self.height)
 
 
 def series(number: int) -> str:
