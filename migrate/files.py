@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,23 +25,8 @@ _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG:
 SWITCH_MARK = ".lead-migrate-switch"
 """In a folder that changed places by a switch: a token, the old location, and the journal."""
 
-VARIABLE = "LEAD_MIGRATE_FAILPOINT"
-"""For tests: `name:n` ends the process as `kill -9` would when it comes to the point `name` for the n-th time."""
-
 WORK_FOLDER = "LEAD_MIGRATE_WORK_FOLDER"
 """The folder for exports and copies of databases."""
-
-_visits: Counter[str] = Counter()
-
-
-def reach(name: str) -> None:
-    """Die here if the environment says so."""
-    wanted = os.environ.get(VARIABLE)
-    if wanted is None:
-        return
-    _visits[name] += 1
-    if wanted == f"{name}:{_visits[name]}":
-        os._exit(137)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +347,9 @@ def rename_folder(new: Path, path: Path, replaced: Path, *, force: bool) -> None
         if not (force and os.path.lexists(path)):
             os.rename(new, path)
         elif exchange_paths(new, path):
-            reach("aside")
             os.rename(new, replaced)
         else:
             os.rename(path, replaced)
-            reach("aside")
             os.rename(new, path)
         sync_path(path.parent)
     except BaseException:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors, reach, sha256_file, sync_path
+from migrate.files import output_errors, sha256_file, sync_path
 from migrate.vectors import Vectors
 
 VECTORS: Final = "vectors"
@@ -157,7 +157,6 @@ class ShardFolder:
                     while piece:
                         piece = piece[file.write(piece) :]
                 os.fsync(file.fileno())
-            reach("written")
             os.rename(unfinished, self.path / name)
             sync_path(self.path)
         self.add(shard, name)
