@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
+from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
@@ -113,10 +113,15 @@ def is_endless(path: Path) -> bool:
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
+def refuse_endless(path: Path) -> None:
+    """Make sure that a path which is read leads to a file or a folder, if to anything."""
+    if is_endless(path):
+        raise InputError(f"{path}: this is a pipe, a socket or a device; give a file or a folder")
+
+
 def sha256_file(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
-    if is_endless(path):
-        raise OSError(errno.EINVAL, "not a file", str(path))
+    refuse_endless(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError
-from migrate.files import describe_os_error
+from migrate.files import describe_os_error, refuse_endless
 from migrate.vectors import Vectors
 
 DAMAGED = "the file is damaged or was not copied whole; copy it again"
@@ -33,8 +33,9 @@ def shown(value: object) -> str:
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError raised inside into an OutputError (exit code 5) that names `path`."""
+    """Turn an OSError raised inside into an OutputError (exit code 5) that names `path`, which is no pipe or device."""
     try:
+        refuse_endless(path)
         yield
     except OSError as error:
         raise OutputError(

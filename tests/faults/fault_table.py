@@ -30,6 +30,7 @@ FIT_API = models.FIT_API
 
 
 BACKFILL = ("backfill", "store", "--from-cache", "-o", "out", "-q")
+ENDLESS = "{}: this is a pipe, a socket or a device; give a file or a folder"
 OTHER_BYTES = ("{}: expected the SHA-256 of the manifest, *, found *; the {} damaged or replaced: copy the file again, "
                "make the store again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)")
 EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
@@ -281,7 +282,7 @@ INDEX = [
           "store/index.faiss: ITQTransform cannot be undone, for it scales each vector by a length that is not "
           "kept; use an index without it"),
     Fault(32, "a pipe", index.fifo("store/index.faiss"), ("inspect", "store/index.faiss"), 4,
-          "store/index.faiss: this is a pipe, a socket or a device; give the file or folder of the store"),
+          ENDLESS.format("store/index.faiss")),
     Fault(32, "a pipe in the folder", index.fifo("store/index.faiss"), INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
@@ -289,20 +290,20 @@ INDEX = [
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
     Fault(32, "documents in a pipe", index.fifo("store/docs.jsonl"), INSPECT, 4,
-          "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
+          ENDLESS.format("store/docs.jsonl")),
     Fault(32, "documents without an end", index.device("store/docs.jsonl"), INSPECT, 4,
-          "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
+          ENDLESS.format("store/docs.jsonl")),
     Fault(32, "a pickle in a pipe", then(stores.langchain, index.fifo("store/index.pkl")), FIT, 4,
           "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
           "beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts"),
     Fault(32, "a manifest in a pipe", index.fifo("store/lead-migrate.json"), INSPECT, 4,
-          "store/lead-migrate.json: not valid JSON (a pipe or a device); the file is damaged, copy or make it again"),
+          ENDLESS.format("store/lead-migrate.json")),
     Fault(32, "a model in a pipe", index.fifo("store/embedder.json"), AUDIT, 4,
-          "store: the saved state of tfidf:32 is a pipe or a device, not files"),
+          ENDLESS.format("store/embedder.json")),
     Fault(32, "a stitch without an end", index.device("stitch/weights.safetensors"), TRANSLATE, 4,
-          "stitch: the stitch is incomplete or damaged (*not a file*); fit it again"),
+          ENDLESS.format("stitch/weights.safetensors")),
     Fault(32, "a file of vectors in a pipe", index.fifo("x.npz"), FIT_FILE, 4,
-          "x.npz: this is a pipe or a device; write the vectors to an .npz file"),
+          ENDLESS.format("x.npz")),
     Fault(32, "queries in a pipe", index.fifo("beir/queries.jsonl"), AUDIT, 4,
           "beir/queries.jsonl: is a folder or a device, not a file; check the path"),
     Fault(32, "judgements in a pipe", index.fifo("beir/qrels/test.tsv"), AUDIT, 4,
@@ -734,7 +735,7 @@ REPORTS = [
           "too few labels: of the 1 labels of 150 compared documents 1 occur twice or more, and two must; check "
           "the labels"),
     Fault(84, "a report that never ends", nothing, (*ASSESS, "--report", "/dev/zero"), 4,
-          "/dev/zero: expected the JSON report of an audit, found something else (a pipe or a device); check the path"),
+          ENDLESS.format("/dev/zero")),
     Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--report", "audit.json"), 4,
           "audit.json: expected the report of an audit with --frontier, found none; run audit with it"),
     Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 3,
