@@ -131,11 +131,11 @@ class Publishing(ABC):
         """Undo what unfinished work has left outside of its folder."""
 
 
-@dataclass(frozen=True, slots=True)
 class PublishedFolder(Publishing):
     """A folder that `content` is renamed to."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __str__(self) -> str:
         return str(self.path)
