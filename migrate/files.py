@@ -40,10 +40,10 @@ class FileStamp:
     modified_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> FileStamp:
-        """The stamp of a file now."""
+    def of(cls, path: Path, descriptor: int | None = None) -> FileStamp:
+        """The stamp of a file now: of what the path leads to, or of what is open."""
         try:
-            status = path.stat()
+            status = path.stat() if descriptor is None else os.fstat(descriptor)
         except OSError as error:
             raise OutputError(f"cannot read {path}: {error.strerror}; check that it is there and readable") from error
         return cls(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -53,9 +53,9 @@ class FileStamp:
         """Name, size and time: what a later run compares, even for a file that was copied back."""
         return self.path.name, self.size, self.modified_ns
 
-    def check(self) -> None:
-        """Make sure that the path still leads to the same, unchanged file."""
-        if self.of(self.path) != self:
+    def check(self, descriptor: int | None = None) -> None:
+        """Make sure that the path still leads to the same, unchanged file, or that it is the one that is open."""
+        if self.of(self.path, descriptor) != self:
             raise StoreError(f"{self.path}: changed while it was read; nothing was written, run the same command again")
 
 

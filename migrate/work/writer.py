@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, VectorError
 from migrate.files import output_errors, sha256_file, sync_path, write_at
 from migrate.vectors import Vectors
-from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
+from migrate.work.rows import Rows
+from migrate.work.shards import VECTORS, Block, Shard, ShardFolder
 
 Facts = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
-"""Ends the process that it is called in, as `kill -9` would, at a moment of a run: before or after calls that it makes.
+"""Ends a process, as `kill -9` or Ctrl-C would, at a moment of a run: before or after calls that it makes.
 
-A `MOMENT:n` is the n-th time that a run comes there. Any other process may call `die_at` first, and then do its work.
+A `MOMENT:n` is the n-th time that a run comes there.
 """
 
 import functools
@@ -47,23 +47,40 @@ STEPS = ["os:fsync", "os:rename", "os:replace", "os:rmdir", "migrate.files:excha
 
 def die_at(moment):
     """Let this process die at `MOMENT:n`."""
-    name, _, number = moment.partition(":")
-    _die(MOMENTS[name], int(number or 1) + _EARLIER.get(name, 0))
+    _end(*_calls_of(moment), _die, setattr)
 
 
 def die_at_step(number):
     """Let this process die after so many steps on the disk."""
-    _die([("after", step) for step in STEPS], number)
+    _end([("after", step) for step in STEPS], number, _die, setattr)
 
 
-def _die(calls, number):
+def interrupt_at(moment, patch):
+    """Raise what Ctrl-C raises at `MOMENT:n`, as long as a pytest patch holds."""
+    _end(*_calls_of(moment), _interrupt, patch.setattr)
+
+
+def _calls_of(moment):
+    name, _, number = moment.partition(":")
+    return MOMENTS[name], int(number or 1) + _EARLIER.get(name, 0)
+
+
+def _die():
+    os._exit(STATUS)
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
+def _end(calls, number, end, replace):
     import migrate.stores.registry  # noqa: F401 - with all subclasses
 
     numbers = count(1)
 
     def come():
         if next(numbers) == number:
-            os._exit(STATUS)
+            end()
 
     for when, call in calls:
         module, _, path = call.partition(":")
@@ -76,7 +93,7 @@ def _die(calls, number):
             owner = getattr(owner, part)
         for one in [owner, *(_below(owner) if classes else [])]:
             if one is owner or name in vars(one):
-                setattr(one, name, _wrapped(getattr(one, name), when, come))
+                replace(one, name, _wrapped(getattr(one, name), when, come))
 
 
 def _below(owner):

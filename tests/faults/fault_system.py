@@ -16,7 +16,7 @@ from pathlib import Path
 from fault_place import Place, Spoiler, files_of
 from refusing_disk import RefusingDisk
 
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")

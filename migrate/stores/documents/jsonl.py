@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
+from migrate.files import FileStamp
+from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import (
     DocumentSource,
     Labels,
@@ -67,8 +68,7 @@ class DocsScan:
     `values` are the ids as integers where every id is one, `faiss_ids` the labels where every line names one.
     """
 
-    path: Path
-    identity: FileIdentity
+    stamp: FileStamp
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     line_numbers: NDArray[np.int64]
@@ -88,7 +88,7 @@ def shown_type(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
-_scans: WeakValueDictionary[tuple[Path, FileIdentity], DocsScan] = WeakValueDictionary()
+_scans: WeakValueDictionary[FileStamp, DocsScan] = WeakValueDictionary()
 
 
 class RepeatedIdError(StoreError):
@@ -103,8 +103,8 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
     offsets, sizes, numbers, hashes, values, faiss_ids = (array("q") for _ in range(6))
     with_text = 0
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
-        identity = FileIdentity.of(file.fileno())
-        if written is None and (known := _scans.get((path, identity))) is not None:
+        stamp = FileStamp.of(path, file.fileno())
+        if written is None and (known := _scans.get(stamp)) is not None:
             return known
         for number, offset, content in lines_of(written or file, path):
             document, faiss_id, has_text = _parse(content, path, number)
@@ -117,8 +117,7 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
                     column.append(value)
             with_text += has_text
     scan = DocsScan(
-        path,
-        identity,
+        stamp,
         offsets=np.array(offsets, np.int64),
         sizes=np.array(sizes, np.int64),
         line_numbers=np.array(numbers, np.int64),
@@ -129,7 +128,7 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
     )
     _refuse_duplicates(scan, written)
     if written is None:
-        _scans[path, identity] = scan
+        _scans[stamp] = scan
     return scan
 
 
@@ -160,15 +159,15 @@ def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     line_of: dict[str, int] = {}
-    with read_errors(scan.path), scan.path.open("rb") as file:
+    with read_errors(scan.stamp.path), scan.stamp.path.open("rb") as file:
         for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
             number = int(scan.line_numbers[index])
             line = os.pread((written or file).fileno(), int(scan.sizes[index]), int(scan.offsets[index]))
-            document, _, _ = _parse(line, scan.path, number)
+            document, _, _ = _parse(line, scan.stamp.path, number)
             first = line_of.setdefault(document.id, number)
             if first != number:
                 found = f"{document.id[:80]!r}, the id of line {first}"
-                raise RepeatedIdError(str(bad_line(scan.path, number, "a new id", found)))
+                raise RepeatedIdError(str(bad_line(scan.stamp.path, number, "a new id", found)))
 
 
 class JsonlDocuments(DocumentSource):
@@ -207,7 +206,7 @@ class JsonlDocuments(DocumentSource):
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan
         with read_errors(self._path), self._path.open("rb", buffering=0) as file:
-            scan.identity.check(self._path, file.fileno())
+            scan.stamp.check(file.fileno())
             for position in positions.tolist():
                 size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
                 line = os.pread((self._written or file).fileno(), size, int(scan.offsets[position]))

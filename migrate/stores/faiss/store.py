@@ -240,7 +240,7 @@ def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Label
 def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]:
     details: dict[str, str | int] = {
         "index": file.path.name,
-        "index_bytes": file.identity.size,
+        "index_bytes": file.stamp.size,
         "fourcc": file.code,
         "factory": factory(file.recipe),
         "reading": "exact" if file.exact else "approximate",

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from migrate.errors import RemoteError, StoreError
 from migrate.files import FileStamp, refuse_endless
 from migrate.reading import parse_json
-from migrate.stores.binary_reader import FileIdentity, read_errors
+from migrate.stores.binary_reader import read_errors
 from migrate.work.remote import Folder
 
 SUFFIX: Final = ".parquet"
@@ -107,9 +107,9 @@ class LocalFiles:
                 raise StoreError(
                     f"{path}: expected the file that was opened, found it changed since; run again on a store at rest"
                 )
-            identity = FileIdentity.of(opened.fileno())
+            stamp = FileStamp.of(path, opened.fileno())
             yield opened
-            identity.check(path, opened.fileno())
+            stamp.check(opened.fileno())
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file in the folder."""

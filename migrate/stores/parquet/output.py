@@ -24,7 +24,8 @@ from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UN
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
 from migrate.vectors import Vectors
-from migrate.work.shards import Rows, Shard, shards_of
+from migrate.work.rows import Rows
+from migrate.work.shards import Shard, shards_of
 from migrate.work.writer import StoreWriter
 
 _GROUP_BYTES: Final = 16 << 20
