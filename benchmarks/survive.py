@@ -27,7 +27,7 @@ from pathlib import Path
 
 from victims import KINDS, PART_DOCUMENTS, digest, job_of, make_parts_small, prepare
 
-_DIED_AT_A_FAILPOINT = 137
+_DIED_BY_ITSELF = 137
 
 
 @dataclass
@@ -67,7 +67,7 @@ def run_child(job: Callable[[], object], delay_s: float | None = None) -> bool:
         time.sleep(delay_s)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    if status not in (0, signal.SIGKILL, _DIED_AT_A_FAILPOINT << 8):
+    if status not in (0, signal.SIGKILL, _DIED_BY_ITSELF << 8):
         raise SystemExit(f"a run failed by itself: status {status}")
     return status == 0
 

@@ -11,14 +11,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
+from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
@@ -26,23 +25,8 @@ _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG:
 SWITCH_MARK = ".lead-migrate-switch"
 """In a folder that changed places by a switch: a token, the old location, and the journal."""
 
-VARIABLE = "LEAD_MIGRATE_FAILPOINT"
-"""For tests: `name:n` ends the process as `kill -9` would when it comes to the point `name` for the n-th time."""
-
 WORK_FOLDER = "LEAD_MIGRATE_WORK_FOLDER"
 """The folder for exports and copies of databases."""
-
-_visits: Counter[str] = Counter()
-
-
-def reach(name: str) -> None:
-    """Die here if the environment says so."""
-    wanted = os.environ.get(VARIABLE)
-    if wanted is None:
-        return
-    _visits[name] += 1
-    if wanted == f"{name}:{_visits[name]}":
-        os._exit(137)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +40,10 @@ class FileStamp:
     modified_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> FileStamp:
-        """The stamp of a file now."""
+    def of(cls, path: Path, descriptor: int | None = None) -> FileStamp:
+        """The stamp of a file now: of what the path leads to, or of what is open."""
         try:
-            status = path.stat()
+            status = path.stat() if descriptor is None else os.fstat(descriptor)
         except OSError as error:
             raise OutputError(f"cannot read {path}: {error.strerror}; check that it is there and readable") from error
         return cls(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -69,9 +53,9 @@ class FileStamp:
         """Name, size and time: what a later run compares, even for a file that was copied back."""
         return self.path.name, self.size, self.modified_ns
 
-    def check(self) -> None:
-        """Make sure that the path still leads to the same, unchanged file."""
-        if self.of(self.path) != self:
+    def check(self, descriptor: int | None = None) -> None:
+        """Make sure that the path still leads to the same, unchanged file, or that it is the one that is open."""
+        if self.of(self.path, descriptor) != self:
             raise StoreError(f"{self.path}: changed while it was read; nothing was written, run the same command again")
 
 
@@ -129,10 +113,15 @@ def is_endless(path: Path) -> bool:
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
+def refuse_endless(path: Path) -> None:
+    """Make sure that a path which is read leads to a file or a folder, if to anything."""
+    if is_endless(path):
+        raise InputError(f"{path}: this is a pipe, a socket or a device; give a file or a folder")
+
+
 def sha256_file(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
-    if is_endless(path):
-        raise OSError(errno.EINVAL, "not a file", str(path))
+    refuse_endless(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -363,11 +352,9 @@ def rename_folder(new: Path, path: Path, replaced: Path, *, force: bool) -> None
         if not (force and os.path.lexists(path)):
             os.rename(new, path)
         elif exchange_paths(new, path):
-            reach("aside")
             os.rename(new, replaced)
         else:
             os.rename(path, replaced)
-            reach("aside")
             os.rename(new, path)
         sync_path(path.parent)
     except BaseException:

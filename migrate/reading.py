@@ -18,7 +18,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from migrate.files import is_endless
+from migrate.files import refuse_endless
 
 MOST_BYTES: Final = 1 << 30
 DEEPEST: Final = 100
@@ -39,13 +39,14 @@ def read_small(path: Path) -> bytes:
 
     Raises
     ------
+    InputError
+        It is a pipe or a device.
     MalformedError
-        It is a pipe or a device, or of more than `MOST_BYTES`.
+        It is of more than `MOST_BYTES`.
     OSError
         The operating system refused.
     """
-    if is_endless(path):
-        raise MalformedError("a pipe or a device")
+    refuse_endless(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MOST_BYTES:

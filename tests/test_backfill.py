@@ -2,6 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from dying import interrupt_at
 from topics import copy_store
 
 import migrate
@@ -137,12 +138,8 @@ def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embe
     embedder.embed_documents(list(translated.documents())[:70])
     backfill_store(translated, embedder, tmp_path / "whole")
 
-    def die(name):
-        if name == "filled":
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.outputs.reach", die)
+        interrupt_at("filled", patch)
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     assert not (tmp_path / "new").exists() and (tmp_path / ".new.work").exists()
@@ -151,12 +148,8 @@ def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embe
 
 
 def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, tmp_path, monkeypatch):
-    def die(name):
-        if name == "filled":
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.outputs.reach", die)
+        interrupt_at("filled", patch)
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     embedder.embed_documents(list(translated.documents()))

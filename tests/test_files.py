@@ -486,5 +486,5 @@ def test_room_is_asked_of_the_disk(tmp_path):
 
 def test_the_hash_of_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="not a file"):
+    with pytest.raises(InputError, match="this is a pipe"):
         sha256_file(tmp_path / "pipe")

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
+from migrate.errors import InputError
 from migrate.reading import DEEPEST, MalformedError, expect, parse_json, parse_toml, read_json, read_table, typed
 
 MALFORMED = {
@@ -45,7 +46,7 @@ def test_toml_is_tables_or_malformed(text):
 
 def test_a_device_is_not_read(tmp_path):
     (tmp_path / "endless").symlink_to("/dev/zero")
-    with pytest.raises(MalformedError, match="a pipe or a device"):
+    with pytest.raises(InputError, match="this is a pipe, a socket or a device"):
         read_json(tmp_path / "endless")
     (tmp_path / "list").write_text("[1]")
     with pytest.raises(MalformedError, match=r"\[1\]"):

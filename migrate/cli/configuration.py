@@ -58,9 +58,9 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
 def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:
     """A sentence for each variable of ours that nothing reads."""
     from migrate.datasets.download import URL_VARIABLE
-    from migrate.files import VARIABLE, WORK_FOLDER
+    from migrate.files import WORK_FOLDER
 
-    allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, VARIABLE, WORK_FOLDER}
+    allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, WORK_FOLDER}
     allowed |= {str(option.envvar) for command in commands for option in _options(command).values()}
     strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)
     return [

@@ -27,7 +27,7 @@ from migrate.embedders.base import Embedder, Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, OutputError, VectorError
-from migrate.files import describe_os_error, is_endless, sha256_file
+from migrate.files import describe_os_error, refuse_endless, sha256_file
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
 
@@ -37,8 +37,7 @@ ROUNDED_UNIT_TOLERANCE = 2e-3
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Every array of an `.npz` file by its name, without pickles."""
-    if is_endless(path):
-        raise InputError(f"{path}: this is a pipe or a device; write the vectors to an .npz file")
+    refuse_endless(path)
     try:
         with zipfile.ZipFile(path) as archive:
             _check_members(archive, path)

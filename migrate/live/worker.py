@@ -34,7 +34,7 @@ from migrate.errors import (
     UsageError,
     VectorError,
 )
-from migrate.files import canonical_json, output_lock, reach
+from migrate.files import canonical_json, output_lock
 from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
@@ -393,7 +393,6 @@ class Worker:
         batch = [document for document in documents if document.id not in left]
         try:
             for part, vectors in self._embedded(batch):
-                reach("embedded")
                 if self.writer.put(self.store, part, vectors) < len(part):
                     self._surveyed_at = -np.inf
                 if as_files(self.store) is None:  # where one was left out, the survey is made anew
@@ -458,7 +457,6 @@ class Worker:
             self._remark = f"; the stitch was not fitted again: {error}"
             self._say("running", str(error))
             return
-        reach("renewed")
         self.writer.publish(self.embedder, survey.true)
         self.state.count({"refits": 1})
         self._survey()  # which forgets what was done for another translation

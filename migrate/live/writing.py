@@ -26,7 +26,6 @@ from migrate.files import (
     mounts_in,
     output_errors,
     output_lock,
-    reach,
     real_path,
     rename_folder,
     sync_path,
@@ -78,7 +77,6 @@ class RecordWriter(VectorWriter):
         """Write them at once; first into the store, then into the state: a kill in between costs nothing."""
         hashes = {document.id: text_hash(document.text) for document in documents}
         ids = self.replace(store, hashes, vectors)
-        reach("vectors written")
         self.state.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
         self.state.count({"written_back": len(ids)})
         return len(ids)
@@ -142,13 +140,11 @@ class FolderWriter(VectorWriter):
             shutil.rmtree(self._next, ignore_errors=True)
             place = self.location if self.renewed is None else str(self.renewed)
             backfill_store(open_store(place), embedder, self._next, force=True, restart=True, prove=False)
-            reach("folder written")
             with output_errors(self.folder):
                 _complete(self.folder, self._next)
                 sync_path(self._next)
                 shutil.rmtree(self._old, ignore_errors=True)
                 rename_folder(self._next, self.folder, self._old, force=True)
-                reach("folder exchanged")
                 shutil.rmtree(self._old, ignore_errors=True)
             store = open_store(self.location)
             if self.renewed is not None:

@@ -14,7 +14,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp
 from migrate.manifest import find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.binary_reader import FileIdentity, RowFile, malformed, read_errors
+from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.base import LabelsOnly
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
@@ -144,7 +144,7 @@ def _read_header(path: Path) -> RowFile:
     """Return the header of a file of vectors, held against the size of the file."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with read_errors(path), path.open("rb") as file:
-        identity = FileIdentity.of(file.fileno())
+        stamp = FileStamp.of(path, file.fileno())
         try:
             version = np.lib.format.read_magic(file)
             if version not in readers:
@@ -158,6 +158,6 @@ def _read_header(path: Path) -> RowFile:
     if in_columns:
         raise malformed(path, "rows one after another", "Fortran order", "save np.ascontiguousarray(vectors)")
     size = offset + shape[0] * shape[1] * dtype.itemsize
-    if identity.size != size:
-        raise malformed(path, f"{size} bytes", f"{identity.size}")
-    return RowFile(path, identity, np.array([[offset, shape[0]]]), shape[1], dtype)
+    if stamp.size != size:
+        raise malformed(path, f"{size} bytes", f"{stamp.size}")
+    return RowFile(stamp, np.array([[offset, shape[0]]]), shape[1], dtype)

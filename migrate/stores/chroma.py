@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import output_errors, reach
+from migrate.files import output_errors
 from migrate.locations import options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
@@ -416,9 +416,7 @@ class ChromaDriver(ClientDriver):
                 goal = goals[str(holder.id)]
                 is_free = all(one.name != goal for one in by_id.values())
                 holder.modify(name=goal if is_free else f"{name}{ASIDE}")
-                reach("moved")
             by_id[key].modify(name=name)
-            reach("moved")
 
 
 @cache

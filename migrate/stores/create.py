@@ -23,7 +23,8 @@ from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.records import records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
-from migrate.work.shards import Rows, Shard
+from migrate.work.rows import Rows
+from migrate.work.shards import Shard
 from migrate.work.writer import FlatFileWriter, StoreWriter
 
 INDEX_NAME: Final = "index.faiss"

@@ -37,7 +37,7 @@ from migrate.stores.records import check_options, records_without_vector, source
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter
 
 _DOCUMENTS_AT_ONCE: Final = 4_096
@@ -522,7 +522,7 @@ class DatabaseWriter(StoreWriter):
         driver, source = self._driver, self.source
         name = driver.staging(token_in(self.folder) or new_token(self.folder)) if driver.is_server else driver.name
         if _is_of(source, type(driver)):
-            pages: Iterator[Page] = (replace(page, vectors=rows.at(at)) for page, at in source.whole_pages())
+            pages: Iterator[Page] = (replace(page, vectors=rows.take(at)) for page, at in source.whole_pages())
         else:
             self.remarks = (*self.remarks, *records_without_vector(source))
             pages = self._of_documents(rows)
@@ -533,7 +533,7 @@ class DatabaseWriter(StoreWriter):
         documents = source_documents(self.source)
         for _, vectors in rows.batches(1_000):
             part = list(islice(documents, len(vectors)))
-            yield Page([document.id for document in part], vectors, documents=part)
+            yield Page([document.id for document in part], vectors.copy(), documents=part)
 
 
 class DatabaseFolder(FolderOutput):

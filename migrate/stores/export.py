@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.stores.binary_reader import FileIdentity, RowFile
+from migrate.files import FileStamp
+from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
 FLOAT_BYTES: Final = 4
@@ -93,7 +94,7 @@ class VectorFile(RowFile):
     """Vectors in the order of rows, float32, in an open file, which stays readable after its name is gone."""
 
     def __init__(self, path: Path, descriptor: int, count: int, dim: int) -> None:
-        super().__init__(path, FileIdentity.of(descriptor), np.array([[0, count]]), dim, descriptor=descriptor)
+        super().__init__(FileStamp.of(path, descriptor), np.array([[0, count]]), dim)
         self._file = descriptor
         weakref.finalize(self, os.close, descriptor)
 

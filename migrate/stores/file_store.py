@@ -23,7 +23,7 @@ from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 from migrate.work.writer import FlatFileWriter
 
 FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"

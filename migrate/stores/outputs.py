@@ -57,7 +57,7 @@ class FolderOutput(Output, PublishedFolder):
     """A folder, with a store of the source's own kind."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self.location = str(path)
 
     @property

@@ -82,26 +82,6 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
 )
 
 
-def kinds_table() -> str:
-    """Return a table of the built-in kinds and their abilities, as Markdown."""
-    found = {kind.support: kind for kind in _BUILT_IN if hasattr(kind, "support")}
-    rows = [
-        (
-            one.store,
-            ", ".join(f"`{place}`" for place in one.locations),
-            f"`{one.extra}`" if one.extra else "-",
-            "yes" if isinstance(kind, WritableKind) else "no",
-            one.kept,
-            one.not_kept,
-            one.memory,
-        )
-        for one, kind in found.items()
-    ]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    head = "| store | location | extra | of other kinds' documents | kept exactly | not kept, or refused | memory |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|", *lines])
-
-
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
     """Open a store for reading.
 

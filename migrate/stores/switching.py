@@ -24,7 +24,6 @@ from migrate.files import (
     mounts_in,
     output_errors,
     output_lock,
-    reach,
     real_path,
     refuse_overlap,
     switched_folder,
@@ -118,9 +117,7 @@ class Exchange:
             if noted.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
             places.note(self.old, {**noted, "record": dict(record), "goal": SWITCHED})
-            reach("noted")
             places.swap({self.old: noted["new"], self.new: noted["old"]})
-        reach("exchanged")
 
     def rollback(self) -> None:
         """Let the old store answer under its name again, and the new one under its own."""
@@ -132,9 +129,7 @@ class Exchange:
             if noted.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
             places.note(self.old, {**noted, "goal": ROLLED_BACK})
-            reach("noted")
             places.swap({self.old: noted["old"], self.new: noted["new"]})
-            reach("exchanged")
             places.note(self.old, None)
 
     def forget(self) -> None:
@@ -153,10 +148,8 @@ class Exchange:
                 if aside not in (None, noted["old"]):
                     raise others(places.location_of(self.old))
                 places.note(self.old, {**noted, "goal": FORGOTTEN})
-                reach("noted")
             if aside == noted["old"]:
                 places.drop(self.new)
-                reach("set aside")
             places.note(self.old, None)
 
     @contextmanager
@@ -310,7 +303,6 @@ class Folders:
                     os.rename(self.old, self._spare)
             else:
                 self._bring(here, self.old) or self._bring(there, self.new)
-            reach("moved")
         else:
             raise others(self._journal)
         for folder in {self.old.parent, self.new.parent}:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from migrate import __version__
 from migrate.errors import StoreError, UsageError
 from migrate.files import beside, canonical_json, require_room
-from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder, pack, write_values
+from migrate.work.rows import Rows
+from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, write_values
 from migrate.work.writer import OpenWriter, StoreWriter, make_shard
 
 Facts = Mapping[str, Any]

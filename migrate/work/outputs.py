@@ -32,7 +32,6 @@ from migrate.files import (
     beside,
     output_errors,
     output_lock,
-    reach,
     refuse_existing,
     refuse_link,
     rename_folder,
@@ -43,9 +42,6 @@ from migrate.vectors import Progress, no_progress
 from migrate.work.jobs import START_OVER, Configuration, Facts, StoreJob, Work
 from migrate.work.runner import LOCAL, Runner
 from migrate.work.shards import ShardFolder
-
-POINTS: Final = ("begun", "synced", "written", "recorded", "filled", "complete", "aside", "published")
-"""Where a run can be ended by `migrate.files.reach`, in order; `aside` only where an older output is replaced."""
 
 _VERSION: Final = 3
 _STATE: Final = "work.json"
@@ -294,7 +290,6 @@ def write_store(
                 _fill(work, target, state, runner, progress)
             if not target.is_published(work.content):
                 target.publish(work.content, force=force)
-                reach("published")
         except KeyboardInterrupt as error:
             of = "" if job.total is None else f" of {job.total:,}"
             error.add_note(f"continue with the same command: {work.rows:,}{of} rows are done")
@@ -342,7 +337,6 @@ def _take_up(work: Work, output: Publishing, *, force: bool) -> State:
     state = State(configuration.as_json())
     state.write(work.output)
     sync_path(work.path.parent)
-    reach("begun")
     return state
 
 
@@ -357,16 +351,13 @@ def _fill(work: Work, output: Publishing, state: State, runner: Runner, progress
         progress(job.stage, rows, job.total)
         with closing(runner.run(work, lacking)) as results:
             for shard in results:
-                reach("recorded")
                 rows += len(shard)
                 progress(job.stage, rows, job.total)
         facts = job.finish(work, work.writer(_dim(work)))
-        reach("filled")
         for path in (*sorted(work.content.iterdir()), work.content):
             sync_path(path)
         state.complete, state.identity = facts, _identity(work.content)
         state.write(work.output)
-        reach("complete")
     except BaseException as error:
         # Rows of a source that cannot be used, or no rows at all, are nothing to go on from.
         is_wrong_data = isinstance(error, (StoreError, VectorError, DatasetError, StitchError))

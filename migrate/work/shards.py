@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors, reach, sha256_file, sync_path
+from migrate.files import output_errors, sha256_file, sync_path
 from migrate.vectors import Vectors
+from migrate.work.rows import Rows
 
 VECTORS: Final = "vectors"
 _NAME: Final = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{64})")
@@ -157,7 +158,6 @@ class ShardFolder:
                     while piece:
                         piece = piece[file.write(piece) :]
                 os.fsync(file.fileno())
-            reach("written")
             os.rename(unfinished, self.path / name)
             sync_path(self.path)
         self.add(shard, name)
@@ -207,12 +207,14 @@ class ShardFolder:
         count = stop if count is None else count
         if stop != count or self.rows != count:
             raise StoreError(f"{self.path}: {count} vectors were announced, and {self.rows} written; write every row")
-        segments: list[Segment] = []
-        for shard in self:
+        runs = []
+        for number, shard in enumerate(self):
             begin, header = self._header(shard)
             offset = begin + header[VECTORS]["data_offsets"][0] if VECTORS in header else -1
-            segments.append((str(self.path / self._names[shard]), offset, shard.start, shard.stop))
-        return Rows(dim, segments, self)
+            runs.append((number, offset, len(shard)))
+        rows = Rows([self.path / self._names[shard] for shard in self], np.array(runs, np.int64), dim)
+        rows.shards = self
+        return rows
 
     def _header(self, shard: Shard) -> tuple[int, dict[str, Any]]:
         path = self.path / self._names[shard]
@@ -220,103 +222,6 @@ class ShardFolder:
             size = int.from_bytes(file.read(8), "little")
             header: dict[str, Any] = json.loads(file.read(size))
         return 8 + size, header
-
-
-Segment = tuple[str, int, int, int]
-"""A file with rows: its path, the byte where they begin, -1 where it has none; the first row, and the one after."""
-
-
-class Rows:
-    """All vectors of a store, read where their shards lie; as much of an array of (count, dim) as is needed."""
-
-    def __init__(self, dim: int, segments: Sequence[Segment], shards: ShardFolder) -> None:
-        self.dim, self.shards = dim, shards
-        self._segments = segments
-        self._stops = np.array([stop for *_, stop in segments], np.int64)
-
-    @property
-    def count(self) -> int:
-        """Number of vectors."""
-        return int(self._stops[-1]) if len(self._stops) else 0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number and dimension."""
-        return self.count, self.dim
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, rows: slice | NDArray[np.int64]) -> Vectors:
-        if isinstance(rows, slice):
-            start, stop, _ = rows.indices(self.count)
-            return self.read(start, stop)
-        return self.at(rows.ravel()).reshape(*rows.shape, self.dim)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Vectors:
-        return self.read(0, self.count)
-
-    def read(self, start: int, stop: int) -> Vectors:
-        """Rows `start` to `stop`, not included, (stop - start, dim)."""
-        with _OpenFile() as file:
-            return self._read(file, start, stop)
-
-    def batches(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
-        """All rows in order, some at a time, each part with its first row."""
-        at_once = rows or max((16 << 20) // (4 * self.dim), 1)
-        with _OpenFile() as file:
-            for first in range(0, self.count, at_once):
-                yield first, self._read(file, first, min(first + at_once, self.count))
-
-    def at(self, rows: NDArray[np.int64]) -> Vectors:
-        """Return rows in any order, (len(rows), dim)."""
-        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows, kind="stable")
-        ascending = rows[order]
-        starts = np.flatnonzero(np.diff(ascending, prepend=-2) != 1).tolist()
-        with _OpenFile() as file:
-            for start, stop in pairwise([*starts, len(rows)]):
-                first = int(ascending[start])
-                vectors[order[start:stop]] = self._read(file, first, first + stop - start)
-        return vectors
-
-    def _read(self, file: _OpenFile, start: int, stop: int) -> Vectors:
-        vectors = np.empty((stop - start, self.dim), np.float32)
-        at = int(np.searchsorted(self._stops, start, side="right"))
-        row = start
-        while row < stop:
-            path, begin, first, last = self._segments[at]
-            end = min(stop, last)
-            target = vectors[row - start : end - start].reshape(-1).view(np.uint8).data
-            file.read(path, target, begin + (row - first) * self.dim * 4)
-            row, at = end, at + 1
-        return vectors
-
-
-class _OpenFile:
-    """The file that was read last, which is read again as a rule."""
-
-    def __init__(self) -> None:
-        self._path, self._descriptor = "", -1
-
-    def __enter__(self) -> _OpenFile:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-    def read(self, path: str, target: memoryview, offset: int) -> None:
-        """Fill `target` with the bytes from `offset` on."""
-        with output_errors(Path(path)):
-            if path != self._path:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                self.__exit__()
-                self._path, self._descriptor = path, descriptor
-            while target:
-                count = os.preadv(self._descriptor, [target], offset)
-                if not count:
-                    raise StoreError(f"{path}: the file ends before its last row; run the same command again")
-                target, offset = target[count:], offset + count
 
 
 def write_values(path: Path, parts: Iterable[NDArray[Any]], count: int) -> str:

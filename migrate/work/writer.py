@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, VectorError
-from migrate.files import output_errors, reach, sha256_file, sync_path, write_at
+from migrate.files import output_errors, sha256_file, sync_path, write_at
 from migrate.vectors import Vectors
-from migrate.work.shards import VECTORS, Block, Rows, Shard, ShardFolder
+from migrate.work.rows import Rows
+from migrate.work.shards import VECTORS, Block, Shard, ShardFolder
 
 Facts = Mapping[str, Any]
 
@@ -241,7 +242,6 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -
     def seal() -> tuple[Arrays, Facts]:
         if writer is not None and facts["put"] is not None:
             writer.sync()
-        reach("synced")
         return arrays, facts
 
     return seal

@@ -108,7 +108,7 @@ def test_values_are_taken_as_if_they_were_typed(project):
 def test_a_variable_that_nothing_reads_is_told_once(project, source_folder, monkeypatch, capsys):
     monkeypatch.setenv("LEAD_MIGRATE_SORCE_MODEL", "tfidf:9")
     monkeypatch.setenv("LEAD_MIGRATE_ZZ9", "1")
-    for name in ("MARGIN", "DEBUG", "BEIR_URL", "FAILPOINT", "TWO_STAGE"):  # of other commands, or of none
+    for name in ("MARGIN", "DEBUG", "BEIR_URL", "TWO_STAGE"):  # of other commands, or of none
         monkeypatch.setenv(f"LEAD_MIGRATE_{name}", "0.9")
     code, _, error = shown(capsys, "inspect", str(source_folder), "--json")
     assert code == 0

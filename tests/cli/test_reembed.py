@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from dying import interrupt_at
 from openai_server import OpenAIServer
 
 import migrate
@@ -103,15 +104,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(old, tmp_pat
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 40)
     command = ["reembed", old, *SMALL, "--no-cache", "-o"]
-    recorded = []
-
-    def die(name):
-        recorded.extend([name] * (name == "recorded"))
-        if len(recorded) == 2:
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.outputs.reach", die)
+        interrupt_at("recorded:2", patch)
         assert lead_migrate(*command, tmp_path / "new") == 130
     assert "80 of 150 rows are done" in capsys.readouterr().err
     before = len(server.billed)

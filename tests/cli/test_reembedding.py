@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from dying import interrupt_at
 from openai_server import OpenAIServer
 
 from migrate.cli.main import run
@@ -101,12 +102,8 @@ def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     options = ["--reembed", "50%", "--query-log", log, "--target", f"file:{vectors_file}"]
 
-    def die(name):
-        if name == "filled":
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.outputs.reach", die)
+        interrupt_at("filled", patch)
         assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 130
     assert "to embed" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

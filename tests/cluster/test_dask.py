@@ -150,7 +150,7 @@ def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shard
     options = [] if shards is None else ["--shards", str(tmp_path / shards)]
     command = [sys.executable, str(HERE / "coordinator.py"), str(folder), str(tmp_path / "new"), runner, *options]
     for point in points:
-        environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": point, "SOURCE_DATE_EPOCH": "1700000000"}
+        environment = os.environ | ENVIRONMENT | {"DIES_AT": point, "SOURCE_DATE_EPOCH": "1700000000"}
         died = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
         assert died.returncode == 137, died.stderr
     run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
@@ -321,7 +321,7 @@ def test_sigterm_is_not_needed_to_end_local_workers(tmp_path):
     """A coordinator that is killed takes the workers of `dask:local` with it: nobody writes behind the next run."""
     victims.prepare("flat", tmp_path, ROWS)
     command = [sys.executable, str(HERE / "coordinator.py"), str(tmp_path), str(tmp_path / "new"), "dask:local:2"]
-    environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": "recorded:2", "CLUSTER_TEST": str(tmp_path)}
+    environment = os.environ | ENVIRONMENT | {"DIES_AT": "recorded:2", "CLUSTER_TEST": str(tmp_path)}
     started = subprocess.Popen(command, env=environment, start_new_session=True)
     assert started.wait(120) == 137
     deadline = time.monotonic() + 20

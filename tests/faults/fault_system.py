@@ -9,14 +9,14 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from fault_place import Place, Spoiler, files_of
 from refusing_disk import RefusingDisk
 
-from migrate.files import VARIABLE
-from migrate.work.outputs import POINTS
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
@@ -97,12 +97,14 @@ def little_room(place: Place) -> None:
 def dies_at_each_step(place: Place) -> Iterator[None]:
     """A process that is killed at each step of its work."""
     expect(place)
-    for point in POINTS:
-        if point == "aside":  # comes with --force only
-            continue
-        place.child = ""
-        place.environment = {VARIABLE: f"{point}:1"}
+    for moment in ("begun", "synced", "written", "recorded", "filled", "complete", "published"):
+        dies_at(moment, place)
         yield
+
+
+def dies_at(moment: str, place: Place) -> None:
+    place.child = f"import dying\ndying.die_at({moment!r})"
+    place.environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
 
 
 def signalled(number: int) -> Spoiler:
@@ -110,11 +112,12 @@ def signalled(number: int) -> Spoiler:
     prelude = f"""
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import migrate.work.outputs
-def reach(point):
-    if point == "recorded":
-        os.kill(os.getpid(), {int(number)})
-migrate.work.outputs.reach = reach
+from migrate.work.shards import ShardFolder
+add = ShardFolder.add
+def add_and_signal(shards, shard, name):
+    add(shards, shard, name)
+    os.kill(os.getpid(), {int(number)})
+ShardFolder.add = add_and_signal
 """
 
     def spoil(place: Place) -> None:
@@ -141,8 +144,7 @@ def lock_of_the_dead(place: Place) -> None:
 
 def unfinished(place: Place) -> None:
     """An earlier run was killed."""
-    place.environment = {VARIABLE: "recorded:1"}
-    place.child = ""
+    dies_at("recorded", place)
     died = place.run(TRANSLATE)
     assert died.code == 137, died
     place.child, place.environment = None, {}

@@ -10,7 +10,7 @@ import runpy
 import sys
 import traceback
 
-from migrate.files import VARIABLE
+from dying import STATUS, die_at
 
 IMPORTED = (
     "migrate.cli.main",
@@ -40,9 +40,8 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 def start_child(function, *arguments, point=None):
     """A process that calls a function of a module that can be imported, and where to receive what it returns."""
     _CONTEXT.set_forkserver_preload(list(IMPORTED))
-    environment = {**os.environ, **({} if point is None else {VARIABLE: point})}
     receiver, sender = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_send, args=(sender, environment, function, arguments))
+    process = _CONTEXT.Process(target=_send, args=(sender, dict(os.environ), point, function, arguments))
     process.start()
     sender.close()
     return process, receiver
@@ -60,7 +59,7 @@ def call_in_child(function, *arguments, point=None):
         except EOFError:
             returned = None
     process.join(DEADLINE_S)
-    assert process.exitcode == (0 if point is None else 137)
+    assert process.exitcode == (0 if point is None else STATUS)
     return returned
 
 
@@ -71,8 +70,7 @@ def run_command(arguments, folder, point=None, largest=None):
     """
     output = folder / "printed"
     output.unlink(missing_ok=True)
-    environment = {**os.environ, **({} if point is None else {VARIABLE: point})}
-    code = call_in_child(type_command, arguments, folder, environment, output, largest, point=point)
+    code = call_in_child(type_command, arguments, folder, dict(os.environ), output, largest, point=point)
     return code, output.read_text("utf-8")
 
 
@@ -128,6 +126,8 @@ def _print_to(output, errors):
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, encoding="utf-8") for number in (1, 2))
 
 
-def _send(sender, environment, function, arguments):
+def _send(sender, environment, point, function, arguments):
     os.environ.update(environment)
+    if point is not None:
+        die_at(point)
     sender.send(function(*arguments))

@@ -214,5 +214,5 @@ def test_a_docs_file_that_changed_is_noticed(folder):
     write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
     store = open_store(folder)
     write_docs(folder, records(f"new-{line}" for line in range(COUNT + 1)))
-    with pytest.raises(StoreError, match="changed since"):
+    with pytest.raises(StoreError, match="changed while it was read"):
         next(iter(store.documents()))

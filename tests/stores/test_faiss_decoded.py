@@ -332,7 +332,7 @@ def test_a_change_of_the_source_is_noticed(vectors, tmp_path):
     path = save(train("SQ8", vectors), tmp_path)
     store = open_store(tmp_path)
     os.utime(path, ns=(1, 1))
-    with pytest.raises(StoreError, match="changed since"):
+    with pytest.raises(StoreError, match="changed while it was read"):
         store.get(np.array([0]))
 
 

@@ -171,7 +171,7 @@ def test_a_file_cut_after_opening_is_an_error_and_no_crash(vectors, tmp_path):
     os.truncate(path, 45 + 150 * DIM * 4)
     with pytest.raises(StoreError, match="cut while it was read"):
         list(batches)
-    with pytest.raises(StoreError, match="changed since"):
+    with pytest.raises(StoreError, match="changed while it was read"):
         store.get(np.array([0]))
 
 
@@ -183,7 +183,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_at_the_end(vectors, tmp
         file.seek(45)
         file.write(b"\0\0\0\0")
     os.utime(path, ns=(1, 1))
-    with pytest.raises(StoreError, match="changed since"):
+    with pytest.raises(StoreError, match="changed while it was read"):
         list(batches)
 
 

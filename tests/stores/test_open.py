@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from faiss_tools import COUNT, build, save
 
-from migrate.errors import ManifestError, OutputError, StoreError, UsageError
+from migrate.errors import InputError, ManifestError, OutputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores import open_store
 from migrate.stores.registry import absolute_location, output_of
@@ -120,7 +120,7 @@ def test_a_path_that_is_not_there_is_a_store_error(name, tmp_path):
 def test_pipes_and_devices_are_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(StoreError, match="pipe, a socket or a device"):
+        with pytest.raises(InputError, match="pipe, a socket or a device"):
             open_store(path)
     with pytest.raises(StoreError, match="an empty folder"):
         open_store(tmp_path)

@@ -156,17 +156,17 @@ NO_DOCUMENTS = {
     "too many": (json.dumps([*TEXTS, "x"]), "has more than 10 documents for 10 vectors"),
     "a configuration": (json.dumps({"name": "x", "dims": 12}), "record 2"),
     "no records": ("[]", "no records"),
-    "nothing": ("", "neither a list nor an object"),
-    "a number": ("7", "neither a list nor an object"),
+    "nothing": ("", "Expecting value"),
+    "a number": ("7", "found int 7"),
     "not closed": ('["a"', "expected a JSON list"),
-    "no comma": ('["a" "b"]', "no comma"),
-    "two values": ("[] []", "more than one value"),
+    "no comma": ('["a" "b"]', "Expecting ',' delimiter"),
+    "two values": ("[] []", "Extra data"),
     "no key": ('{7: "a"}', "expected a JSON list"),
     "deep": ("[" * 100_000, "expected a JSON list"),
     "deeper than is of use": (json.dumps([*TEXTS[1:], DEEP]), "nested more than"),
-    "a huge number": (f'[{{"text": "a", "n": {"9" * 4000}}}]', "record 1"),
+    "a huge number": (f'[{{"text": "a", "n": {"9" * 4000}}}]', "more than 1,000 bits"),
     "half of a character": ('["\\ud800"]', "half of a character"),
-    "no UTF-8": (b'["\xff"]', "not UTF-8"),
+    "no UTF-8": (b'["\xff"]', "expected UTF-8 in record 1"),
 }  # fmt: skip
 
 

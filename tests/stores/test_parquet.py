@@ -168,7 +168,7 @@ def test_fewer_rows_than_announced_are_noticed(pyarrow, tmp_path):
 def test_a_file_that_changed_is_noticed(write):
     store = open_store(write())
     write({"id": IDS, "text": ["other"] * COUNT})
-    with pytest.raises(StoreError, match="changed since"):
+    with pytest.raises(StoreError, match="changed while it was read"):
         list(store.documents())
 
 

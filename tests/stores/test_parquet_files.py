@@ -22,7 +22,7 @@ from sync_tools import Parquet as Records
 
 import migrate
 from migrate import sync
-from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.errors import InputError, LeadMigrateError, StoreError, UsageError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -661,9 +661,9 @@ def test_one_object_is_a_store(tmp_path):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda path: path.symlink_to("/dev/zero"), "a pipe or a device"),
-        (os.mkfifo, "a pipe or a device"),
-        (lambda path: path.symlink_to("nowhere"), "a link that leads nowhere"),
+        (lambda path: path.symlink_to("/dev/zero"), "this is a pipe, a socket or a device"),
+        (os.mkfifo, "this is a pipe, a socket or a device"),
+        (lambda path: path.symlink_to("nowhere"), "the link leads nowhere"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.parquet", "z.parquet"])
@@ -674,7 +674,7 @@ def test_what_is_no_file_among_files_of_rows_is_named(name, make, told, tmp_path
     pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
     assert open_store(tmp_path).info.count == 8
     make(tmp_path / name)
-    with pytest.raises(StoreError, match=f"{name}: expected a file of rows, found {told}"):
+    with pytest.raises(InputError, match=f"{name}: {told}"):
         open_store(tmp_path)
     (tmp_path / name).rename(tmp_path / f".{name}")
     assert open_store(tmp_path).info.count == 8, "hidden ones are nobody's rows"

@@ -2,10 +2,10 @@ import hashlib
 import json
 import os
 import shutil
-from functools import partial
 
 import numpy as np
 import pytest
+from dying import interrupt_at
 
 from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
@@ -316,15 +316,10 @@ def test_an_output_that_is_published_is_only_tidied_up_after(maker, tmp_path, mo
     output.mkdir()
     (output / "mine").touch()
 
-    def die_at(wanted, point):
-        if point == wanted:
-            raise KeyboardInterrupt
-
     for wanted in ("aside", "published"):
         maker.made.clear()
         with monkeypatch.context() as patch:
-            for module in ("files", "work.outputs"):
-                patch.setattr(f"migrate.{module}.reach", partial(die_at, wanted))
+            interrupt_at(wanted, patch)
             with pytest.raises(KeyboardInterrupt):
                 maker.run(force=True)
         assert State.read(output).complete == {"rows": 5}

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
+from migrate.files import FileStamp
 from migrate.stores.base import NO_TEXTS
-from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
+from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import (
     LOOKED_AT,
     DocumentSource,
@@ -185,7 +186,7 @@ class ParquetDocuments(ArrowDocuments):
         with read_errors(self._path), arrow_errors(self._path), self._path.open("rb") as opened:
             import pyarrow.parquet
 
-            self._identity = FileIdentity.of(opened.fileno())
+            self._stamp = FileStamp.of(self._path, opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
             columns = columns_beside_index(parquet.schema_arrow, self._path, named)
@@ -208,7 +209,7 @@ class ParquetDocuments(ArrowDocuments):
         import pyarrow.parquet
 
         with self._path.open("rb") as opened:
-            self._identity.check(self._path, opened.fileno())
+            self._stamp.check(opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             yield from parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.documents)
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 import codecs
 import os
 import re
+import weakref
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import is_endless
-from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
+from migrate.files import FileStamp
+from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import (
     DocumentSource,
     Labels,
@@ -39,44 +40,24 @@ _LONGEST_LINE: Final = 1 << 28
 DOCS_NAME: Final = "docs.jsonl"
 
 
-class Read(NamedTuple):
-    """One document of a file; `faiss_id` is the label that it names, if it does."""
-
-    document: Document
-    faiss_id: int | None
-    has_text: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The lines of a docs.jsonl; a subclass reads documents that are written in another way.
-
-    By equal forms a file is scanned once.
-    """
-
-    def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-        """Yield number, offset and bytes of each document of an open file: each line that is not blank."""
-        return lines_of(file, path)
-
-    def parse(self, content: bytes, path: Path, number: int) -> Read:
-        """Return the document of some bytes that `cut` gave."""
-        try:
-            fields = decode_json(content)
-        except UnicodeError as error:
-            raise bad_line(path, number, "UTF-8", str(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise bad_line(path, number, "a JSON object", str(error)) from error
-        if not isinstance(fields, dict):
-            raise bad_line(path, number, "a JSON object", shown_type(fields))
-        doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
-        if not isinstance(doc_id, str):
-            raise bad_line(path, number, 'a text as "id"', shown_type(doc_id))
-        if not isinstance(text, str | None):
-            raise bad_line(path, number, 'a text as "text"', shown_type(text))
-        if not isinstance(metadata, dict | None):
-            raise bad_line(path, number, 'an object as "metadata"', shown_type(metadata))
-        label = label if type(label) is int else None
-        return Read(Document(doc_id, text or "", metadata or {}), label, text is not None)
+def _parse(content: bytes, path: Path, number: int) -> tuple[Document, int | None, bool]:
+    """Return the document of a line, the label that it names, if it does, and whether it has a text."""
+    try:
+        fields = decode_json(content)
+    except UnicodeError as error:
+        raise bad_line(path, number, "UTF-8", str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise bad_line(path, number, "a JSON object", str(error)) from error
+    if not isinstance(fields, dict):
+        raise bad_line(path, number, "a JSON object", shown_type(fields))
+    doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
+    if not isinstance(doc_id, str):
+        raise bad_line(path, number, 'a text as "id"', shown_type(doc_id))
+    if not isinstance(text, str | None):
+        raise bad_line(path, number, 'a text as "text"', shown_type(text))
+    if not isinstance(metadata, dict | None):
+        raise bad_line(path, number, 'an object as "metadata"', shown_type(metadata))
+    return Document(doc_id, text or "", metadata or {}), label if type(label) is int else None, text is not None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -87,8 +68,7 @@ class DocsScan:
     `values` are the ids as integers where every id is one, `faiss_ids` the labels where every line names one.
     """
 
-    path: Path
-    identity: FileIdentity
+    stamp: FileStamp
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     line_numbers: NDArray[np.int64]
@@ -108,33 +88,26 @@ def shown_type(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
-_scans: WeakValueDictionary[tuple[Path, FileIdentity, Form], DocsScan] = WeakValueDictionary()
+_scans: WeakValueDictionary[FileStamp, DocsScan] = WeakValueDictionary()
 
 
 class RepeatedIdError(StoreError):
     """Two documents of a file have one id."""
 
 
-def scan_docs(path: Path, form: Form = Form(), most: int | None = None) -> DocsScan:
+def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
     """Read a file once, checking every document; not again while a store of this process has it open.
 
-    A file with more than `most` documents is refused without reading the rest.
+    Of a file in another format the documents have been `written` as lines.
     """
     offsets, sizes, numbers, hashes, values, faiss_ids = (array("q") for _ in range(6))
     with_text = 0
-    if is_endless(path):
-        raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
-        identity = FileIdentity.of(file.fileno())
-        if (known := _scans.get((path, identity, form))) is not None:
+        stamp = FileStamp.of(path, file.fileno())
+        if written is None and (known := _scans.get(stamp)) is not None:
             return known
-        for number, offset, content in form.cut(file, path):
-            if len(offsets) == most:
-                raise StoreError(
-                    f"{path}: has more than {most} documents for {most} vectors; write the file and the index from the "
-                    "same documents"
-                )
-            document, faiss_id, has_text = form.parse(content, path, number)
+        for number, offset, content in lines_of(written or file, path):
+            document, faiss_id, has_text = _parse(content, path, number)
             offsets.append(offset)
             sizes.append(len(content))
             numbers.append(number)
@@ -144,8 +117,7 @@ def scan_docs(path: Path, form: Form = Form(), most: int | None = None) -> DocsS
                     column.append(value)
             with_text += has_text
     scan = DocsScan(
-        path,
-        identity,
+        stamp,
         offsets=np.array(offsets, np.int64),
         sizes=np.array(sizes, np.int64),
         line_numbers=np.array(numbers, np.int64),
@@ -154,8 +126,9 @@ def scan_docs(path: Path, form: Form = Form(), most: int | None = None) -> DocsS
         faiss_ids=np.array(faiss_ids, np.int64) if len(faiss_ids) == len(offsets) else None,
         with_text=with_text,
     )
-    _refuse_duplicates(scan, form)
-    _scans[path, identity, form] = scan
+    _refuse_duplicates(scan, written)
+    if written is None:
+        _scans[stamp] = scan
     return scan
 
 
@@ -180,28 +153,28 @@ def as_integer(doc_id: str) -> int | None:
     return None
 
 
-def _refuse_duplicates(scan: DocsScan, form: Form) -> None:
+def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
     """Refuse an id that two documents have."""
     # equal hashes are only a suspicion: the lines are read again and their ids compared
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     line_of: dict[str, int] = {}
-    with read_errors(scan.path), scan.path.open("rb") as file:
+    with read_errors(scan.stamp.path), scan.stamp.path.open("rb") as file:
         for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
-            file.seek(int(scan.offsets[index]))
             number = int(scan.line_numbers[index])
-            document = form.parse(file.read(int(scan.sizes[index])), scan.path, number).document
+            line = os.pread((written or file).fileno(), int(scan.sizes[index]), int(scan.offsets[index]))
+            document, _, _ = _parse(line, scan.stamp.path, number)
             first = line_of.setdefault(document.id, number)
             if first != number:
                 found = f"{document.id[:80]!r}, the id of line {first}"
-                raise RepeatedIdError(str(bad_line(scan.path, number, "a new id", found)))
+                raise RepeatedIdError(str(bad_line(scan.stamp.path, number, "a new id", found)))
 
 
 class JsonlDocuments(DocumentSource):
     """A file of documents, one after another, that are matched to rows as `match_rows` says.
 
-    Only offsets are kept; documents are read again when they are needed. With `in_order` line i belongs to row i
-    whatever its id, for vectors that have no labels.
+    Only offsets are kept; documents are read again when they are needed: from the file, or as they were `written` from
+    it. With `in_order` line i belongs to row i whatever its id, for vectors that have no labels.
     """
 
     _no_texts = 'no line has a "text"; add the texts'
@@ -213,12 +186,14 @@ class JsonlDocuments(DocumentSource):
         count: int,
         *,
         in_order: bool = False,
-        form: Form = Form(),
-        most: int | None = None,
+        written: BinaryIO | None = None,
     ) -> None:
         self.file = self._path = path
-        self._form = form
-        self._scan = scan = scan_docs(path, form, most)
+        self._written = written
+        if written is not None:
+            written.seek(0)
+            weakref.finalize(self, written.close)
+        self._scan = scan = scan_docs(path, written)
         check_count(path, count, scan.offsets.size)
         matched = "line by line"
         if not in_order:
@@ -231,10 +206,10 @@ class JsonlDocuments(DocumentSource):
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan
         with read_errors(self._path), self._path.open("rb", buffering=0) as file:
-            scan.identity.check(self._path, file.fileno())
+            scan.stamp.check(file.fileno())
             for position in positions.tolist():
                 size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
-                line = os.pread(file.fileno(), size, int(scan.offsets[position]))
+                line = os.pread((self._written or file).fileno(), size, int(scan.offsets[position]))
                 if len(line) < size:
                     raise malformed(self._path, f"{size} bytes in line {number}", len(line), "the file was cut")
-                yield self._form.parse(line, self._path, number).document
+                yield _parse(line, self._path, number)[0]

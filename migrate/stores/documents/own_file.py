@@ -1,268 +1,148 @@
 """Documents in a `.json`, `.jsonl`, `.csv` or `.tsv` of the user's own beside an index, told by its fields.
 
-A JSON file is a list of texts, a list of objects, or an object of texts or objects by id; in the others a record is a
-line or a row. Each is scanned once: only places and hashes are kept, and texts are read when they are needed, as of a
-docs.jsonl. A JSON file is held whole while it is scanned.
+A JSON file is a list of texts, a list of objects, or an object of texts or objects by id, and is held in memory while
+it is read; in the others a record is a line or a row. The documents are written to a temporary file as a docs.jsonl,
+and read there when they are needed.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from migrate.errors import OutputError, StoreError
-from migrate.files import is_endless
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import LOOKED_AT, DocumentSource, Labels, longest_first, sidecar_files, without_texts
+from migrate.stores.child import temporary_file, write_all
+from migrate.stores.documents.base import (
+    LOOKED_AT,
+    DocumentSource,
+    Labels,
+    longest_first,
+    sidecar_files,
+    without_texts,
+)
 from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES, is_id_name
 from migrate.stores.documents.json_file import AGAIN, read_whole
-from migrate.stores.documents.jsonl import Form, JsonlDocuments, Read, RepeatedIdError, lines_of, shown_type
+from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
 from migrate.stores.records import TEXT_NAMES
 from migrate.stores.switching import BESIDE
-from migrate.vectors import Document
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv")
 _ID_NAMES: Final = (*ID_NAMES, "docid", "document_id", "chunk_id", "uuid", "key")
 _KEY: Final = ""
 """The field of a record that has its key in an object of JSON."""
-_TEXT: Final = "text"
-_TITLE: Final = "title"
-_METADATA: Final = "metadata"
+_TEXT, _TITLE, _METADATA = "text", "title", "metadata"
+_LINES_AT_ONCE: Final = 256
+
+Record = dict[str, Any]
 
 
 def _bad_record(path: Path, number: int, expected: str, found: object) -> StoreError:
     return malformed(path, f"{expected} in record {number}", found, "correct the file")
 
 
-@dataclass(frozen=True, slots=True)
-class _JsonLines(Form):
-    """Records of JSON, one a line; the fields that are the id and the text of a record.
-
-    Without `id` records are numbered; `titled` puts the title before the text.
-    """
-
-    id: str | None = None
-    text: str = _TEXT
-    titled: bool = False
-
-    def cut(self, file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
-        """Yield each record."""
-        return ((number, *part) for number, part in enumerate(self.parts(file, path), start=1))
-
-    def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
-        """Yield offset and bytes of each record."""
-        return ((offset, line) for _, offset, line in lines_of(file, path))
-
-    def values(self, content: bytes) -> Any:
-        """Return the record of some bytes, by the names of its fields; raises MalformedError if they are none."""
-        value = parse_json(content.decode())
-        return {_TEXT: value} if isinstance(value, str) else value
-
-    def record(self, content: bytes, path: Path, number: int) -> dict[str, Any]:
-        """Return the record of some bytes; raises StoreError if they are none."""
+def _records(path: Path) -> Iterator[Record]:
+    """Yield the records of a file, by the names of their fields; raises StoreError where one is none."""
+    values = {".json": _json_values, ".jsonl": _line_values}.get(path.suffix, _rows)
+    number = 0
+    with read_errors(path), path.open("rb", buffering=1 << 20) as file:
         try:
-            record = self.values(content)
+            for number, value in enumerate(values(path, file), start=1):
+                record = {_TEXT: value} if isinstance(value, str) else value
+                if not isinstance(record, dict):
+                    raise _bad_record(path, number, "an object or a text", shown_type(record))
+                yield record
         except UnicodeError as error:
-            raise _bad_record(path, number, "UTF-8", error) from error
+            raise _bad_record(path, number + 1, "UTF-8", error) from error
         except (MalformedError, csv.Error) as error:
-            raise _bad_record(path, number, "a record", f"other ({error})") from error
-        if not isinstance(record, dict):
-            raise _bad_record(path, number, "an object or a text", shown_type(record))
-        return record
+            raise _bad_record(path, number + 1, "a record", f"other ({error})") from error
 
-    def parse(self, content: bytes, path: Path, number: int) -> Read:
-        """Return the document of a record."""
-        record = self.record(content, path, number)
-        doc_id = str(number - 1) if self.id is None else record.get(self.id)
-        if self.id is not None and not _is_id(doc_id):
-            raise _bad_record(path, number, f"a text or a whole number as {self.id!r}", shown_type(doc_id))
-        text = record.get(self.text)
-        if not isinstance(text, str | None):
-            raise _bad_record(path, number, f"a text as {self.text!r}", shown_type(text))
-        left_out = {_KEY, self.id, self.text, LABEL, _METADATA, *VECTOR_NAMES}
-        metadata = {name: value for name, value in record.items() if name not in left_out}
-        inner = record.get(_METADATA)
-        if isinstance(inner, str) and inner.lstrip().startswith("{"):
-            with suppress(MalformedError):
-                inner = parse_json(inner)
-        if _METADATA in record:
-            metadata |= inner if isinstance(inner, dict) else {_METADATA: inner}
-        title = record.get(_TITLE) if self.titled else None
-        whole = f"{title} {text or ''}".strip() if title and isinstance(title, str) else text
-        label = record.get(LABEL)
-        if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
-            label = int(label)
-        return Read(Document(str(doc_id), whole or "", metadata), label if type(label) is int else None, bool(whole))
+
+def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:  # noqa: ARG001
+    """Yield the values of a list, or those of an object with their keys."""
+    try:
+        value = parse_json(read_whole(path).decode("utf-8-sig"))
+    except MalformedError as error:
+        raise malformed(path, "a JSON list, or an object, of documents", f"other ({error})", AGAIN) from error
+    if not isinstance(value, list | dict):
+        raise malformed(path, "a JSON list, or an object, of documents", shown_type(value), AGAIN)
+    if isinstance(value, list):
+        yield from value
+        return
+    for key, entry in value.items():
+        record = {_TEXT: entry} if isinstance(entry, str) else entry
+        yield record | {_KEY: key} if isinstance(record, dict) else record
+
+
+def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
+    """Yield the value of each line."""
+    return (parse_json(line.decode()) for _, _, line in lines_of(file, path))
+
+
+def _rows(path: Path, file: BinaryIO) -> Iterator[Record]:
+    """Yield the cells of each row of a table that are not empty, by the names in its header."""
+    first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
+    delimiter = "\t" if path.suffix == ".tsv" else max((",", ";", "\t"), key=first.count)
+    file.seek(0)
+    csv.field_size_limit(1 << 28)  # of the whole process; its own limit is less than a long text
+    lines = (line.decode() for _, _, line in lines_of(file, path, blank=True))
+    rows = filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
+    header = next(rows, [])
+    if len(set(header)) < len(header):
+        raise malformed(path, "columns with different names", f"{header}"[:200], "name them differently")
+    for cells in rows:
+        if len(cells) != len(header):
+            raise MalformedError(f"{len(cells)} cells below {len(header)} names")
+        yield {name: cell for name, cell in zip(header, cells, strict=True) if cell}
 
 
 def _is_id(value: object) -> bool:
     return type(value) is int or (isinstance(value, str) and value != "")
 
 
-class _Json(_JsonLines):
-    """The values of a list, or the entries of an object."""
-
-    def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
-        try:
-            content = read_whole(path)
-            offset = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
-            text, done = content.decode("utf-8-sig"), 0
-            del content
-            for start, stop in _values(text):
-                part = text[start:stop].encode()
-                offset += len(text[done:start].encode())
-                yield offset, part
-                offset, done = offset + len(part), stop
-        except UnicodeError as error:
-            raise malformed(path, "JSON", f"text that is not UTF-8 ({error})", AGAIN) from error
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise malformed(path, "a JSON list, or an object, of documents", f"other ({error})", AGAIN) from error
-
-    def values(self, content: bytes) -> Any:
-        if not _is_entry(content):
-            return super().values(content)
-        ((key, value),) = parse_json("{" + content.decode() + "}").items()
-        record = {_TEXT: value} if isinstance(value, str) else value
-        return record | {_KEY: key} if isinstance(record, dict) else record
-
-
-def _is_entry(content: bytes) -> bool:
-    """Return whether some bytes are an entry of an object, and no value."""
-    text = content.decode()
-    return text.startswith('"') and json.JSONDecoder().raw_decode(text)[1] < len(text)
+def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: str, *, titled: bool) -> bytes:
+    """Return a record as a line of a docs.jsonl; without `doc_id` it is numbered, and a title may precede the text."""
+    own_id = str(number - 1) if doc_id is None else record.get(doc_id)
+    if not _is_id(own_id):
+        raise _bad_record(path, number, f"a text or a whole number as {doc_id!r}", shown_type(own_id))
+    content = record.get(text)
+    if not isinstance(content, str | None):
+        raise _bad_record(path, number, f"a text as {text!r}", shown_type(content))
+    left_out = {_KEY, doc_id, text, LABEL, _METADATA, *VECTOR_NAMES}
+    metadata = {name: value for name, value in record.items() if name not in left_out}
+    inner = record.get(_METADATA)
+    if isinstance(inner, str) and inner.lstrip().startswith("{"):
+        with suppress(MalformedError):
+            inner = parse_json(inner)
+    if _METADATA in record:
+        metadata |= inner if isinstance(inner, dict) else {_METADATA: inner}
+    title = record.get(_TITLE) if titled else None
+    if title and isinstance(title, str):
+        content = f"{title} {content or ''}".strip()
+    label = record.get(LABEL)
+    if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
+        label = int(label)
+    fields = {"id": str(own_id), "text": content or None, "metadata": metadata, "faiss_id": label}
+    return (json.dumps(fields, ensure_ascii=False) + "\n").encode()
 
 
-def _values(text: str) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of each value of a JSON list, or entry of an object."""
-    decoder, at = json.JSONDecoder(), _after_space(text, 0)
-    closing = {"[": "]", "{": "}"}.get(text[at : at + 1])
-    if closing is None:
-        raise ValueError("neither a list nor an object")
-    at = _after_space(text, at + 1)
-    while text[at : at + 1] != closing:
-        start = at
-        value, at = decoder.raw_decode(text, at)
-        if closing == "}":
-            colon = _after_space(text, at)
-            if not isinstance(value, str) or text[colon : colon + 1] != ":":
-                raise ValueError(f"no key at character {start}")
-            _, at = decoder.raw_decode(text, _after_space(text, colon + 1))
-        yield start, at
-        at = _after_space(text, at)
-        if text[at : at + 1] == ",":
-            at = _after_space(text, at + 1)
-        elif text[at : at + 1] != closing:
-            raise ValueError(f"no comma at character {at}")
-    if _after_space(text, at + 1) != len(text):
-        raise ValueError(f"more than one value, at character {at + 1}")
-
-
-def _after_space(text: str, at: int) -> int:
-    while text[at : at + 1] in (" ", "\t", "\r", "\n"):
-        at += 1
-    return at
-
-
-@dataclass(frozen=True, slots=True)
-class _Cells(_JsonLines):
-    """The rows of a table below its header."""
-
-    header: tuple[str, ...] = ()
-    delimiter: str = ","
-
-    def parts(self, file: Any, path: Path) -> Iterator[tuple[int, bytes]]:
-        """Yield each row but the first, which may be of several lines."""
-        rows = _rows(file, path, self.delimiter)
-        next(rows, None)
-        return rows
-
-    def values(self, content: bytes) -> Any:
-        """Return the cells of a row that are not empty."""
-        cells = _cells(content, self.delimiter)
-        if len(cells) != len(self.header):
-            raise MalformedError(f"{len(cells)} cells below {len(self.header)} names")
-        return {name: cell for name, cell in zip(self.header, cells, strict=True) if cell}
-
-
-def _cells(row: bytes, delimiter: str) -> list[str]:
-    return next(csv.reader(io.StringIO(row.decode(), newline=""), delimiter=delimiter, strict=True), [])
-
-
-def _rows(file: Any, path: Path, delimiter: str) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and bytes of each row; the header is the first."""
-    taken: list[tuple[int, bytes]] = []
-
-    def lines() -> Iterator[str]:
-        for _, offset, line in lines_of(file, path, blank=True):
-            taken.append((offset, line))
-            yield line.decode()
-
-    csv.field_size_limit(1 << 28)  # of the whole process; its own limit is less than a long text
-    reader, number = csv.reader(lines(), delimiter=delimiter, strict=True), 0
-    try:
-        for cells in reader:
-            if cells:
-                yield taken[0][0], b"".join(line for _, line in taken)
-                number += 1
-            taken.clear()
-    except UnicodeError as error:
-        raise _bad_record(path, number, "UTF-8", error) from error
-    except csv.Error as error:
-        raise _bad_record(path, number, "a row of cells", f"other ({error})") from error
-
-
-def _form_of(path: Path) -> _JsonLines:
-    if path.suffix in (".json", ".jsonl"):
-        return _Json() if path.suffix == ".json" else _JsonLines()
-    with read_errors(path), path.open("rb") as file:
-        first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
-        delimiter = "\t" if path.suffix == ".tsv" else max((",", ";", "\t"), key=first.count)
-        file.seek(0)
-        _, content = next(_rows(file, path, delimiter), (0, b""))
-    header = tuple(_cells(content, delimiter))
-    if len(set(header)) < len(header):
-        raise malformed(path, "columns with different names", f"{header}"[:200], "name them differently")
-    return _Cells(header=header, delimiter=delimiter)
-
-
-def _forms_of(path: Path, named: Mapping[str, str], index: Path) -> tuple[list[_JsonLines], list[str]]:
-    """Return the file's form with each field of the first records that could be the id, the likeliest first; notes."""
-    form = _form_of(path)
-    with read_errors(path), path.open("rb") as file:
-        first = [form.record(part, path, number) for number, _, part in islice(form.cut(file, path), LOOKED_AT)]
-    names = [name for name in dict.fromkeys(name for record in first for name in record) if name != _KEY]
-    columns = {name: [record.get(name) for record in first] for name in (_KEY, *names)}
-    texts = [
-        name for name in names
-        if any(columns[name]) and all(isinstance(value, str | None) for value in columns[name])
-    ]  # fmt: skip
-    ids: list[str | None] = [_KEY] if any(_KEY in record for record in first) else []
-    likely = dict.fromkeys((*_ID_NAMES, *filter(is_id_name, names)))
-    ids += [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
-    if "id" in named:
-        if named["id"] not in names:
-            raise malformed(path, f"a field of ids {named['id']!r}", ", ".join(names), "name one of these")
-        ids = [named["id"]]
-    else:
-        ids.append(None)
-    text = _choose_text(path, names, longest_first(texts, first), named.get(_TEXT), index)
-    # as in the corpora of BEIR
-    titled = text == _TEXT and _TITLE in texts and _TEXT not in named
-    notes = [f"the texts are {_TITLE} and {_TEXT} of {path.name}; say ?text={_TEXT} for these alone"] if titled else []
-    vectors = ", ".join(name for name in VECTOR_NAMES if name in names)
-    if vectors:
-        notes.append(f"{path.name} also holds vectors ({vectors}); a new store has them as they are, untranslated")
-    return [replace(form, id=name, text=text, titled=titled) for name in ids], notes
+def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | None) -> list[str | None]:
+    """Return each field that could be the id, the likeliest first; None, at the end, for the number of a record."""
+    if named is not None:
+        if named not in columns:
+            names = ", ".join(name for name in columns if name != _KEY)
+            raise malformed(path, f"a field of ids {named!r}", names, "name one of these")
+        return [named]
+    likely = dict.fromkeys((*_ID_NAMES, *filter(is_id_name, columns)))
+    ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
+    return [*([_KEY] if any(columns[_KEY]) else []), *ids, None]
 
 
 def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: str | None, index: Path) -> str:
@@ -289,20 +169,36 @@ class OwnFileDocuments(JsonlDocuments):
     """
 
     def __init__(self, path: Path, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:
-        if is_endless(path):
-            raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
-        forms, notes = _forms_of(path, named, index)
-        for form in forms:
+        first = list(islice(_records(path), LOOKED_AT))
+        names = [name for name in dict.fromkeys(name for record in first for name in record) if name != _KEY]
+        columns = {name: [record.get(name) for record in first] for name in (_KEY, *names)}
+        ids = _choose_ids(path, columns, named.get("id"))
+        texts = [
+            name for name in names
+            if any(columns[name]) and all(isinstance(value, str | None) for value in columns[name])
+        ]  # fmt: skip
+        text = _choose_text(path, names, longest_first(texts, first), named.get(_TEXT), index)
+        # as in the corpora of BEIR
+        titled = text == _TEXT and _TITLE in texts and _TEXT not in named
+        notes = []
+        if titled:
+            notes.append(f"the texts are {_TITLE} and {_TEXT} of {path.name}; say ?text={_TEXT} for these alone")
+        if vectors := ", ".join(name for name in VECTOR_NAMES if name in names):
+            notes.append(f"{path.name} also holds vectors ({vectors}); a new store has them as they are, untranslated")
+        for doc_id in ids:
+            lines = (
+                _line_of(path, number, record, doc_id, text, titled=titled)
+                for number, record in enumerate(_records(path), start=1)
+            )
             try:
-                super().__init__(path, labels, count, form=form, most=count)
+                super().__init__(path, labels, count, written=_written(path, lines, count))
                 break
             except RepeatedIdError:
-                if form is forms[-1]:
+                if doc_id is ids[-1]:
                     raise
-                notes.insert(0, f"several records of {path.name} have one {form.id}, so that is no id of theirs")
-        ids = "keys" if form.id == _KEY else form.id or "numbers of records"
-        text = f"{_TITLE} and {form.text}" if form.titled else form.text
-        self.kind = f"{self.kind}; text: {text}, ids: {ids}"
+                notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
+        told = "keys" if doc_id == _KEY else doc_id or "numbers of records"
+        self.kind = f"{self.kind}; text: {f'{_TITLE} and {text}' if titled else text}, ids: {told}"
         self.notes = (*notes, *self.notes)
         # a list of texts may be one of ids, titles or names, if it is called so
         called = re.fullmatch(
@@ -312,6 +208,25 @@ class OwnFileDocuments(JsonlDocuments):
             with read_errors(path), path.open("rb") as file:
                 if re.match(rb'(\xef\xbb\xbf)?\s*\[\s*"', file.read(64)):
                     raise StoreError(f"{path}: the name is that of a list of other texts; put the documents beside it")
+
+
+def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
+    """Write lines to a temporary file; no more than `most` are read."""
+    with read_errors(path):
+        file = temporary_file(path, path.stat().st_size)
+    left = most
+    with ExitStack() as stack:
+        stack.callback(file.close)
+        while part := list(islice(lines, _LINES_AT_ONCE)):
+            left -= len(part)
+            if left < 0:
+                raise StoreError(
+                    f"{path}: has more than {most} documents for {most} vectors; write the file and the index from the "
+                    "same documents"
+                )
+            write_all(file, b"".join(part))
+        stack.pop_all()
+    return file
 
 
 def find_own_file(

@@ -20,7 +20,7 @@ from migrate.stores.faiss.lists import append_lists
 from migrate.stores.faiss.recipe import SCALAR_NAMES, Recipe, factory
 from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 
 _FEWEST_ROWS_PER_LIST: Final = 39
 """What FAISS recommends at least."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from migrate.files import write_at
 from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 
 _BLOCK_BYTES: Final = 128 << 20
 _MOST_ROWS: Final = 65_536

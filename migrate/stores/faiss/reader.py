@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UnsupportedStoreError
+from migrate.files import FileStamp
 from migrate.reading import expect, parse_json
 from migrate.stores.base import Metric
-from migrate.stores.binary_reader import FileIdentity, RowFile, read_errors
+from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
@@ -65,12 +66,12 @@ class FaissFile(RowFile):
     def __init__(self, path: Path) -> None:
         self.path = path
         with read_errors(path), path.open("rb", buffering=0) as file:
-            self.identity = FileIdentity.of(file.fileno())
+            self.stamp = FileStamp.of(path, file.fileno())
             head = file.read(HEAD_BYTES)
         self.code = _check_code(path, head)
         self._decoded: BinaryIO | None = None
         self._left = 0
-        flat = fourcc.read_flat_head(head, self.identity.size)
+        flat = fourcc.read_flat_head(head, self.stamp.size)
         facts, self.labels, runs = self._look() if flat is None else _flat_facts(*flat)
         self.chain: str = facts["chain"]
         self.recipe: dict[str, Any] = facts["recipe"]
@@ -79,13 +80,13 @@ class FaissFile(RowFile):
         self.metric: Metric = fourcc.METRICS[facts["metric"]]
         self._check_runs(runs, facts)
         descriptor = None if self._decoded is None else self._decoded.fileno()
-        super().__init__(path, self.identity, runs, facts["dim"], descriptor=descriptor)
+        super().__init__(self.stamp, runs, facts["dim"], descriptor=descriptor)
 
     def _look(self) -> tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64]]:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
         facts: dict[str, Any] = {}
         labels, runs = bytearray(), bytearray()
-        for tag, content in run_job(self.path, read_job("read", self.path), file_bytes=self.identity.size):
+        for tag, content in run_job(self.path, read_job("read", self.path), file_bytes=self.stamp.size):
             if tag == FACTS:
                 facts = self._check_facts(content)
                 if not facts["in_place"]:
@@ -130,7 +131,7 @@ class FaissFile(RowFile):
     def _check_runs(self, runs: NDArray[np.int64], facts: dict[str, Any]) -> None:
         offsets, counts = runs.astype(np.int64).T
         row_bytes = facts["dim"] * _FLOAT_BYTES
-        size = facts["count"] * row_bytes if self._decoded is not None else self.identity.size
+        size = facts["count"] * row_bytes if self._decoded is not None else self.stamp.size
         within = (offsets >= 0) & (counts >= 0) & (offsets + counts * row_bytes <= size)
         self._expect(bool(within.all()) and counts.sum() == facts["count"], "places of vectors within the file")
 

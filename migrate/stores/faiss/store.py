@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -90,13 +89,12 @@ class FaissKind:
         address = Address(location) if os.path.lexists(location) else Address.parse(location)
         check_options(f"{self.name}:{location}", address.options, ("text", "id"))
         path = Path(address.place)
-        kind = _file_kind(path)
-        if stat.S_ISDIR(kind):
-            index = _find_index(path)
-        elif stat.S_ISREG(kind):
-            index = path
-        else:
-            raise StoreError(f"{path}: this is a pipe, a socket or a device; give the file or folder of the store")
+        with read_errors(path):
+            try:
+                path.stat()
+            except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+                raise StoreError(f"{path}: no such file or folder; check the path") from error
+            index = _find_index(path) if path.is_dir() else path
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()
         return FaissStore(path, index, pickled if is_langchain else None, address.options)
@@ -160,14 +158,6 @@ class FaissStore(RowFileStore):
         writer = open_writer(path, self._file, dim, self.source)
         writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
         return writer
-
-
-def _file_kind(path: Path) -> int:
-    with read_errors(path):
-        try:
-            return path.stat().st_mode
-        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            raise StoreError(f"{path}: no such file or folder; check the path") from error
 
 
 def _find_index(folder: Path) -> Path:
@@ -250,7 +240,7 @@ def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Label
 def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]:
     details: dict[str, str | int] = {
         "index": file.path.name,
-        "index_bytes": file.identity.size,
+        "index_bytes": file.stamp.size,
         "fourcc": file.code,
         "factory": factory(file.recipe),
         "reading": "exact" if file.exact else "approximate",

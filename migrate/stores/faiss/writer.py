@@ -22,7 +22,7 @@ from migrate.stores.faiss.recipe import factory
 from migrate.stores.faiss.rescale import rescale
 from migrate.stores.file_store import RowFileWriter
 from migrate.stores.frames import DONE, LABELS
-from migrate.work.shards import Rows
+from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter
 
 _QUIET_S: Final = 7 * 86_400.0

@@ -17,9 +17,9 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from migrate.errors import RemoteError, StoreError
-from migrate.files import FileStamp, is_endless
+from migrate.files import FileStamp, refuse_endless
 from migrate.reading import parse_json
-from migrate.stores.binary_reader import FileIdentity, read_errors
+from migrate.stores.binary_reader import read_errors
 from migrate.work.remote import Folder
 
 SUFFIX: Final = ".parquet"
@@ -93,9 +93,10 @@ class LocalFiles:
     def _refuse_strange(self, paths: Sequence[Path]) -> None:
         """Make sure that nothing with the name of a file of rows is a pipe, a device or a link that leads nowhere."""
         for path in paths:
-            if not path.is_file() and not path.is_dir() and not _is_hidden(path.relative_to(self.folder).as_posix()):
-                what = "a pipe or a device" if is_endless(path) else "a link that leads nowhere"
-                raise StoreError(f"{path}: expected a file of rows, found {what}; remove it, or put the file there")
+            if not _is_hidden(path.relative_to(self.folder).as_posix()):
+                refuse_endless(path)
+                if not path.exists():
+                    raise StoreError(f"{path}: the link leads nowhere; remove it, or put the file there")
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[Any]:
@@ -106,9 +107,9 @@ class LocalFiles:
                 raise StoreError(
                     f"{path}: expected the file that was opened, found it changed since; run again on a store at rest"
                 )
-            identity = FileIdentity.of(opened.fileno())
+            stamp = FileStamp.of(path, opened.fileno())
             yield opened
-            identity.check(path, opened.fileno())
+            stamp.check(opened.fileno())
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file in the folder."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, reach, sha256_file, sync_path, write_json
+from migrate.files import canonical_json, output_errors, sha256_file, sync_path, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
@@ -24,7 +24,8 @@ from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UN
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
 from migrate.vectors import Vectors
-from migrate.work.shards import Rows, Shard, shards_of
+from migrate.work.rows import Rows
+from migrate.work.shards import Shard, shards_of
 from migrate.work.writer import StoreWriter
 
 _GROUP_BYTES: Final = 16 << 20
@@ -186,7 +187,6 @@ class ParquetWriter(StoreWriter):
                 entry = {"name": name, "bytes": file.tell(), "sha256": sha256_file(path), **_summed(summary)}
                 if self._storage is not None:
                     self._storage.files().put(path, name)
-                    reach("put")
                 else:
                     os.fsync(file.fileno())
                     path.chmod(0o644)
@@ -331,7 +331,6 @@ class ObjectOutput(ServerOutput):
             files.write(UNFINISHED_NAME, content)
         elif not files.add(UNFINISHED_NAME, content):
             raise self._claimed(self._mark(files) or {})
-        reach("claimed")
 
     def is_published(self, content: Path) -> bool:
         """Return whether `_shards.json` is there, of this very store."""
@@ -352,9 +351,7 @@ class ObjectOutput(ServerOutput):
         self.claim([*_shard_names(content), *(path.name for path in paths)])
         for path in paths:
             files.put(path, path.name)
-            reach("put")
         files.write(SHARDS_NAME, (content / SHARDS_NAME).read_bytes())
-        reach("listed")
         files.remove(UNFINISHED_NAME)
 
     def discard(self) -> None:
