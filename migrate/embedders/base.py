@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, VectorError
 from migrate.files import canonical_json, output_errors, write_bytes
@@ -101,6 +103,17 @@ class Embedder(ABC):
             batch = range(start, min(start + self.batch_size, len(texts)))
             keep(batch, self.embed([texts[position] for position in batch], role))
             progress("embed", batch.stop, len(texts))
+
+    def in_batches(
+        self, texts: Sequence[Text], dim: int, embed: Callable[[Sequence[Text]], Vectors], progress: Progress
+    ) -> Vectors:
+        """Return the vectors, (len(texts), dim), that `embed` gives to `batch_size` texts at a time."""
+        vectors = np.empty((len(texts), dim), dtype=np.float32)
+        for start in range(0, len(texts), self.batch_size):
+            batch = texts[start : start + self.batch_size]
+            vectors[start : start + len(batch)] = embed(batch)
+            progress("embed", start + len(batch), len(texts))
+        return vectors
 
     def embed_documents(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
         """Embed texts as documents."""

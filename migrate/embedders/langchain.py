@@ -132,15 +132,21 @@ class LangChainEmbedder(Embedder):
         """
         require_texts(texts, model=self.spec)
         dim = self.dimensions or self._shape[0]
-        vectors = np.empty((len(texts), dim), dtype=np.float32)
-        for start in range(0, len(texts), self.batch_size):
-            batch = texts[start : start + self.batch_size]
-            vectors[start : start + len(batch)] = self._embed_batch(batch, role, dim)
-            progress("embed", start + len(batch), len(texts))
-        return vectors
+        return self.in_batches(texts, dim, lambda batch: self._embed_batch(batch, role, dim), progress)
 
     def _embed_batch(self, texts: Sequence[Text], role: Role, dim: int | None) -> Vectors:
-        rows = self._call([self.prefixes[role] + text.text for text in texts], role)
+        inputs = [self.prefixes[role] + text.text for text in texts]
+        try:
+            rows: list[Any] = (
+                [self.embeddings.embed_query(text) for text in inputs]
+                if role == "query"
+                else list(self.embeddings.embed_documents(inputs))
+            )
+        except Exception as error:  # a foreign object may raise anything
+            raise RemoteError(
+                f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
+                "kept where there is a cache"
+            ) from error
         if len(rows) != len(texts):
             raise RemoteError(
                 f"{self.spec}: returned {len(rows)} vectors for {len(texts)} texts; the class that embeds is at fault"
@@ -153,17 +159,6 @@ class LangChainEmbedder(Embedder):
         noun = "query" if role == "query" else "document"
         check_vectors([text.id for text in texts], vectors, source=self.spec, noun=noun)
         return vectors
-
-    def _call(self, inputs: list[str], role: Role) -> list[Any]:
-        try:
-            if role == "query":
-                return [self.embeddings.embed_query(text) for text in inputs]
-            return list(self.embeddings.embed_documents(inputs))
-        except Exception as error:  # a foreign object may raise anything
-            raise RemoteError(
-                f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
-                "kept where there is a cache"
-            ) from error
 
 
 def load_embeddings(name: str) -> Embeddings:
@@ -189,10 +184,6 @@ def load_embeddings(name: str) -> Embeddings:
         item = getattr(module, attribute)
     except AttributeError as error:
         raise UsageError(f"{spec}: {module_name} has nothing named {attribute!r}; check the spelling") from error
-    return _make(item, spec)
-
-
-def _make(item: Any, spec: str) -> Embeddings:
     from langchain_core.embeddings import Embeddings
 
     if not isinstance(item, Embeddings) and callable(item):
@@ -218,14 +209,8 @@ def _reason(error: Exception) -> str:
 
 
 def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
-    return LangChainEmbedder(
-        load_embeddings(name),
-        spec=f"langchain:{name}",
-        dimensions=options.dimensions,
-        document_prefix=options.document_prefix or "",
-        query_prefix=options.query_prefix or "",
-        batch_size=options.batch_size or 64,
-    )
+    taken = options.given("dimensions", "document_prefix", "query_prefix", "batch_size")
+    return LangChainEmbedder(load_embeddings(name), spec=f"langchain:{name}", **taken)
 
 
 KIND = EmbedderKind(_load, _EXAMPLE, takes_prefixes=True, takes_dimensions=True, runs_code=True)

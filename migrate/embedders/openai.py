@@ -36,11 +36,6 @@ MAX_REQUEST_TOKENS = 300_000
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
 
-DEFAULT_CONCURRENCY = 8
-
-GRACE_S = 10.0
-"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
-
 
 def fair_share(count: int, concurrency: int, most: int) -> int:
     """Return how many texts to put into a request where `count` are to be sent, of at most `most`.
@@ -208,7 +203,7 @@ class OpenAIEmbedder(Embedder):
         document_prefix: str | None = None,
         query_prefix: str | None = None,
         batch_size: int | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int = 8,
         rate_per_s: float | None = None,
         timeout_s: float = 120.0,
         attempts: int = 8,
@@ -354,23 +349,20 @@ class OpenAIEmbedder(Embedder):
                         waiting.extendleft(reversed(self._halves(in_flight.pop(future), future, texts)))
             except BaseException:
                 client.stop()
-                for future in wait(in_flight, timeout=GRACE_S).done:
+                for future in wait(in_flight, timeout=10.0).done:  # they are paid for
                     with suppress(Exception):  # the first error is raised
                         take([future])
                 raise
 
     def _client(self) -> Client:
         """A client for one call, with connections of its own."""
-        return Client(
-            self.name,
-            base_url=self.base_url,
-            key=self._key,
-            dimensions=self.dimensions,
-            timeout_s=self.timeout_s,
-            attempts=self.attempts,
-            limit=self._limit,
-            charge=self._charge,
-        )
+
+        def charge(tokens: int) -> None:
+            with self._charging:
+                self.usage_tokens += tokens
+
+        settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
+        return Client(*settings, self._limit, charge)
 
     def _requests(self, inputs: Sequence[str]) -> Iterator[range]:
         """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""
@@ -400,10 +392,6 @@ class OpenAIEmbedder(Embedder):
             raise other_dimension(f"openai:{self.name}", self._served.dim, dim, source, advice)
         self._served.expect(dim, f"as {source} has", f"{advice}, or check `base_url`")
 
-    def _charge(self, tokens: int) -> None:
-        with self._charging:
-            self.usage_tokens += tokens
-
     @cached_property
     def _key(self) -> str:
         key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -430,16 +418,9 @@ def parse_rate(text: str) -> float:
 
 
 def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
-    return OpenAIEmbedder(
-        name,
-        base_url=options.base_url,
-        dimensions=options.dimensions,
-        document_prefix=options.document_prefix,
-        query_prefix=options.query_prefix,
-        batch_size=options.batch_size,
-        concurrency=DEFAULT_CONCURRENCY if options.concurrency is None else options.concurrency,
-        rate_per_s=None if options.rate is None else parse_rate(options.rate),
-    )
+    names = ("base_url", "dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency")
+    rate_per_s = None if options.rate is None else parse_rate(options.rate)
+    return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.given(*names))
 
 
 KIND = EmbedderKind(_load, "text-embedding-3-small", takes_prefixes=True, takes_dimensions=True)

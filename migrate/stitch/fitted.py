@@ -86,12 +86,12 @@ class FallbackUse:
         )
 
 
-def fit_fallback(pairs: Pairing, selection: Selection, *, seed: int = 0, prior: AffineMap | None = None) -> Fallback:
+def fit_fallback(pairs: Pairing, selection: Selection, *, prior: AffineMap | None = None) -> Fallback:
     """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
     best = selection.best_of_vectors
-    bare = Pairing(pairs.source, pairs.target)
+    bare = replace(pairs, texts=None)
     specs = () if best is None else (best.stitch,)
-    judged = select_stitch(bare, specs=specs, seed=seed, prior=prior, tuned=selection.tuned)
+    judged = select_stitch(bare, specs=specs, prior=prior, tuned=selection.tuned)
     return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
 
 

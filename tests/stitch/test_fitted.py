@@ -46,7 +46,7 @@ def make_fitted(spec="ridge", seed=3):
         Pairing(x, y).fit(new_stitch(spec)),
         fit_norm(y),
         TrueVectors([f"dök-{row}" for row in range(len(x))], y),
-        select_stitch(Pairing(x, y), specs=[spec], seed=seed),
+        select_stitch(Pairing(x, y, seed=seed), specs=[spec]),
         manifest,
         {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))},
     )
@@ -227,7 +227,7 @@ from migrate.stitch.select import select_stitch
 rng = np.random.default_rng(0)
 x = rng.normal(size=(40, 60)).astype(np.float32)
 y = (x @ rng.normal(size=(60, 50)) + rng.normal(size=(40, 50))).astype(np.float32)
-chosen = select_stitch(Pairing(x, y), seed=1)
+chosen = select_stitch(Pairing(x, y, seed=1))
 sample = TrueVectors([str(row) for row in range(40)], y)
 for spec in ("procrustes", "ols", "ridge", "lowrank"):
     fitted = new_stitch(spec).fit(x, y)

@@ -52,8 +52,8 @@ def make_fitted(world, reader):
         x = (both[:, 6:] @ rng.normal(size=(18, P)) + 2).astype(np.float32)
         y = (5 * (both @ rng.normal(size=(24, Q)))).astype(np.float32)
         used = reader if with_pieces else world.reader
-        pairs = Pairing(x, y, used.read(world.texts))
-        selection = select_stitch(pairs, specs=[spec], seed=3)
+        pairs = Pairing(x, y, used.read(world.texts), seed=3)
+        selection = select_stitch(pairs, specs=[spec])
         fitted = pairs.fit(selection.stitch)
         sample = TrueVectors([f"dök-{row}" for row in range(N)], y)
         manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": P}})
@@ -281,9 +281,9 @@ def test_wrong_content_is_found_even_with_the_right_hash(change, make_fitted, wo
 def with_fallback(fitted, world):
     """As it comes out of a fit: beside it a stitch of the vectors alone."""
     x = np.random.default_rng(4).normal(size=(N, P)).astype(np.float32)
-    pairs = Pairing(x, fitted.sample.vectors, fitted.reader.read(world.texts))
-    selection = select_stitch(pairs, specs=["ridge", "ridge+text"], seed=3)
-    return replace(fitted, fallback=fit_fallback(pairs, selection, seed=3))
+    pairs = Pairing(x, fitted.sample.vectors, fitted.reader.read(world.texts), seed=3)
+    selection = select_stitch(pairs, specs=["ridge", "ridge+text"])
+    return replace(fitted, fallback=fit_fallback(pairs, selection))
 
 
 def test_a_loaded_fallback_translates_without_texts_to_the_same_bytes(with_fallback, batch, tmp_path):
