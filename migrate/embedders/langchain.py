@@ -32,18 +32,8 @@ _EXAMPLE = "langchain_openai:OpenAIEmbeddings"
 class LangChainEmbedder(Embedder):
     """A LangChain `Embeddings`. Documents go through `embed_documents`, queries one by one through `embed_query`.
 
-    Parameters
-    ----------
-    embeddings
-        What embeds.
-    spec
-        How artefacts name it; None takes module and class.
-    dimensions
-        Its dimension; None asks for one word's vector, which may cost a call.
-    document_prefix, query_prefix
-        Put before each text, in addition to what the model itself does.
-    batch_size
-        Documents in one call.
+    `spec` None names it by module and class. `dimensions` None asks for one word's vector, which may cost a call.
+    Prefixes are put before each text in addition to what the model itself does.
     """
 
     def __init__(
@@ -121,14 +111,9 @@ class LangChainEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time.
 
-        Raises
-        ------
-        InputError
-            A text is empty; names its id.
-        VectorError
-            A vector is zero, not finite, or of another dimension than the others.
-        RemoteError
-            The object raised an exception, or gave another number of vectors than texts.
+        Raises InputError: a text is empty; names its id. VectorError: a vector is zero, not finite, or of another
+        dimension than the others. RemoteError: the object raised an exception, or gave another number of vectors than
+        texts.
         """
         require_texts(texts, model=self.spec)
         dim = self.dimensions or self._shape[0]
@@ -164,10 +149,8 @@ class LangChainEmbedder(Embedder):
 def load_embeddings(name: str) -> Embeddings:
     """The `Embeddings` that `MODULE:NAME` stands for.
 
-    Raises
-    ------
-    UsageError
-        There is no such module or name, it cannot be imported or made without arguments, or is something else.
+    Raises UsageError: there is no such module or name, it cannot be imported or made without arguments, or is something
+    else.
     """
     module_name, colon, attribute = name.partition(":")
     spec = f"langchain:{name}"

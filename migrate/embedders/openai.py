@@ -40,8 +40,7 @@ MANY_TEXTS = 256
 def fair_share(count: int, concurrency: int, most: int) -> int:
     """Return how many texts to put into a request where `count` are to be sent, of at most `most`.
 
-    Few texts are dealt out to all requests in flight; of many, requests grow up to the limit only where each place has
-    four of them to send, so that none waits long for the last one. A single place takes as many as it may.
+    Few are dealt out to all requests in flight; requests grow only where each place has four of them to send.
 
     >>> [fair_share(count, 8, 2048) for count in (10, 1_000, 8_192, 1_000_000)]
     [16, 125, 256, 2048]
@@ -73,12 +72,7 @@ def split_requests(
 class ServedModel:
     """The model behind a server, as its answers show it; each is checked against what is known before it is used.
 
-    Parameters
-    ----------
-    name, service
-        The model in the requests, and the server in messages.
-    facts, dimensions
-        What the registry knows of it, and what the user asked for.
+    `name` is that of the requests, `service` the server in messages, `dimensions` what the user asked for.
     """
 
     def __init__(self, name: str, service: str, facts: ModelFacts | None, dimensions: int | None) -> None:
@@ -103,10 +97,8 @@ class ServedModel:
     def check(self, texts: Sequence[str], answer: Answer) -> Vectors:
         """Return the vectors of an answer, and learn dimension, normalisation and name from the first.
 
-        Raises
-        ------
-        RemoteError
-            They have another dimension, are of another model by its name, or are one vector for different texts.
+        Raises RemoteError: they have another dimension, are of another model by its name, or are one vector for
+        different texts.
         """
         dim = answer.vectors.shape[1]
         if self.dim is None:
@@ -164,27 +156,12 @@ def bare_name(name: str) -> str:
 
 
 class OpenAIEmbedder(Embedder):
-    """A model of an OpenAI-compatible server. The key is read from OPENAI_API_KEY.
+    """A model of an OpenAI-compatible server; options as of `load_embedder`. The key is read from OPENAI_API_KEY.
 
-    Parameters
-    ----------
-    name
-        The model, as the server calls it.
-    base_url
-        The server, up to and including `/v1`; None takes OPENAI_BASE_URL, or else OpenAI. Only OpenAI needs a key.
-    dimensions
-        Ask for shorter vectors; None takes what the model gives.
-    batch_size
-        Texts in one request, 1 to 2048; None shares them out among the requests that are in flight, up to 2,048 for
-        OpenAI and 256 for other servers, and 300,000 tokens.
-    concurrency
-        Requests in flight at most, 1 to 256; a 429 halves them for a while.
-    rate_per_s
-        Requests a second at most; None for no limit but the server's own.
-    timeout_s
-        Seconds to wait for the beginning of an answer, and from there for its end.
-    attempts
-        How often a request is sent at most, by the openai library's own retries.
+    `base_url` is the server up to and including `/v1`, None OPENAI_BASE_URL, or else OpenAI, which alone needs a key.
+    `batch_size` None shares texts out among the requests in flight, up to 2,048 for OpenAI and 256 for other servers,
+    and 300,000 tokens. A 429 halves the requests in flight for a while. `timeout_s` is for the beginning of an answer,
+    and from there for its end; a request is sent `attempts` times at most, by the openai library's own retries.
 
     Attributes
     ----------
@@ -290,15 +267,9 @@ class OpenAIEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, some requests at a time.
 
-        Raises
-        ------
-        InputError
-            A text is empty or longer than the model takes; names its id.
-        AuthenticationError
-            There is no key, or it was refused.
-        RemoteError
-            The server kept failing, has no such model, gives vectors of another dimension than was expected or one
-            vector to all texts, or the account has no quota left.
+        Raises InputError: a text is empty or longer than the model takes; names its id. AuthenticationError: there is
+        no key, or it was refused. RemoteError: the server kept failing, has no such model, gives vectors of another
+        dimension than was expected or one vector to all texts, or the account has no quota left.
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
@@ -311,8 +282,8 @@ class OpenAIEmbedder(Embedder):
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
 
-        Whatever raises, `progress`, `keep`, the server or Ctrl-C: no further request is sent, and what is answered
-        within ten seconds is handed over before the error goes on. Calls from several threads take turns.
+        Whatever raises: no further request is sent, and what is answered within ten seconds is handed over before the
+        error goes on. Calls from several threads take turns.
         """
         require_texts(texts, model=f"openai:{self.name}")
         inputs = [self.prefixes[role] + text.text for text in texts]

@@ -175,10 +175,7 @@ class Client:
     def ask(self, inputs: list[str]) -> Answer:
         """Return the answer to a request.
 
-        Raises
-        ------
-        RemoteError, AuthenticationError, TooLongError
-            The server refused the request or kept failing.
+        Raises RemoteError, AuthenticationError, TooLongError: the server refused the request or kept failing.
         """
         unread = 0
         for number in range(1, self.few + 1):
@@ -332,10 +329,8 @@ def _is_about_length(status: int, code: str, message: str) -> bool:
 def read_answer(body: bytes, count: int) -> Answer:
     """Return the checked answer to a request of `count` texts.
 
-    Raises
-    ------
-    UnusableError
-        There are not `count` vectors of one dimension with the numbers of their texts, all finite and none zero.
+    Raises UnusableError: there are not `count` vectors of one dimension with the numbers of their texts, all finite and
+    none zero.
     """
     facts: Any = None
     try:

@@ -117,10 +117,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
 
     Hidden states are counted as transformers does: 0 are the input embeddings, the last is the network's output.
 
-    Raises
-    ------
-    UsageError
-        The network has no such layer, or none at all.
+    Raises UsageError: the network has no such layer, or none at all.
     """
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -232,24 +229,12 @@ def _read(folder: Path | None, name: str) -> dict[str, Any]:
 
 
 class SentenceTransformersEmbedder(Embedder):
-    """A sentence-transformers model, loaded when it is first needed.
+    """A sentence-transformers model, loaded when it is first needed; options as of `load_embedder`.
 
-    Parameters
-    ----------
-    name
-        A name of the hub, with or without the organisation for models of the registry, or the path of a folder.
-    device
-        "auto" takes cuda before mps before cpu.
-    document_prefix, query_prefix
-        None takes the registry's; for a model that is not in it, the prompts of the model's own configuration.
-    batch_size
-        Texts in one forward pass.
-    packaged
-        Take all-MiniLM-L6-v2 out of the package that carries it, and remember it under its name on the hub.
-    layer
-        Give the vectors of this layer; None gives those of the model.
-    length
-        Cut texts at so many tokens, special ones included; None where the model does it.
+    `name` is one of the hub, without the organisation for models of the registry, or a folder; `packaged` takes all-
+    MiniLM-L6-v2 out of the package that carries it. Prefixes that are None are the registry's, or else the prompts of
+    the model's own configuration. `layer` None gives the model's vectors; `length` None cuts texts where the model
+    does.
     """
 
     def __init__(
@@ -285,14 +270,8 @@ class SentenceTransformersEmbedder(Embedder):
     def model(self) -> SentenceTransformer:
         """The loaded model.
 
-        Raises
-        ------
-        InputError
-            No such model, or its files cannot be read.
-        RemoteError
-            The hub cannot be reached, or broke off.
-        UsageError
-            The device is not there, or the layer, or the network reads fewer tokens than the length.
+        Raises InputError: no such model, or its files cannot be read. RemoteError: the hub cannot be reached, or broke
+        off. UsageError: the device is not there, or the layer, or the network reads fewer tokens than the length.
         """
         model = load_model(self.source, pick_device(self.device))
         if self.length is not None and self.length > (longest := _positions(model)):

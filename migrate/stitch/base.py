@@ -33,13 +33,9 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """Predicted vectors, and their certainty.
+    """Predicted vectors, (m, q), float32, raw, and the posterior `variance` of each, (m,), where the stitch knows one.
 
-    Attributes
-    ----------
-    vectors : (m, q) float32, raw
-    variance : (m,) float32, the posterior variance of each, where the stitch knows one
-    prior : (m,) float32, that variance before any pair was seen, where the stitch knows it
+    `prior` is that variance before any pair was seen, where the stitch knows it.
     """
 
     vectors: Vectors

@@ -191,13 +191,7 @@ class Additive(StretchableStitch):
         return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Solve for all pairs, exactly or on landmarks.
-
-        Raises
-        ------
-        StitchError
-            Fewer than two pairs, or no texts for a stitch that reads them.
-        """
+        """Solve for all pairs, exactly or on landmarks; StitchError for fewer than two pairs, or for missing texts."""
         check_pairs(source, target)
         self._check_texts(source, texts)
         self.mean_, self.dim_ = _mean(source), target.shape[1]

@@ -43,15 +43,9 @@ class RidgePath:
 
     The intercept is not penalised: centring solves it exactly, and it puts 1/n into the leverage of every row. The
     leave-one-out residual of a linear smoother is r_i / (1 - h_ii), exactly (Allen 1974, PRESS; Hastie, Tibshirani &
-    Friedman 2009, eq. 7.64); means and all are refitted without row i.
-
-    Attributes
-    ----------
-    lambdas : (l,)
-    loo_mse : (l,) mean over rows and target columns of the squared leave-one-out residual
-    best : index of the λ with the least loss
-    coefficients : (p, q) of the best λ
-    loo_residuals : (n, q) of the best λ
+    Friedman 2009, eq. 7.64); means and all are refitted without row i. `loo_mse`, (l,), is the mean of its squares for
+    each λ; `best` is the index of the λ with the least loss, whose `coefficients`, (p, q), and `loo_residuals`, (n, q),
+    these are.
     """
 
     lambdas: Matrix

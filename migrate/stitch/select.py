@@ -278,12 +278,8 @@ def select_stitch(
     tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
     less; without it they are taken for paid. What `tuned` has of the candidates, on the same pairs, is not tuned again.
 
-    Raises
-    ------
-    StitchError
-        Fewer than two pairs, or no texts for a stitch that reads them.
-    UsageError
-        A spec that is no stitch.
+    Raises StitchError: fewer than two pairs, or no texts for a stitch that reads them. UsageError: a spec that is no
+    stitch.
     """
     check_pairs(pairs.source, pairs.target)
     n_pairs, pairs = len(pairs), some_of(pairs)
@@ -463,12 +459,7 @@ def select_query_stitch(pairs: Pairing, *, specs: Sequence[str] = (), progress: 
 
     As `select_stitch`, with the controls `mean` and `random`, but the overlap is that of the module docstring.
 
-    Raises
-    ------
-    StitchError
-        Fewer than two pairs.
-    UsageError
-        A spec that is no stitch.
+    Raises StitchError: fewer than two pairs. UsageError: a spec that is no stitch.
     """
     check_pairs(pairs.source, pairs.target)
     same_dim = pairs.source.shape[1] == pairs.target.shape[1]

@@ -50,16 +50,6 @@ def test_it_is_nearer_to_translated_vectors_of_one_length_than_the_transpose_of_
     assert error(fitted.matrix_.T) < 0.9 * error(forward.matrix_)
 
 
-@pytest.mark.parametrize("spec", ["adjoint", "adjoint:procrustes"])
-def test_a_spec_is_read_back(spec, spaces):
-    old, new = spaces
-    stitch = new_stitch(spec)
-    assert stitch.spec == spec
-    fitted = stitch.fit(new, old)
-    again = new_stitch(spec).restore(fitted.arrays())
-    assert np.array_equal(again.transform(new), fitted.transform(new))
-
-
 def brute_overlap(mapped, old, new, k=10):
     shares = []
     for row in range(len(new)):

@@ -238,28 +238,6 @@ def test_missing_texts_are_refused(world, stitch):
             fitted.predict(x, wrong)
 
 
-@pytest.mark.parametrize("stitch", STITCHES)
-def test_one_pair_is_too_few(world, stitch):
-    x, y = mixed(world)
-    for call in (stitch().tuned, stitch().fit):
-        with pytest.raises(StitchError, match="at least 2 pairs"):
-            call(x[:1], y[:1], world.reader.read(world.texts[:1]))
-
-
-@pytest.mark.parametrize("stitch", STITCHES)
-@pytest.mark.parametrize("n", [2, 3, 5, 12])
-def test_a_few_pairs_are_enough(make_world, stitch, n):
-    world = make_world(n)
-    x, y = mixed(world)
-    fitted = stitch().fit(x, y, world.reader.read(world.texts))
-    found = fitted.predict(x, world.reader.read(world.texts))
-    assert found.vectors.shape == y.shape and found.vectors.dtype == np.float32
-    assert np.isfinite(found.vectors).all() and np.isfinite(found.variance).all()
-    assert (found.variance > -1e-4).all()
-    predicted = cross_predict(stitch(), world.pairing(x, y))
-    assert np.isfinite(predicted.vectors).all()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 @pytest.mark.parametrize("what", ["vectors", "texts", "blank texts", "targets", "everything", "one column"])
@@ -296,25 +274,6 @@ def test_texts_that_are_the_same_leave_the_vectors_alone(make_world):
     fitted = RidgeText(Weighing({"vector": 1.0, "ngrams": 1.0}, 0.01, 0.0)).fit(x, y, same)
     alone = RidgeText(Weighing({"vector": 1.0}, 0.02, 0.0)).fit(x, y, same)  # the penalty is relative to both
     np.testing.assert_allclose(fitted.transform(x, same), alone.transform(x, same), atol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stitch", STITCHES)
-def test_fitting_and_predicting_change_no_argument(world, stitch):
-    x, y = mixed(world)
-    texts = world.reader.read(world.texts)
-    before = x.copy(), y.copy(), {name: plain(view) for name, view in texts.views.items()}
-    fitted = made(stitch).fit(x, y, texts)
-    state = {name: array.copy() for name, array in fitted.arrays().items()}
-    first = fitted.predict(x, texts)
-    second = fitted.predict(x, texts)
-    np.testing.assert_array_equal(first.vectors, second.vectors)
-    np.testing.assert_array_equal(x, before[0])
-    np.testing.assert_array_equal(y, before[1])
-    for name, rows in before[2].items():
-        np.testing.assert_array_equal(plain(texts.views[name]), rows)
-    for name, array in state.items():
-        np.testing.assert_array_equal(fitted.arrays()[name], array)
 
 
 # Weights, once and for all

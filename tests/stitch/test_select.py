@@ -3,12 +3,11 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression
 
-from migrate.errors import StitchError, UsageError
 from migrate.report.fit import choice_sentence
 from migrate.stitch import registry as kinds
 from migrate.stitch import select
 from migrate.stitch.base import Pairing, cross_predict, fold_rows
-from migrate.stitch.linear import LowRank, OrdinaryLeastSquares, Ridge
+from migrate.stitch.linear import OrdinaryLeastSquares
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours
 from migrate.stitch.select import Candidate, Clarity, Selection, applicable, select_stitch
@@ -256,27 +255,3 @@ def test_progress_counts_the_candidates():
     told = []
     select_stitch(Pairing(x, y), specs=["ols", "ridge"], progress=lambda *step: told.append(step))
     assert told == [("fit candidates", 0, 2), ("fit candidates", 1, 2), ("fit candidates", 2, 2)]
-
-
-@pytest.mark.parametrize(("spec", "cls"), [("ridge", Ridge), ("ols", OrdinaryLeastSquares), ("lowrank", LowRank)])
-def test_specs_name_stitches(spec, cls):
-    assert type(new_stitch(spec)) is cls
-    assert new_stitch(spec).spec == spec
-
-
-def test_a_rank_may_be_given():
-    assert new_stitch("lowrank:64").rank == 64
-    assert new_stitch("lowrank:64").spec == "lowrank:64"
-
-
-@pytest.mark.parametrize("spec", ["", "auto", "random", "Ridge", "ridge:3", "lowrank:0", "lowrank:-1", "lowrank:x"])
-def test_other_specs_are_refused(spec):
-    with pytest.raises(UsageError, match="choose one of auto, identity,") as caught:
-        new_stitch(spec)
-    assert repr(spec) in str(caught.value)
-
-
-def test_one_pair_is_too_few_to_select_on():
-    x, y = make_pairs(1)
-    with pytest.raises(StitchError, match="at least 2 pairs"):
-        select_stitch(Pairing(x, y))
