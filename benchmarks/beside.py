@@ -49,7 +49,7 @@ def choose(held_out: HeldOut, selection: Selection) -> str:
     """The way with the best overlap@10 inside the sample."""
     assert selection.stitch is not None and selection.confidence is not None
     pairs = held_out.pairing
-    found = cross_predict(selection.stitch, pairs, seed=held_out.seed)
+    found = cross_predict(selection.stitch, pairs)
     truth, confidence = unit_rows(pairs.target), selection.confidence.of(found)
     is_true = np.random.default_rng(held_out.seed).random(len(pairs)) < 0.5
     rows = {way: mixed(truth, unit_rows(found.vectors), confidence, is_true, way) for way in WAYS}

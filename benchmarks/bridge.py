@@ -19,6 +19,7 @@ from retrieval import SETS, SPACES, TARGET, Collection, Space, load_space, run_o
 from migrate.audit.measures import ndcg
 from migrate.datasets.beir import load_beir
 from migrate.report.terminal import table
+from migrate.stitch.base import Pairing
 from migrate.stitch.linear import Identity, Ridge
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import QUERY_CANDIDATES, select_query_stitch
@@ -44,7 +45,7 @@ def retentions(collection: Collection, source: Space, target: Space, pairs: int,
     for spec in STITCHES:
         mapped = new_stitch(spec).fit(new, old).transform(target.queries)
         found[spec] = quality(source.documents, unit_rows(mapped))
-    found["auto"] = found[select_query_stitch(new, old, specs=STITCHES, seed=seed).chosen]
+    found["auto"] = found[select_query_stitch(Pairing(new, old, seed=seed), specs=STITCHES).chosen]
     found["translated"] = quality(unit_rows(Ridge().fit(old, new).transform(source.documents)), target.queries)
     full = quality(target.documents, target.queries)
     return {column: value / full for column, value in found.items()}

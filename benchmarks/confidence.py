@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,9 @@ STITCHES = ("procrustes", "ridge", "lowrank", "kernel", "mlp:1", "ridge+text")
 _HEAD = ("set and source", "stitch", "promised", "Spearman", "confidence", "true", "worst tenth")
 
 
-def measure(spec: str, pairs: Pairing, rest: Pairing, seed: int) -> NDArray[np.float64]:
+def measure(spec: str, pairs: Pairing, rest: Pairing) -> NDArray[np.float64]:
     """The figures of a row, (5,)."""
-    selection = select_stitch(pairs, specs=[spec], seed=seed)
+    selection = select_stitch(pairs, specs=[spec])
     assert selection.stitch is not None and selection.confidence is not None
     found = pairs.fit(selection.stitch).predict(rest.source, rest.texts)
     judged = selection.confidence.of(found).astype(np.float64)
@@ -60,7 +61,11 @@ def rows_of(
             orders = {seed: np.random.default_rng(seed).permutation(len(every)) for seed in seeds}
             figures = np.mean(
                 [
-                    measure(spec, every.take(np.sort(order[:n_pairs])), every.take(np.sort(order[n_pairs:])), seed)
+                    measure(
+                        spec,
+                        replace(every.take(np.sort(order[:n_pairs])), seed=seed),
+                        every.take(np.sort(order[n_pairs:])),
+                    )
                     for seed, order in orders.items()
                 ],
                 axis=0,

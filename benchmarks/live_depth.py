@@ -100,7 +100,7 @@ def find(source: Vectors, true: Vectors, queries: Vectors, ids: Sequence[str], q
     """Fit on some documents, and search the translated store."""
     pairs = np.sort(np.random.default_rng(0).permutation(len(true))[:n_pairs])
     known = Pairing(source[pairs], true[pairs])
-    selection = select_stitch(known, specs=[stitch], seed=0)
+    selection = select_stitch(known, specs=[stitch])
     assert selection.stitch is not None and selection.confidence is not None
     found = known.fit(selection.stitch).predict(source)
     sure = np.clip(selection.confidence.of(found).astype(np.float64), 0, 1)

@@ -89,7 +89,7 @@ class Trial:
         """The first so many pairs."""
         rows = np.sort(self.order[:pairs])
         source, target = self.read.sources[self.space].documents, self.read.target.documents
-        return Pairing(source[rows], target[rows], self.texts.take(rows))
+        return Pairing(source[rows], target[rows], self.texts.take(rows), self.seed)
 
     @property
     def bought(self) -> int:
@@ -99,7 +99,7 @@ class Trial:
     def kept(self, spec: str, pairs: int) -> tuple[float, float]:
         """Retention and overlap@10 of a store translated by a stitch."""
         pairing = self.pairing(pairs)
-        fitted = pairing.fit(tune(spec, pairing, seed=self.seed)[0])
+        fitted = pairing.fit(tune(spec, pairing)[0])
         vectors = unit_rows(fitted.transform(self.read.sources[self.space].documents, self.texts))
         rows = np.sort(self.order[:pairs])
         vectors[rows] = self.read.target.documents[rows]
@@ -120,7 +120,7 @@ class Trial:
         }
         found = {name: self.kept(*arm) for name, arm in arms.items()}
         cost = PrefixCost(self.tokens, self.bought, len(self.base))
-        worth = select_stitch(self.pairing(self.pairs), prefix=cost, seed=self.seed).prefix
+        worth = select_stitch(self.pairing(self.pairs), prefix=cost).prefix
         chosen = (
             "-"
             if worth is None or not worth.is_used

@@ -152,7 +152,9 @@ class HeldOut:
     def pairing(self) -> Pairing:
         """The pairs of the sample."""
         fit = self.rows[0]
-        return Pairing(self.source.documents[fit], self.target.documents[fit], self.texts.take(fit)).in_own_order()
+        return Pairing(
+            self.source.documents[fit], self.target.documents[fit], self.texts.take(fit), self.seed
+        ).in_own_order()
 
     @cached_property
     def qrels(self) -> Qrels:
@@ -175,12 +177,12 @@ class HeldOut:
         """The stitch of a spec, tuned; of `auto` and `vectors` the one that selection takes."""
         pairs = self.pairing
         if spec == AUTO:
-            return select_stitch(pairs, seed=self.seed, tuned=tuned)
+            return select_stitch(pairs, tuned=tuned)
         if spec == VECTORS:
-            return select_stitch(Pairing(pairs.source, pairs.target), seed=self.seed)
+            return select_stitch(replace(pairs, texts=None))
         if spec not in KINDS or not KINDS[spec].reads_texts:
-            return Selection(spec, (), tuned={spec: tune(spec, pairs, seed=self.seed)[0]})
-        return select_stitch(pairs, specs=[spec], seed=self.seed)
+            return Selection(spec, (), tuned={spec: tune(spec, pairs)[0]})
+        return select_stitch(pairs, specs=[spec])
 
     def judge(self, selection: Selection) -> Result:
         """Fit the chosen stitch and translate what is left."""

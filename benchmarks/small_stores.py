@@ -49,12 +49,12 @@ class Move:
         """The overlap@10 of documents outside of the sample, and the stitch that was fitted."""
         order = np.random.default_rng(seed).permutation(len(self.source))
         rows, rest = np.sort(order[: round(share * len(order))]), np.sort(order[round(share * len(order)) :])
-        pairing = Pairing(self.source[rows], self.target[rows], self.texts.take(rows))
+        pairing = Pairing(self.source[rows], self.target[rows], self.texts.take(rows), seed)
         if spec == AUTO:
-            found = select_stitch(pairing, seed=seed).stitch
+            found = select_stitch(pairing).stitch
             assert found is not None
         else:
-            found = tune(spec, pairing, seed=seed)[0]
+            found = tune(spec, pairing)[0]
         vectors = pairing.fit(found).transform(self.source[rest], self.texts.take(rest))
         neighbours = Neighbours(self.target[rest], seed=seed)
         return float(neighbours.overlap(vectors).mean()), found.spec

@@ -30,10 +30,6 @@ from migrate.vectors import Document, Query
 Qrels = dict[str, dict[str, int]]
 """query_id -> doc_id -> grade. A grade of 0 is a judgement too; only grades above 0 are relevant."""
 
-_GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0+)?")
-_HEADER_FIRST = frozenset({"query-id", "query_id", "queryid", "query", "qid", "topic"})
-_HEADER_LAST = frozenset({"score", "relevance", "rel", "grade", "label", "relevancy", "judgement", "judgment"})
-
 
 def read_qrels(path: Path) -> Qrels:
     """Read the judgements of one split, in the file's order.
@@ -42,13 +38,8 @@ def read_qrels(path: Path) -> Qrels:
     a tab, columns are divided by white space. A header, a BOM, CRLF and blank lines are accepted. Grades are
     kept as they are, zero and below too: TREC grades go down to -2, and none of these is relevant.
 
-    Raises
-    ------
-    DatasetError
-        The file is missing or holds no judgement; a line has other columns, a grade that is no whole number, or
-        a grade that contradicts one before it.
-    OutputError
-        The operating system refused to read it.
+    Raises DatasetError: the file is missing or holds no judgement; a line has other columns, a grade that is no whole
+    number, or a grade that contradicts one before it. OutputError: the operating system refused to read it.
     """
     qrels: Qrels = {}
     for index, (number, line) in enumerate(read_lines(path)):
@@ -57,10 +48,13 @@ def read_qrels(path: Path) -> Qrels:
         if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
             expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
             raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; correct the line")
-        match = _GRADE.fullmatch(fields[-1].strip())
+        match = re.fullmatch(r"([+-]?[0-9]{1,9})(?:\.0+)?", fields[-1].strip())
         if not match:
             first, last = (field.strip().casefold() for field in (fields[0], fields[-1]))
-            if index == 0 and (first in _HEADER_FIRST or last in _HEADER_LAST):
+            if index == 0 and (
+                first in ("query-id", "query_id", "queryid", "query", "qid", "topic")
+                or last in ("score", "relevance", "rel", "grade", "label", "relevancy", "judgement", "judgment")
+            ):
                 continue
             raise DatasetError(f"{place}: the grade {fields[-1][:80]!r} is not a whole number; correct the line")
         query_id, doc_id, grade = fields[0], fields[-2], int(match[1])
@@ -76,13 +70,8 @@ def read_qrels(path: Path) -> Qrels:
 def read_queries(path: Path) -> tuple[Query, ...]:
     """Read the queries of a JSONL file of `{"_id" or "id", "text"}`, in its order; other keys are their metadata.
 
-    Raises
-    ------
-    DatasetError
-        The file is missing or holds no query; a line is not UTF-8, not JSON, has no id or a blank text, or has
-        an id that came before.
-    OutputError
-        The operating system refused to read it.
+    Raises DatasetError: the file is missing or holds no query; a line is not UTF-8, not JSON, has no id or a blank
+    text, or has an id that came before. OutputError: the operating system refused to read it.
     """
     queries: dict[str, Query] = {}
     for place, record in read_records(path):
@@ -210,28 +199,22 @@ def write_beir(
     queries: Iterable[Query],
     qrels: Mapping[str, Mapping[str, int]],
     *,
-    split: str = "test",
     force: bool = False,
 ) -> None:
-    """Write a BEIR folder; it appears when it is complete. Reading it gives equal documents, queries and qrels.
+    """Write a BEIR folder with one split, `test`; it appears when it is complete.
 
+    Reading it gives equal documents, queries and qrels.
     A document is written with an empty title, because its text already holds whatever title it had. Texts come
     back without white space at their ends.
 
-    Raises
-    ------
-    UsageError
-        `folder` exists and `force` is not given.
-    DatasetError
-        A judged id holds a tab or a line end, which qrels cannot spell, or metadata holds what JSON cannot.
-    OutputError
-        The operating system refused.
+    Raises UsageError: `folder` exists and `force` is not given. DatasetError: a judged id holds a tab or a line end,
+    which qrels cannot spell, or metadata holds what JSON cannot. OutputError: the operating system refused.
     """
     rows = ["query-id\tcorpus-id\tscore"]
     rows += [f"{_cell(q)}\t{_cell(d)}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
     with atomic_folder(folder, force=force) as unfinished:
         (unfinished / "qrels").mkdir()
-        write_bytes(unfinished / "qrels" / f"{split}.tsv", b"".join(f"{row}\n".encode() for row in rows))
+        write_bytes(unfinished / "qrels" / "test.tsv", b"".join(f"{row}\n".encode() for row in rows))
         records: Iterable[dict[str, Any]] = ({"_id": query.id, "text": query.text} for query in queries)
         write_bytes(unfinished / "queries.jsonl", b"".join(map(_json_line, records)))
         records = (

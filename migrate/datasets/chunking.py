@@ -19,9 +19,6 @@ _FIRST_MARK = 0x10000
 _N_MARKS = 0x100000
 """Unicode's supplementary planes: over a million letters, none of them a separator."""
 
-_STRETCHES = (1.0, 1.03, 1.1)
-"""Factors on the tokens of words, tried until no chunk is too long: tokens of some models span words."""
-
 Counter = Callable[[Sequence[str]], NDArray[np.int64]]
 """Tokens of each of n texts, (n,)."""
 
@@ -115,7 +112,7 @@ class _Cutter:
     def _cut_span(self, span: _Span, tokens: int) -> list[_Span]:
         """Cut a span; where words weigh otherwise together than alone, the parts that are still over are cut again."""
         words = _Words(span, tokens, self._weigh, self.tokens)
-        for stretch in _STRETCHES:
+        for stretch in (1.0, 1.03, 1.1):  # tokens of some models span words
             parts = self._windows(words, stretch)
             sizes = self.count([part.text for part in parts])
             if (sizes <= self.tokens).all():
@@ -172,7 +169,7 @@ class _Words:
         # Alone they may have more tokens than in their text, or fewer.
         weights = alone * (tokens / max(int(alone.sum()), 1))
         starts, stops = places[:-1:2], places[1::2]
-        is_long = weights * _STRETCHES[-1] >= most
+        is_long = weights * 1.1 >= most
         pieces = np.where(is_long, stops - starts, 1)
         first = np.cumsum(pieces) - pieces
         self._starts = np.repeat(starts - first, pieces) + np.arange(pieces.sum())

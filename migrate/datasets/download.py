@@ -23,9 +23,6 @@ from migrate.redirects import check_redirect
 from migrate.vectors import Progress, no_progress
 
 ATTEMPTS = 5
-_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-OFFICIAL_URL = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
 URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"
 """Environment variable with another base URL: a mirror with the same archives."""
 
@@ -72,15 +69,8 @@ def download(
     Where the server ignores Range, the file starts again. `timeout_s` is the longest silence of the server. Waits
     `wait_s`, then twice that, and so on between attempts.
 
-    Raises
-    ------
-    RemoteError
-        The server refused, sent us on to another one, or did not deliver in `ATTEMPTS` attempts; `part` keeps what
-        has arrived.
-    UsageError
-        `url` is not http or https.
-    OutputError
-        The operating system refused to write.
+    Raises RemoteError: the server refused, sent us on to another one, or did not deliver in `ATTEMPTS` attempts; `part`
+    keeps what has arrived. UsageError: `url` is not http or https. OutputError: the operating system refused to write.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{url!r} is not an http or https address; correct the base URL")
@@ -107,7 +97,7 @@ def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
             return  # nothing is left to send; the hash will show whether the file is right
-        if error.code not in _TRANSIENT:
+        if error.code not in (408, 425, 429, 500, 502, 503, 504):
             raise RemoteError(f"cannot download {url}: {error.code} {error.reason}; check the address") from error
         raise _CutError(f"{error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
@@ -152,16 +142,9 @@ def fetch_beir(
     A cut download is kept as `name.zip.part` and resumed by the next run. The folder appears when it is complete.
     `name.zip` is looked for at `base_url`, by default $LEAD_MIGRATE_BEIR_URL, or the official server.
 
-    Raises
-    ------
-    DatasetError
-        No such set; or `cache/name` is something else.
-    RemoteError
-        The server refused or did not deliver, or what it sent has another hash and was removed.
-    LockedError
-        Another run is fetching the same set.
-    OutputError
-        The operating system refused to write.
+    Raises DatasetError: no such set; or `cache/name` is something else. RemoteError: the server refused or did not
+    deliver, or what it sent has another hash and was removed. LockedError: another run is fetching the same set.
+    OutputError: the operating system refused to write.
     """
     if name not in BEIR_MD5:
         raise DatasetError(f"expected a BEIR folder or one of {', '.join(BEIR_MD5)}, found {name!r}")
@@ -170,7 +153,8 @@ def fetch_beir(
         with output_lock(folder.with_name(f"{name}.zip")):  # the folder's own lock is for unpacking
             if not folder.exists():  # another run may have finished while this one took the lock
                 part = cache / f"{name}.zip.part"
-                url = base_url or os.environ.get(URL_VARIABLE) or OFFICIAL_URL
+                official = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
+                url = base_url or os.environ.get(URL_VARIABLE) or official
                 download(f"{url.rstrip('/')}/{name}.zip", part, progress=progress, wait_s=wait_s)
                 _check_hash(part, name)
                 _unpack(part, folder, name)

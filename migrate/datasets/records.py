@@ -15,10 +15,6 @@ from migrate.errors import DatasetError, OutputError
 from migrate.files import describe_os_error
 from migrate.vectors import Document, Query
 
-_HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
-_HEADER_LABEL = frozenset({"label", "class", "category", "target"})
-_OF_A_QUERY = frozenset({"_id", "id", "text", "metadata", "chance", "documents"})
-
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield number (from 1) and text of every line that is not blank, without its line end; a BOM is skipped.
@@ -108,13 +104,9 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
     an id is named by the number of the line where it comes first. Ids may repeat. Other keys of an
     object are the query's metadata (`query_metadata`).
 
-    Raises
-    ------
-    DatasetError
-        The file is missing or holds no query; a line is not UTF-8, or, among JSON objects, is none, has no text or
-        an id that is neither a text nor a whole number.
-    OutputError
-        The operating system refused to read it.
+    Raises DatasetError: the file is missing or holds no query; a line is not UTF-8, or, among JSON objects, is none,
+    has no text or an id that is neither a text nor a whole number. OutputError: the operating system refused to read
+    it.
     """
     times: Counter[str] = Counter()
     firsts: dict[str, Query] = {}
@@ -143,7 +135,8 @@ def _logged_queries(path: Path) -> Iterator[Query]:
 
 def query_metadata(record: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a query: those of its "metadata", where that is an object, and its own but id and text."""
-    own = {name: value for name, value in record.items() if name not in _OF_A_QUERY}
+    drawn = ("chance", "documents")  # what `datasets/graded.py` reads
+    own = {name: value for name, value in record.items() if name not in ("_id", "id", "text", "metadata", *drawn)}
     metadata = record.get("metadata")
     return {**own, **metadata} if isinstance(metadata, dict) else own
 
@@ -154,12 +147,8 @@ def read_labels(path: Path) -> dict[str, str]:
     A `.jsonl` or `.json` file has objects with an id under `_id` or `id` and a `label`, a text or a number; other files
     have two columns, id and label, with a tab between them or, in a `.csv` file, a comma. A header is accepted.
 
-    Raises
-    ------
-    DatasetError
-        The file is missing or holds no label; a line has other columns, or gives a document a second label.
-    OutputError
-        The operating system refused to read it.
+    Raises DatasetError: the file is missing or holds no label; a line has other columns, or gives a document a second
+    label. OutputError: the operating system refused to read it.
     """
     labels: dict[str, str] = {}
     for place, doc_id, label in _label_records(path) if path.suffix in (".jsonl", ".json") else _rows(path):
@@ -174,12 +163,8 @@ def read_labels(path: Path) -> dict[str, str]:
 def read_ids(path: Path) -> tuple[str, ...]:
     """Read ids of documents, each once: one a line, or JSONL with an id under `_id` or `id`.
 
-    Raises
-    ------
-    DatasetError
-        The file is missing or holds no id, or a line is no object with one.
-    OutputError
-        The operating system refused to read it.
+    Raises DatasetError: the file is missing or holds no id, or a line is no object with one. OutputError: the operating
+    system refused to read it.
     """
     if path.suffix in (".jsonl", ".json"):
         ids = dict.fromkeys(record_id(record, place) for place, record in read_records(path))
@@ -207,7 +192,8 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
             expected = f"id and label with {name} between them"
             raise DatasetError(f"{path}:{number}: expected {expected}, found {line[:80]!r}; correct the line")
         doc_id, label = (field.strip().casefold() for field in fields)
-        if index > 0 or doc_id not in _HEADER_ID or label not in _HEADER_LABEL:
+        ids, labels = ("id", "_id", "doc_id", "doc-id", "docid", "corpus-id"), ("label", "class", "category", "target")
+        if index > 0 or doc_id not in ids or label not in labels:
             yield f"{path}:{number}", fields[0], fields[1]
 
 
@@ -215,13 +201,8 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
 class Corpus:
     """The documents of a JSONL file; every iteration reads the file again, in constant memory except for the ids.
 
-    Raises (on iteration)
-    ---------------------
-    DatasetError
-        The file is missing or holds no document; a line is not UTF-8, not JSON, has no id or text, or has
-        an id that came before.
-    OutputError
-        The operating system refused to read it.
+    Raises on iteration DatasetError: the file is missing or holds no document; a line is not UTF-8, not JSON, has no id
+    or text, or an id that came before. OutputError: the operating system refused to read it.
     """
 
     path: Path

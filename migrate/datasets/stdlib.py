@@ -64,16 +64,8 @@ def as_beir(docstrings: Iterable[Docstring]) -> DemoSet:
 def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: bool = False) -> DemoSet:
     """Return documents and queries from the docstrings that come with the package.
 
-    Parameters
-    ----------
-    max_docs
-        The most documents (and queries), drawn without replacement; they keep the order of their names. None for all.
-    seed
-        Draws the sample.
-    with_vectors
-        Take only those documents and queries that the package has vectors of.
-
-    Raises UsageError if `max_docs` is below 1.
+    At most `max_docs` documents, 1 or more, are drawn by the seed; they keep the order of their names. `with_vectors`
+    takes only what the package has vectors of.
     """
     if max_docs is not None and max_docs < 1:
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")

@@ -16,8 +16,6 @@ from migrate.vectors import Document, query_key
 MOST_WORDS = 15
 """A longer sentence is cut after so many words."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
-
 
 @dataclass(frozen=True, slots=True)
 class SyntheticQuery:
@@ -50,7 +48,7 @@ def _parts(document: Document) -> Iterator[SyntheticQuery]:
     title = _usable([str(document.metadata.get("title") or "")])
     if title is not None:
         yield SyntheticQuery(title, "title")
-    sentence = _usable(_SENTENCE_END.split(document.text))
+    sentence = _usable(re.split(r"(?<=[.!?])\s+|\n+", document.text))
     if sentence is not None:
         yield SyntheticQuery(sentence, "first sentence")
 

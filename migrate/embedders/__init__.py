@@ -103,10 +103,9 @@ def load_embedder(
     length, spec = split_length(spec)
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
-    if layer is not None and not kind.takes_layers:
-        raise UsageError(f"{spec} has no layers to choose from; models of sentence-transformers: and packaged: have")
-    if length is not None and not kind.takes_lengths:
-        raise UsageError(f"{spec} cuts no texts here; models of sentence-transformers: and packaged: do")
+    if (layer is not None or length is not None) and not kind.has_layers:
+        fault, verb = ("cuts no texts here", "do") if layer is None else ("has no layers to choose from", "have")
+        raise UsageError(f"{spec} {fault}; models of sentence-transformers: and packaged: {verb}")
     if batch_size is not None and batch_size < 1:
         raise UsageError(f"the batch size must be at least 1, not {batch_size}")
     if dimensions is not None and (not kind.takes_dimensions or dimensions < 1):

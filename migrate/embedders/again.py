@@ -52,12 +52,7 @@ def prove_answers(
     They are the first, the last and others at random, one of them alone and the rest in another order than before. A
     model that runs here is not asked. `source` begins the message.
 
-    Raises
-    ------
-    VectorError
-        A vector is another than before.
-    RemoteError, SpendingError
-        As the embedder.
+    Raises VectorError: a vector is another than before. RemoteError, SpendingError: as the embedder.
     """
     if not len(texts) or not needs_proof(embedder):
         return 0

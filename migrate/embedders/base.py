@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, VectorError
 from migrate.files import canonical_json, output_errors, write_bytes
@@ -79,12 +81,8 @@ class Embedder(ABC):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Vectors of the texts, float32, (len(texts), dim), finite, in the order of `texts`.
 
-        Raises
-        ------
-        InputError
-            A text that the model cannot embed: empty, too long, unknown to a file of vectors. Names its id.
-        RemoteError
-            A remote service failed, and trying again did not help.
+        Raises InputError: a text that the model cannot embed: empty, too long, unknown to a file of vectors. Names its
+        id. RemoteError: a remote service failed, and trying again did not help.
         """
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
@@ -92,15 +90,23 @@ class Embedder(ABC):
 
         Where `progress` or anything else raises, what was paid for by then has been handed over.
 
-        Raises
-        ------
-        InputError, RemoteError
-            As `embed`.
+        Raises InputError, RemoteError: as `embed`.
         """
         for start in range(0, len(texts), self.batch_size):
             batch = range(start, min(start + self.batch_size, len(texts)))
             keep(batch, self.embed([texts[position] for position in batch], role))
             progress("embed", batch.stop, len(texts))
+
+    def in_batches(
+        self, texts: Sequence[Text], dim: int, embed: Callable[[Sequence[Text]], Vectors], progress: Progress
+    ) -> Vectors:
+        """Return the vectors, (len(texts), dim), that `embed` gives to `batch_size` texts at a time."""
+        vectors = np.empty((len(texts), dim), dtype=np.float32)
+        for start in range(0, len(texts), self.batch_size):
+            batch = texts[start : start + self.batch_size]
+            vectors[start : start + len(batch)] = embed(batch)
+            progress("embed", start + len(batch), len(texts))
+        return vectors
 
     def embed_documents(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
         """Embed texts as documents."""
@@ -151,13 +157,9 @@ class Embedder(ABC):
     def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> Embedder:
         """Return this embedder for texts that queries have chosen, so that its cache, if any, remembers who did.
 
-        Parameters
-        ----------
-        queries
-            Digests of the queries (`migrate.selection.choosers`), `UNKNOWN_QUERY` where nobody can name them; empty
-            where chance or the whole collection chose, and no query did.
-        group
-            A name for queries that become more as time goes on; None where these are all.
+        `queries` are digests (`migrate.selection.choosers`), `UNKNOWN_QUERY` where nobody can name them, empty where
+        chance or the whole collection chose. `group` names queries that become more as time goes on; None where these
+        are all.
         """
         return self
 
@@ -189,10 +191,7 @@ class Embedder(ABC):
 
         `advice` is what to do where they are not.
 
-        Raises
-        ------
-        VectorError
-            They are of another one.
+        Raises VectorError: they are of another one.
         """
         identity = self.quick_identity()
         if identity.dim != dim:
@@ -243,11 +242,8 @@ def other_dimension(spec: str, model_dim: int, store_dim: int, source: str, advi
 def require_texts(texts: Sequence[Text], *, model: str) -> None:
     """Make sure that every text can be embedded, before any of them costs something.
 
-    Raises
-    ------
-    InputError
-        A text is empty or only white space (models answer with a vector that means nothing), or holds half a
-        surrogate pair, which no tokenizer takes. Names the id of the first.
+    Raises InputError: a text is empty or only white space (models answer with a vector that means nothing), or holds
+    half a surrogate pair, which no tokenizer takes. Names the id of the first.
     """
     for text in texts:
         if not text.text.strip():

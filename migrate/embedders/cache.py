@@ -237,13 +237,8 @@ def default_cache_path() -> Path:
 class CachedEmbedder(WrappedEmbedder):
     """An embedder that passes to another only the texts that are not cached for the same model and prefix.
 
-    A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
-    or answer by answer, so an interrupted run keeps them.
-
-    Parameters
-    ----------
-    keeps
-        Whether the file outlives this run, so that a run that broke off pays for nothing twice.
+    A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, so that an
+    interrupted run keeps it; with `keeps` the file outlives this run as well.
     """
 
     def __init__(self, embedder: Embedder, path: Path, *, keeps: bool = True) -> None:
@@ -303,10 +298,7 @@ class CachedEmbedder(WrappedEmbedder):
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
 
-        Raises
-        ------
-        InputError
-            The cache is damaged or something else.
+        Raises InputError: the cache is damaged or something else.
         """
         if not self.path.exists():
             return {}
@@ -318,12 +310,8 @@ class CachedEmbedder(WrappedEmbedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, those on disk for free. Progress counts texts that are done, the free ones at once.
 
-        Raises
-        ------
-        InputError
-            The cache is damaged or something else, or the embedder behind it refuses a text.
-        OutputError
-            The cache cannot be written to.
+        Raises InputError: the cache is damaged or something else, or the embedder behind it refuses a text.
+        OutputError: the cache cannot be written to.
         """
         require_texts(texts, model="the embedding cache")
         keys = self._keys(texts, role)

@@ -30,20 +30,11 @@ from migrate.work.shards import VECTORS, pack
 
 @dataclass(frozen=True)
 class RemoteModel(Task):
-    """A model for a worker to load, as it is here.
+    """A model for a worker to load, as it is here: the model itself, or the spec and options that it was loaded by.
 
-    Attributes
-    ----------
-    model
-        The model itself, or the spec and the options that it was loaded by.
-    scope
-        Its `cache_scope` for documents, where it has one that the worker's must equal.
-    state
-        What it has learned, as files by name.
-    environment
-        Variables that it needs, a key perhaps.
-    users
-        How many processes use it at once, and share the limits of its server.
+    `scope` is its `cache_scope` for documents, where it has one that the worker's must equal; `state` what it has
+    learned, as files; `environment` variables that it needs, a key perhaps. `users` processes share the limits of its
+    server.
     """
 
     model: Embedder | tuple[str, Mapping[str, Any]] = field(repr=False)
@@ -63,10 +54,7 @@ class RemoteModel(Task):
 
         It makes the vectors of some texts, (n, dim), and says what its server charged for them, and what its model is.
 
-        Raises
-        ------
-        InputError
-            What is loaded here is another model.
+        Raises InputError: what is loaded here is another model.
         """
         os.environ.update(self.environment)
         folder = tempfile.TemporaryDirectory(prefix="lead-migrate-")

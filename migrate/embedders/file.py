@@ -31,9 +31,6 @@ from migrate.files import describe_os_error, refuse_endless, sha256_file
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
 
-ROUNDED_UNIT_TOLERANCE = 2e-3
-"""How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
-
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Every array of an `.npz` file by its name, without pickles."""
@@ -126,7 +123,7 @@ class _Table:
 class FileEmbedder(Embedder):
     """A file of vectors as an embedder.
 
-    Vectors stored in half precision come back as float32. Where every norm is 1 within `ROUNDED_UNIT_TOLERANCE` the
+    Vectors stored in half precision come back as float32. Where every norm is 1 within what float16 rounds off the
     rows are brought back to unit length: the model gave unit vectors, and the rounding would otherwise make a store
     of them look as if it were not normalised.
     """
@@ -213,10 +210,8 @@ class FileEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """The stored vectors of the texts, by id, or by identical text where the file holds texts.
 
-        Raises
-        ------
-        InputError
-            The file is malformed, or does not hold all of them; says how many are missing, and names some.
+        Raises InputError: the file is malformed, or does not hold all of them; says how many are missing, and names
+        some.
         """
         table = self._tables.get(role)
         if table is None:
@@ -247,7 +242,7 @@ def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:
         return vectors, False
     norms = summarize_norms(vectors)
     off = max(norms.maximum - 1, 1 - norms.minimum)
-    if off >= ROUNDED_UNIT_TOLERANCE:
+    if off >= 2e-3:  # float16 rounds by up to 2^-11 in each value; and some room
         return vectors, False
     return vectors if off < 1e-6 else unit_rows(vectors), True
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from migrate.embedders.base import Embedder
 from migrate.embedders.registry import find_model, suggest_models
@@ -48,7 +49,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """The options of `load_embedder` besides the spec; a kind uses those that apply to it."""
+    """The options of `load_embedder` besides the spec; a kind takes those that apply to it."""
 
     base_url: str | None = None
     device: str = "auto"
@@ -63,6 +64,10 @@ class LoadOptions:
     state: Path | None = None
     seed: int = 0
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return some options by their names, without those that are None: a kind's own defaults hold for these."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class EmbedderKind:
@@ -74,8 +79,10 @@ class EmbedderKind:
         Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
     example
         A name to show in messages.
-    takes_prefixes, takes_dimensions, takes_layers, takes_lengths
+    takes_prefixes, takes_dimensions
         Whether these options apply to it.
+    has_layers
+        Whether specs may name a layer of it, and the length at which it cuts texts.
     runs_code
         Whether the name says which code to run. Such a spec is accepted from the user, never from a file.
     """
@@ -84,8 +91,7 @@ class EmbedderKind:
     example: str
     takes_prefixes: bool = False
     takes_dimensions: bool = False
-    takes_layers: bool = False
-    takes_lengths: bool = False
+    has_layers: bool = False
     runs_code: bool = False
 
 

@@ -32,18 +32,8 @@ _EXAMPLE = "langchain_openai:OpenAIEmbeddings"
 class LangChainEmbedder(Embedder):
     """A LangChain `Embeddings`. Documents go through `embed_documents`, queries one by one through `embed_query`.
 
-    Parameters
-    ----------
-    embeddings
-        What embeds.
-    spec
-        How artefacts name it; None takes module and class.
-    dimensions
-        Its dimension; None asks for one word's vector, which may cost a call.
-    document_prefix, query_prefix
-        Put before each text, in addition to what the model itself does.
-    batch_size
-        Documents in one call.
+    `spec` None names it by module and class. `dimensions` None asks for one word's vector, which may cost a call.
+    Prefixes are put before each text in addition to what the model itself does.
     """
 
     def __init__(
@@ -121,26 +111,27 @@ class LangChainEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time.
 
-        Raises
-        ------
-        InputError
-            A text is empty; names its id.
-        VectorError
-            A vector is zero, not finite, or of another dimension than the others.
-        RemoteError
-            The object raised an exception, or gave another number of vectors than texts.
+        Raises InputError: a text is empty; names its id. VectorError: a vector is zero, not finite, or of another
+        dimension than the others. RemoteError: the object raised an exception, or gave another number of vectors than
+        texts.
         """
         require_texts(texts, model=self.spec)
         dim = self.dimensions or self._shape[0]
-        vectors = np.empty((len(texts), dim), dtype=np.float32)
-        for start in range(0, len(texts), self.batch_size):
-            batch = texts[start : start + self.batch_size]
-            vectors[start : start + len(batch)] = self._embed_batch(batch, role, dim)
-            progress("embed", start + len(batch), len(texts))
-        return vectors
+        return self.in_batches(texts, dim, lambda batch: self._embed_batch(batch, role, dim), progress)
 
     def _embed_batch(self, texts: Sequence[Text], role: Role, dim: int | None) -> Vectors:
-        rows = self._call([self.prefixes[role] + text.text for text in texts], role)
+        inputs = [self.prefixes[role] + text.text for text in texts]
+        try:
+            rows: list[Any] = (
+                [self.embeddings.embed_query(text) for text in inputs]
+                if role == "query"
+                else list(self.embeddings.embed_documents(inputs))
+            )
+        except Exception as error:  # a foreign object may raise anything
+            raise RemoteError(
+                f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
+                "kept where there is a cache"
+            ) from error
         if len(rows) != len(texts):
             raise RemoteError(
                 f"{self.spec}: returned {len(rows)} vectors for {len(texts)} texts; the class that embeds is at fault"
@@ -154,25 +145,12 @@ class LangChainEmbedder(Embedder):
         check_vectors([text.id for text in texts], vectors, source=self.spec, noun=noun)
         return vectors
 
-    def _call(self, inputs: list[str], role: Role) -> list[Any]:
-        try:
-            if role == "query":
-                return [self.embeddings.embed_query(text) for text in inputs]
-            return list(self.embeddings.embed_documents(inputs))
-        except Exception as error:  # a foreign object may raise anything
-            raise RemoteError(
-                f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
-                "kept where there is a cache"
-            ) from error
-
 
 def load_embeddings(name: str) -> Embeddings:
     """The `Embeddings` that `MODULE:NAME` stands for.
 
-    Raises
-    ------
-    UsageError
-        There is no such module or name, it cannot be imported or made without arguments, or is something else.
+    Raises UsageError: there is no such module or name, it cannot be imported or made without arguments, or is something
+    else.
     """
     module_name, colon, attribute = name.partition(":")
     spec = f"langchain:{name}"
@@ -189,10 +167,6 @@ def load_embeddings(name: str) -> Embeddings:
         item = getattr(module, attribute)
     except AttributeError as error:
         raise UsageError(f"{spec}: {module_name} has nothing named {attribute!r}; check the spelling") from error
-    return _make(item, spec)
-
-
-def _make(item: Any, spec: str) -> Embeddings:
     from langchain_core.embeddings import Embeddings
 
     if not isinstance(item, Embeddings) and callable(item):
@@ -218,14 +192,8 @@ def _reason(error: Exception) -> str:
 
 
 def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
-    return LangChainEmbedder(
-        load_embeddings(name),
-        spec=f"langchain:{name}",
-        dimensions=options.dimensions,
-        document_prefix=options.document_prefix or "",
-        query_prefix=options.query_prefix or "",
-        batch_size=options.batch_size or 64,
-    )
+    taken = options.given("dimensions", "document_prefix", "query_prefix", "batch_size")
+    return LangChainEmbedder(load_embeddings(name), spec=f"langchain:{name}", **taken)
 
 
 KIND = EmbedderKind(_load, _EXAMPLE, takes_prefixes=True, takes_dimensions=True, runs_code=True)

@@ -36,17 +36,11 @@ MAX_REQUEST_TOKENS = 300_000
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
 
-DEFAULT_CONCURRENCY = 8
-
-GRACE_S = 10.0
-"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
-
 
 def fair_share(count: int, concurrency: int, most: int) -> int:
     """Return how many texts to put into a request where `count` are to be sent, of at most `most`.
 
-    Few texts are dealt out to all requests in flight; of many, requests grow up to the limit only where each place has
-    four of them to send, so that none waits long for the last one. A single place takes as many as it may.
+    Few are dealt out to all requests in flight; requests grow only where each place has four of them to send.
 
     >>> [fair_share(count, 8, 2048) for count in (10, 1_000, 8_192, 1_000_000)]
     [16, 125, 256, 2048]
@@ -78,12 +72,7 @@ def split_requests(
 class ServedModel:
     """The model behind a server, as its answers show it; each is checked against what is known before it is used.
 
-    Parameters
-    ----------
-    name, service
-        The model in the requests, and the server in messages.
-    facts, dimensions
-        What the registry knows of it, and what the user asked for.
+    `name` is that of the requests, `service` the server in messages, `dimensions` what the user asked for.
     """
 
     def __init__(self, name: str, service: str, facts: ModelFacts | None, dimensions: int | None) -> None:
@@ -108,10 +97,8 @@ class ServedModel:
     def check(self, texts: Sequence[str], answer: Answer) -> Vectors:
         """Return the vectors of an answer, and learn dimension, normalisation and name from the first.
 
-        Raises
-        ------
-        RemoteError
-            They have another dimension, are of another model by its name, or are one vector for different texts.
+        Raises RemoteError: they have another dimension, are of another model by its name, or are one vector for
+        different texts.
         """
         dim = answer.vectors.shape[1]
         if self.dim is None:
@@ -169,27 +156,12 @@ def bare_name(name: str) -> str:
 
 
 class OpenAIEmbedder(Embedder):
-    """A model of an OpenAI-compatible server. The key is read from OPENAI_API_KEY.
+    """A model of an OpenAI-compatible server; options as of `load_embedder`. The key is read from OPENAI_API_KEY.
 
-    Parameters
-    ----------
-    name
-        The model, as the server calls it.
-    base_url
-        The server, up to and including `/v1`; None takes OPENAI_BASE_URL, or else OpenAI. Only OpenAI needs a key.
-    dimensions
-        Ask for shorter vectors; None takes what the model gives.
-    batch_size
-        Texts in one request, 1 to 2048; None shares them out among the requests that are in flight, up to 2,048 for
-        OpenAI and 256 for other servers, and 300,000 tokens.
-    concurrency
-        Requests in flight at most, 1 to 256; a 429 halves them for a while.
-    rate_per_s
-        Requests a second at most; None for no limit but the server's own.
-    timeout_s
-        Seconds to wait for the beginning of an answer, and from there for its end.
-    attempts
-        How often a request is sent at most, by the openai library's own retries.
+    `base_url` is the server up to and including `/v1`, None OPENAI_BASE_URL, or else OpenAI, which alone needs a key.
+    `batch_size` None shares texts out among the requests in flight, up to 2,048 for OpenAI and 256 for other servers,
+    and 300,000 tokens. A 429 halves the requests in flight for a while. `timeout_s` is for the beginning of an answer,
+    and from there for its end; a request is sent `attempts` times at most, by the openai library's own retries.
 
     Attributes
     ----------
@@ -208,7 +180,7 @@ class OpenAIEmbedder(Embedder):
         document_prefix: str | None = None,
         query_prefix: str | None = None,
         batch_size: int | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int = 8,
         rate_per_s: float | None = None,
         timeout_s: float = 120.0,
         attempts: int = 8,
@@ -295,15 +267,9 @@ class OpenAIEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, some requests at a time.
 
-        Raises
-        ------
-        InputError
-            A text is empty or longer than the model takes; names its id.
-        AuthenticationError
-            There is no key, or it was refused.
-        RemoteError
-            The server kept failing, has no such model, gives vectors of another dimension than was expected or one
-            vector to all texts, or the account has no quota left.
+        Raises InputError: a text is empty or longer than the model takes; names its id. AuthenticationError: there is
+        no key, or it was refused. RemoteError: the server kept failing, has no such model, gives vectors of another
+        dimension than was expected or one vector to all texts, or the account has no quota left.
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
@@ -316,8 +282,8 @@ class OpenAIEmbedder(Embedder):
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
 
-        Whatever raises, `progress`, `keep`, the server or Ctrl-C: no further request is sent, and what is answered
-        within ten seconds is handed over before the error goes on. Calls from several threads take turns.
+        Whatever raises: no further request is sent, and what is answered within ten seconds is handed over before the
+        error goes on. Calls from several threads take turns.
         """
         require_texts(texts, model=f"openai:{self.name}")
         inputs = [self.prefixes[role] + text.text for text in texts]
@@ -354,23 +320,20 @@ class OpenAIEmbedder(Embedder):
                         waiting.extendleft(reversed(self._halves(in_flight.pop(future), future, texts)))
             except BaseException:
                 client.stop()
-                for future in wait(in_flight, timeout=GRACE_S).done:
+                for future in wait(in_flight, timeout=10.0).done:  # they are paid for
                     with suppress(Exception):  # the first error is raised
                         take([future])
                 raise
 
     def _client(self) -> Client:
         """A client for one call, with connections of its own."""
-        return Client(
-            self.name,
-            base_url=self.base_url,
-            key=self._key,
-            dimensions=self.dimensions,
-            timeout_s=self.timeout_s,
-            attempts=self.attempts,
-            limit=self._limit,
-            charge=self._charge,
-        )
+
+        def charge(tokens: int) -> None:
+            with self._charging:
+                self.usage_tokens += tokens
+
+        settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
+        return Client(*settings, self._limit, charge)
 
     def _requests(self, inputs: Sequence[str]) -> Iterator[range]:
         """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""
@@ -400,10 +363,6 @@ class OpenAIEmbedder(Embedder):
             raise other_dimension(f"openai:{self.name}", self._served.dim, dim, source, advice)
         self._served.expect(dim, f"as {source} has", f"{advice}, or check `base_url`")
 
-    def _charge(self, tokens: int) -> None:
-        with self._charging:
-            self.usage_tokens += tokens
-
     @cached_property
     def _key(self) -> str:
         key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -430,16 +389,9 @@ def parse_rate(text: str) -> float:
 
 
 def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
-    return OpenAIEmbedder(
-        name,
-        base_url=options.base_url,
-        dimensions=options.dimensions,
-        document_prefix=options.document_prefix,
-        query_prefix=options.query_prefix,
-        batch_size=options.batch_size,
-        concurrency=DEFAULT_CONCURRENCY if options.concurrency is None else options.concurrency,
-        rate_per_s=None if options.rate is None else parse_rate(options.rate),
-    )
+    names = ("base_url", "dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency")
+    rate_per_s = None if options.rate is None else parse_rate(options.rate)
+    return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.given(*names))
 
 
 KIND = EmbedderKind(_load, "text-embedding-3-small", takes_prefixes=True, takes_dimensions=True)

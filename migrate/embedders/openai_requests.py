@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -107,47 +107,37 @@ class Answer:
     model: str
 
 
+@dataclass(eq=False)
 class Client:
     """The openai library's client for one model of one server; closes its connections as a context ends.
 
-    Parameters
-    ----------
-    base_url, dimensions
-        None is OpenAI, and the model's own dimension.
-    timeout_s
-        Seconds to wait for each part of an answer, and for all of its parts.
-    attempts
-        How often a request is sent at most, while it fails in a way that may pass.
-    charge
-        Called with the tokens that the server charged for each answer, usable or not, in the thread of its request.
+    `base_url` None is OpenAI, `dimensions` None the model's own. `timeout_s` is for each part of an answer, and for all
+    of its parts; a request is sent `attempts` times at most, while it fails in a way that may pass. `charge` is called
+    with the tokens that the server charged for each answer, usable or not, in the thread of its request.
     """
 
-    few = 3
+    few: ClassVar[int] = 3
     """Attempts at a server that has never answered, which may be the wrong one, and unusable answers, which cost."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None,
-        key: str,
-        dimensions: int | None,
-        timeout_s: float,
-        attempts: int,
-        limit: RequestLimit,
-        charge: Callable[[int], None],
-    ) -> None:
+    model: str
+    base_url: str | None
+    key: str = field(repr=False)
+    dimensions: int | None
+    timeout_s: float
+    attempts: int
+    limit: RequestLimit
+    charge: Callable[[int], None]
+    _is_stopped: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
         import openai
 
-        self.model, self.base_url, self.dimensions, self.timeout_s = model, base_url, dimensions, timeout_s
-        self.attempts, self.limit, self.charge, self._key = attempts, limit, charge, key
-        self._is_stopped = False
-        limit.begin()
+        self.limit.begin()
         self._openai = openai.OpenAI(
-            api_key=key,
-            base_url=base_url,
+            api_key=self.key,
+            base_url=self.base_url,
             # A connection is accepted soon, even by a server that takes far longer to answer
-            timeout=openai.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+            timeout=openai.Timeout(self.timeout_s, connect=min(10.0, self.timeout_s)),
             http_client=openai.DefaultHttpxClient(
                 verify=_certificates(), event_hooks={"request": [self._before], "response": [self._after]}
             ),
@@ -185,10 +175,7 @@ class Client:
     def ask(self, inputs: list[str]) -> Answer:
         """Return the answer to a request.
 
-        Raises
-        ------
-        RemoteError, AuthenticationError, TooLongError
-            The server refused the request or kept failing.
+        Raises RemoteError, AuthenticationError, TooLongError: the server refused the request or kept failing.
         """
         unread = 0
         for number in range(1, self.few + 1):
@@ -289,7 +276,7 @@ class Client:
         """The error for an HTTP status that is not a success; the key never gets into its message."""
         facts = error.body if isinstance(error.body, dict) else {}
         code = str(facts.get("code") or facts.get("type") or "")
-        words = str(facts.get("message") or error.message).replace(self._key, "***").strip() or "no message"
+        words = str(facts.get("message") or error.message).replace(self.key, "***").strip() or "no message"
         message = words.splitlines()[0][:300]
         status, service = error.status_code, self.service
         if code == "insufficient_quota":
@@ -342,10 +329,8 @@ def _is_about_length(status: int, code: str, message: str) -> bool:
 def read_answer(body: bytes, count: int) -> Answer:
     """Return the checked answer to a request of `count` texts.
 
-    Raises
-    ------
-    UnusableError
-        There are not `count` vectors of one dimension with the numbers of their texts, all finite and none zero.
+    Raises UnusableError: there are not `count` vectors of one dimension with the numbers of their texts, all finite and
+    none zero.
     """
     facts: Any = None
     try:

@@ -23,11 +23,6 @@ from migrate.vectors import Document, Progress, Text, Vectors, no_progress
 _BLOCK = 1_024
 """Texts that are cut at a time."""
 
-_ALONE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Kana and Chinese characters, which no blanks part into words."""
-
-_WORD = re.compile(f"[{_ALONE}]|[^\\s{_ALONE}]+")
-
 
 def first_tokens(counter: TokenCounter, texts: Sequence[str], tokens: int) -> list[str]:
     """The first tokens of each text, or its first words where the counter has no tokenizer of the model's own.
@@ -48,7 +43,8 @@ def first_tokens(counter: TokenCounter, texts: Sequence[str], tokens: int) -> li
 
 
 def _first_words(text: str, words: int) -> str:
-    ends = [word.end() for word in islice(_WORD.finditer(text), words + 1)]
+    alone = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # kana and Chinese, which no blanks part into words
+    ends = [word.end() for word in islice(re.finditer(f"[{alone}]|[^\\s{alone}]+", text), words + 1)]
     return text if len(ends) <= words else text[: ends[words - 1]]
 
 
@@ -72,10 +68,7 @@ class PrefixEmbedder(WrappedEmbedder):
     that an API hides, gets as many words. A cache belongs inside: what it keeps is then the vector of the text that is
     left, and a document that is no longer costs nothing again.
 
-    Raises
-    ------
-    UsageError
-        There is no such number of tokens, or the embedder gives vectors of whole documents only.
+    Raises UsageError: there is no such number of tokens, or the embedder gives vectors of whole documents only.
     """
 
     def __init__(self, embedder: Embedder, tokens: int) -> None:

@@ -9,13 +9,10 @@ from migrate.embedders.registry import RateLimit
 from migrate.embedders.tokens import WORD_PIECES, Counts, EstimateCounter, TokenCounter, whole
 from migrate.vectors import Text
 
-_BERT_SPECIAL = 2
-"""[CLS] and [SEP]."""
-
 
 def estimate_word_pieces() -> TokenCounter:
     """The counter for a model whose tokenizer is not available."""
-    return EstimateCounter(WORD_PIECES, special=_BERT_SPECIAL)
+    return EstimateCounter(WORD_PIECES, special=2)  # [CLS] and [SEP]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from migrate.embedders.weights import (
     packaged_source,
     weights_revision,
 )
-from migrate.errors import InputError, LeadMigrateError, RemoteError, UsageError
+from migrate.errors import InputError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.reading import MalformedError, read_table
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress
@@ -71,27 +71,19 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
                 local_files_only=source.offline,
             )
         except Exception as error:  # the three libraries below may raise anything
-            raise _loading_error(source, error) from error
+            reason = _first_line(error)
+            if source.folder is not None or source.offline:
+                place = source.folder or source.name
+                raise InputError(f"{place}: cannot load a sentence-transformers model from it: {reason}") from error
+            raise RemoteError(
+                f"cannot load {source.name} from the hub: {reason}; try again, or give a folder"
+            ) from error
         try:
             return model.float().to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise UsageError(
                 f"device {device!r} is not usable here ({_first_line(error)}); try `device=cpu`"
             ) from error
-
-
-def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
-    if source.folder is not None or source.offline:
-        place = source.folder or source.name
-        return InputError(f"{place}: cannot load a sentence-transformers model from it: {_first_line(error)}")
-    return RemoteError(f"cannot load {source.name} from the hub: {_first_line(error)}; try again, or give a folder")
-
-
-def encoding_error(error: Exception, pass_size: int) -> LeadMigrateError:
-    """The error of ours for a forward pass that failed with `pass_size` texts."""
-    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        return UsageError(f"out of memory with {pass_size} texts at a time; choose a smaller `batch_size`")
-    return InputError(f"the model failed on these texts: {_first_line(error)}")
 
 
 def _first_line(error: BaseException) -> str:
@@ -125,10 +117,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
 
     Hidden states are counted as transformers does: 0 are the input embeddings, the last is the network's output.
 
-    Raises
-    ------
-    UsageError
-        The network has no such layer, or none at all.
+    Raises UsageError: the network has no such layer, or none at all.
     """
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -240,24 +229,12 @@ def _read(folder: Path | None, name: str) -> dict[str, Any]:
 
 
 class SentenceTransformersEmbedder(Embedder):
-    """A sentence-transformers model, loaded when it is first needed.
+    """A sentence-transformers model, loaded when it is first needed; options as of `load_embedder`.
 
-    Parameters
-    ----------
-    name
-        A name of the hub, with or without the organisation for models of the registry, or the path of a folder.
-    device
-        "auto" takes cuda before mps before cpu.
-    document_prefix, query_prefix
-        None takes the registry's; for a model that is not in it, the prompts of the model's own configuration.
-    batch_size
-        Texts in one forward pass.
-    packaged
-        Take all-MiniLM-L6-v2 out of the package that carries it, and remember it under its name on the hub.
-    layer
-        Give the vectors of this layer; None gives those of the model.
-    length
-        Cut texts at so many tokens, special ones included; None where the model does it.
+    `name` is one of the hub, without the organisation for models of the registry, or a folder; `packaged` takes all-
+    MiniLM-L6-v2 out of the package that carries it. Prefixes that are None are the registry's, or else the prompts of
+    the model's own configuration. `layer` None gives the model's vectors; `length` None cuts texts where the model
+    does.
     """
 
     def __init__(
@@ -293,14 +270,8 @@ class SentenceTransformersEmbedder(Embedder):
     def model(self) -> SentenceTransformer:
         """The loaded model.
 
-        Raises
-        ------
-        InputError
-            No such model, or its files cannot be read.
-        RemoteError
-            The hub cannot be reached, or broke off.
-        UsageError
-            The device is not there, or the layer, or the network reads fewer tokens than the length.
+        Raises InputError: no such model, or its files cannot be read. RemoteError: the hub cannot be reached, or broke
+        off. UsageError: the device is not there, or the layer, or the network reads fewer tokens than the length.
         """
         model = load_model(self.source, pick_device(self.device))
         if self.length is not None and self.length > (longest := _positions(model)):
@@ -427,29 +398,25 @@ class SentenceTransformersEmbedder(Embedder):
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""
-        identity = self.identity
-        require_texts(texts, model=identity.spec)
-        vectors = np.empty((len(texts), identity.dim), dtype=np.float32)
-        for start in range(0, len(texts), self.batch_size):
-            batch = texts[start : start + self.batch_size]
-            rows = as_vectors(self._encode(batch, role), dim=identity.dim, source=identity.spec)
-            check_vectors([text.id for text in batch], rows, source=identity.spec)
-            vectors[start : start + len(batch)] = rows
-            progress("embed", start + len(batch), len(texts))
-        return vectors
+        require_texts(texts, model=self.identity.spec)
+        return self.in_batches(texts, self.identity.dim, lambda batch: self._encode(batch, role), progress)
 
     def _encode(self, texts: Sequence[Text], role: Role) -> Vectors:
         """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""
+        identity, size = self.identity, self.pass_size
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        prefix = self.identity.query_prefix if role == "query" else self.identity.document_prefix
+        prefix = identity.query_prefix if role == "query" else identity.document_prefix
         with quiet(), _cutting(self.model, self.length):
             try:
-                rows: Vectors = encode(
-                    [text.text for text in texts], prompt=prefix, batch_size=self.pass_size, show_progress_bar=False
-                )
+                rows = encode([text.text for text in texts], prompt=prefix, batch_size=size, show_progress_bar=False)
             except (RuntimeError, MemoryError) as error:
-                raise encoding_error(error, self.pass_size) from error
-        return rows
+                if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+                    fault = f"out of memory with {size} texts at a time; choose a smaller `batch_size`"
+                    raise UsageError(fault) from error
+                raise InputError(f"the model failed on these texts: {_first_line(error)}") from error
+        vectors = as_vectors(rows, dim=identity.dim, source=identity.spec)
+        check_vectors([text.id for text in texts], vectors, source=identity.spec)
+        return vectors
 
     def token_table(self) -> TokenTable | None:
         """Tokenizer and input vectors; None where the tokenizer is not one of the tokenizers library."""
@@ -470,16 +437,8 @@ class SentenceTransformersEmbedder(Embedder):
 
 
 def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> SentenceTransformersEmbedder:
-    return SentenceTransformersEmbedder(
-        name,
-        device=options.device,
-        document_prefix=options.document_prefix,
-        query_prefix=options.query_prefix,
-        batch_size=options.batch_size or 32,
-        packaged=packaged,
-        layer=options.layer,
-        length=options.length,
-    )
+    names = ("device", "document_prefix", "query_prefix", "batch_size", "layer", "length")
+    return SentenceTransformersEmbedder(name, packaged=packaged, **options.given(*names))
 
 
 def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbedder:
@@ -488,5 +447,5 @@ def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbed
     return _load(name, options, packaged=True)
 
 
-KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, takes_layers=True, takes_lengths=True)
-PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, takes_layers=True, takes_lengths=True)
+KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, has_layers=True)
+PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, has_layers=True)

@@ -136,16 +136,8 @@ class TfidfEmbedder(Embedder):
     """TF-IDF with sublinear term frequency, truncated SVD, rows of unit length.
 
     A text without any known word would be a zero vector, which no store may hold. It gets the mean direction of the
-    corpus instead: as close to every document as to any other.
-
-    Parameters
-    ----------
-    dim
-        Dimensions to keep, at most the number of documents and of words.
-    seed
-        Seed of the randomised SVD.
-    state
-        A folder that `save_state` wrote; then `fit` has nothing left to learn.
+    corpus instead: as close to every document as to any other. `dim` is at most the number of documents and of words;
+    with `state`, a folder that `save_state` wrote, `fit` has nothing left to learn.
     """
 
     cacheable = False
@@ -169,10 +161,7 @@ class TfidfEmbedder(Embedder):
     def fit(self, corpus: Iterable[Text]) -> None:
         """Learn from the corpus; what has been learned once, or was loaded, stays.
 
-        Raises
-        ------
-        InputError
-            The corpus has fewer documents or words than the dimension.
+        Raises InputError: the corpus has fewer documents or words than the dimension.
         """
         if self._learned is None:
             self._learned = learn(corpus, dim=self.dim, seed=self.seed)

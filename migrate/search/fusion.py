@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 from migrate.search.runs import DEPTH, Run, rank
 
-SMOOTHING = 60
-"""The constant of reciprocal rank fusion, as its authors and most search engines have it."""
 
+def reciprocal_rank_fusion(runs: Sequence[Run], *, depth: int = DEPTH) -> Run:
+    """Score each document by the sum over the runs of 1 / (60 + rank), rank from 1; ties by doc_id.
 
-def reciprocal_rank_fusion(runs: Sequence[Run], *, depth: int = DEPTH, smoothing: int = SMOOTHING) -> Run:
-    """Score each document by the sum over the runs of 1 / (smoothing + rank), rank from 1; ties by doc_id.
-
-    Cormack, Clarke & Büttcher 2009, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-    Methods".
+    60 is what the authors and most search engines take: Cormack, Clarke & Büttcher 2009, "Reciprocal Rank Fusion
+    outperforms Condorcet and individual Rank Learning Methods".
 
     >>> reciprocal_rank_fusion([Run({"q": ("a", "b")}), Run({"q": ("b", "c")})]).top("q", 3)
     ('b', 'a', 'c')
@@ -24,6 +21,6 @@ def reciprocal_rank_fusion(runs: Sequence[Run], *, depth: int = DEPTH, smoothing
         scores: dict[str, float] = {}
         for run in runs:
             for place, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
-                scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (smoothing + place)
+                scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + place)
         rankings[query_id] = tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
     return Run(rankings)

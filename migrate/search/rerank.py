@@ -28,16 +28,8 @@ def estimate_scores(
     Williams, Gaussian Processes for Machine Learning, 2006, equation 2.25); its two numbers were chosen on half of the
     queries of `benchmarks/estimates.py`.
 
-    Parameters
-    ----------
-    query
-        (dim,), by the target model.
-    scores
-        (n,), as the store gives them: inner products, or squared distances.
-    vectors
-        (n, dim), as they are in the store, translated.
-    true_places, true_vectors
-        (m,) places among them, and (m, dim) the true vectors there.
+    `query`, (dim,), is of the target model; `scores`, (n,), and `vectors`, (n, dim), are the store's, inner products or
+    squared distances; `true_vectors`, (m, dim), those of the documents at `true_places`, (m,).
     """
     if not len(true_places):
         return np.asarray(scores, np.float64)
@@ -68,19 +60,8 @@ def rerank(
 ) -> list[tuple[str, float]]:
     """Return the best `kept` documents of a pool and their scores, best first; no document twice, ties by key.
 
-    A document with a true vector is scored by it, any other as `scores` say: true and translated vectors are of one
-    length (`benchmarks/beside.py`).
-
-    Parameters
-    ----------
-    query
-        (dim,), by the target model.
-    keys, scores
-        The pool, (n,), with the scores of the store, or `estimate_scores`: inner products, or squared distances.
-    true_places, true_vectors
-        (m,) places in the pool, and (m, dim) the true vectors of the documents there.
-    kept
-        How many.
+    A document with a true vector is scored by it, any other as `scores`, (n,), say, the store's or `estimate_scores`:
+    true and translated vectors are of one length (`benchmarks/beside.py`). Other arguments are as of `estimate_scores`.
     """
     exact_query = query.astype(np.float64)
     # Squared distances become 2qd - dd, which grows with nearness as an inner product does.

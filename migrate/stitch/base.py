@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -33,13 +33,9 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """Predicted vectors, and their certainty.
+    """Predicted vectors, (m, q), float32, raw, and the posterior `variance` of each, (m,), where the stitch knows one.
 
-    Attributes
-    ----------
-    vectors : (m, q) float32, raw
-    variance : (m,) float32, the posterior variance of each, where the stitch knows one
-    prior : (m,) float32, that variance before any pair was seen, where the stitch knows it
+    `prior` is that variance before any pair was seen, where the stitch knows it.
     """
 
     vectors: Vectors
@@ -101,25 +97,18 @@ class Stitch(ABC):
         return self
 
     def cross_predict(
-        self,
-        source: Vectors,
-        target: Vectors,
-        texts: TextRows | None,
-        splits: Sequence[Split],
-        *,
-        with_variance: bool = True,
+        self, pairs: Pairing, splits: Sequence[Split], *, with_variance: bool = True
     ) -> Iterator[Prediction]:
         """For each split, fit a copy on the first part of the pairs and predict the second.
 
         Without `with_variance` a stitch may skip the variance to save time.
         """
+        pairs = pairs if self.reads_texts else replace(pairs, texts=None)
         for fit_rows, held_out in splits:
-            fit_texts, held_out_texts = (
-                (texts.take(fit_rows), texts.take(held_out)) if texts is not None and self.reads_texts else (None, None)
-            )
-            fitted = copy.copy(self).fit(source[fit_rows], target[fit_rows], fit_texts)
-            fitted = fitted.with_reach(source[fit_rows]) if with_variance else fitted
-            yield fitted.predict(source[held_out], held_out_texts)
+            known, asked = pairs.take(fit_rows), pairs.take(held_out)
+            fitted = copy.copy(self).fit(known.source, known.target, known.texts)
+            fitted = fitted.with_reach(known.source) if with_variance else fitted
+            yield fitted.predict(asked.source, asked.texts)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """An unfitted copy with the options that are chosen once for a sample, not in every fit to a part of it."""
@@ -184,18 +173,23 @@ def centred(vectors: Vectors) -> tuple[Matrix, Matrix]:
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """Pairs to fit and judge on: row i of `source`, (n, p), of `target`, (n, q), and of `texts` are of one text."""
+    """Pairs to fit and judge on: row i of `source`, (n, p), of `target`, (n, q), and of `texts` are of one text.
+
+    `seed` draws the parts that they are divided into, and all else that is drawn of them.
+    """
 
     source: Vectors
     target: Vectors
     texts: TextRows | None = None
+    seed: int = 0
 
     def __len__(self) -> int:
         return len(self.source)
 
     def take(self, rows: NDArray[np.int64]) -> Pairing:
         """The pairs in these rows."""
-        return Pairing(self.source[rows], self.target[rows], None if self.texts is None else self.texts.take(rows))
+        texts = None if self.texts is None else self.texts.take(rows)
+        return Pairing(self.source[rows], self.target[rows], texts, self.seed)
 
     def in_own_order(self) -> Pairing:
         """The pairs in an order that their vectors make, so that what is drawn from them is drawn in any order."""
@@ -204,7 +198,7 @@ class Pairing:
 
     def without_views(self, names: Iterable[str]) -> Pairing:
         """The pairs, whose texts are not seen in these views."""
-        return Pairing(self.source, self.target, None if self.texts is None else self.texts.without(set(names)))
+        return replace(self, texts=None if self.texts is None else self.texts.without(set(names)))
 
     def fit(self, stitch: Stitch) -> Stitch:
         """A copy of the stitch, fitted on all pairs and stretched by its `spread`."""
@@ -214,52 +208,35 @@ class Pairing:
         return fitted
 
 
-def fold_rows(n: int, *, folds: int = FOLDS, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Split 0..n-1 at random into `folds` sorted parts of nearly equal size (fewer where n is smaller)."""
+def fold_rows(n: int, *, seed: int = 0) -> list[NDArray[np.int64]]:
+    """Split 0..n-1 at random into `FOLDS` sorted parts of nearly equal size (fewer where n is smaller)."""
     order = np.random.default_rng(seed).permutation(n)
-    return [np.sort(part) for part in np.array_split(order, min(folds, n))]
+    return [np.sort(part) for part in np.array_split(order, min(FOLDS, n))]
 
 
-def cross_predict(
-    stitch: Stitch,
-    pairs: Pairing,
-    *,
-    folds: int = FOLDS,
-    share: float = 1.0,
-    seed: int = 0,
-    with_variance: bool = True,
-) -> Prediction:
+def cross_predict(stitch: Stitch, pairs: Pairing, *, share: float = 1.0, with_variance: bool = True) -> Prediction:
     """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs.
 
     They are stretched by the stitch's `spread`, if it has one.
     """
-    vectors = np.empty_like(pairs.target)
-    variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
     if len(pairs) == 2:  # each fold leaves one pair to fit on, which predicts its own target
         return Prediction(pairs.target[::-1].copy())
-    held_out = fold_rows(len(pairs), folds=folds, seed=seed)
-    fit_rows = [_draw_share(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
-    splits = list(zip(fit_rows, held_out, strict=True))
-    for rows, prediction in zip(
-        held_out,
-        stitch.cross_predict(pairs.source, pairs.target, pairs.texts, splits, with_variance=with_variance),
-        strict=True,
-    ):
+    vectors = np.empty_like(pairs.target)
+    variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
+    splits = []
+    for held_out in fold_rows(len(pairs), seed=pairs.seed):
+        rest = np.setdiff1d(np.arange(len(pairs)), held_out)
+        if share < 1:
+            drawn = np.random.default_rng(pairs.seed).permutation(rest)
+            rest = np.sort(drawn[: max(round(share * len(rest)), 2)])
+        splits.append((rest, held_out))
+    predictions = stitch.cross_predict(pairs, splits, with_variance=with_variance)
+    for (_, rows), prediction in zip(splits, predictions, strict=True):
         vectors[rows] = prediction.vectors
-        if prediction.variance is not None:
-            variance[rows] = prediction.variance
-        if prediction.prior is not None:
-            prior[rows] = prediction.prior
+        for values, found in ((variance, prediction.variance), (prior, prediction.prior)):
+            if found is not None:
+                values[rows] = found
     if isinstance(stitch, StretchableStitch) and stitch.spread is not None:
         vectors = stitch.spread.of(vectors).astype(np.float32)
-    return Prediction(vectors, _if_complete(variance), _if_complete(prior))
-
-
-def _if_complete(values: Vectors) -> Vectors | None:
-    return None if np.isnan(values).any() else values
-
-
-def _draw_share(rows: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
-    if share >= 1:
-        return rows
-    return np.sort(np.random.default_rng(seed).permutation(rows)[: max(round(share * len(rows)), 2)])
+    complete = [None if np.isnan(values).any() else values for values in (variance, prior)]
+    return Prediction(vectors, *complete)

@@ -127,12 +127,10 @@ class PartialCurve:
     two_stage: float
 
     @classmethod
-    def measure(
-        cls, prediction: Prediction, truth: Vectors, neighbours: Neighbours, confidence: Confidence, *, seed: int = 0
-    ) -> Self:
+    def measure(cls, prediction: Prediction, truth: Vectors, neighbours: Neighbours, confidence: Confidence) -> Self:
         """Put a part of the predictions right, (n, q), by their true vectors, (n, q), and search among them."""
         predicted, true = prediction.vectors, truth
-        order = np.random.default_rng(seed).permutation(len(true))
+        order = np.random.default_rng(neighbours.seed).permutation(len(true))
         if confidence.is_usable:
             order = np.argsort(confidence.of(prediction), kind="stable")
         overlap = [float(neighbours.overlap(predicted).mean())]

@@ -48,15 +48,8 @@ QUERY: Direction = "query"
 DIRECTIONS = (DOCUMENT, QUERY)
 
 
-_MAPS = {
-    DOCUMENT: "maps the store's documents into the new space",
-    QUERY: "maps new queries into the old space",
-}
-
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
-PREFIX, READER_PREFIX, FALLBACK_PREFIX, PRIOR_PREFIX = "stitch.", "reader.", "fallback.", "prior."
-SAMPLE_KEY = "sample.vectors"
 
 
 @dataclass(frozen=True)
@@ -86,22 +79,19 @@ class FallbackUse:
         )
 
 
-def fit_fallback(pairs: Pairing, selection: Selection, *, seed: int = 0, prior: AffineMap | None = None) -> Fallback:
+def fit_fallback(pairs: Pairing, selection: Selection, *, prior: AffineMap | None = None) -> Fallback:
     """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
     best = selection.best_of_vectors
-    bare = Pairing(pairs.source, pairs.target)
+    bare = replace(pairs, texts=None)
     specs = () if best is None else (best.stitch,)
-    judged = select_stitch(bare, specs=specs, seed=seed, prior=prior, tuned=selection.tuned)
+    judged = select_stitch(bare, specs=specs, prior=prior, tuned=selection.tuned)
     return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
 
 
 def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     """The direction of the stitch with this manifest; `source` names it in errors.
 
-    Raises
-    ------
-    StitchError
-        The manifest names another direction.
+    Raises StitchError: the manifest names another direction.
     """
     direction = cast("Direction", manifest.stitch.direction or DOCUMENT)
     if direction not in DIRECTIONS:
@@ -114,15 +104,16 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
 def require_direction(manifest: Manifest, required: Direction, *, source: str) -> None:
     """Make sure that the stitch with this manifest has the required direction; `source` is what it is applied to.
 
-    Raises
-    ------
-    StitchError
-        It goes the other way.
+    Raises StitchError: it goes the other way.
     """
     direction = direction_of(manifest)
     if direction != required:
+        maps = {
+            DOCUMENT: "maps the store's documents into the new space",
+            QUERY: "maps new queries into the old space",
+        }
         raise StitchError(
-            f"{source}: expected a stitch that {_MAPS[required]}, found one that {_MAPS[direction]}; "
+            f"{source}: expected a stitch that {maps[required]}, found one that {maps[direction]}; "
             f"fit one with --direction {required}"
         )
 
@@ -130,10 +121,7 @@ def require_direction(manifest: Manifest, required: Direction, *, source: str) -
 def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
     """Dimension of the vectors that the stitch with this manifest takes; `source` is where it was read.
 
-    Raises
-    ------
-    StitchError
-        A stitch for queries does not say whose.
+    Raises StitchError: a stitch for queries does not say whose.
     """
     if direction_of(manifest, source=source) == DOCUMENT:
         return int(manifest.stitch.fitted_on["dim"])
@@ -237,10 +225,7 @@ class FittedStitch:
     def without_texts(self, *, source: str = "stitch") -> FittedStitch:
         """The stitch for a store without texts, `source`: the fallback in the place of one that reads them.
 
-        Raises
-        ------
-        StitchError
-            The stitch reads texts, and has no fallback: it was fitted before stitches had one.
+        Raises StitchError: the stitch reads texts, and has no fallback: it was fitted before stitches had one.
         """
         if not self.reads_texts:
             return self
@@ -271,12 +256,8 @@ class FittedStitch:
     ) -> TranslatedBatch:
         """Map a batch to the target space; documents of the sample, and copies of them, get their true vectors.
 
-        Raises
-        ------
-        StitchError
-            The stitch is one for queries, or reads texts and there are none.
-        VectorError
-            A vector that is zero or not finite, going in or coming out; `source` is named.
+        Raises StitchError: the stitch is one for queries, or reads texts and there are none. VectorError: a vector that
+        is zero or not finite, going in or coming out; `source` is named.
         """
         require_direction(self.manifest, DOCUMENT, source=source)
         read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
@@ -298,13 +279,8 @@ class FittedStitch:
     def map_queries(self, vectors: ArrayLike, *, source: str = "queries") -> Vectors:
         """Map vectors of the new model, (n, p), into the old space: (n, q), float32, of the old vectors' length.
 
-        Raises
-        ------
-        StitchError
-            The stitch is one for documents.
-        VectorError
-            The vectors are of another dimension than the new model's; or one is zero or not finite, going in or
-            coming out.
+        Raises StitchError: the stitch is one for documents. VectorError: the vectors are of another dimension than the
+        new model's; or one is zero or not finite, going in or coming out.
         """
         require_direction(self.manifest, QUERY, source=source)
         rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
@@ -333,9 +309,9 @@ class FittedStitch:
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        reader = self.reader.arrays() if self.reader is not None else {}
-        arrays = {PREFIX + name: array for name, array in self.stitch.saved().items()}
-        return {**arrays, **{READER_PREFIX + n: a for n, a in reader.items()}, SAMPLE_KEY: self.sample.vectors}
+        reader = {} if self.reader is None else self.reader.arrays()
+        parts = {"stitch": self.stitch.saved(), "reader": reader, "sample": {"vectors": self.sample.vectors}}
+        return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def _payloads(self) -> dict[str, bytes]:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
@@ -346,12 +322,8 @@ class FittedStitch:
         At a URL where fsspec can write, such as `s3://bucket/stitch`, its manifest comes last: without one there is no
         stitch. No file is put where another one is, unless `force` replaces what is there.
 
-        Raises
-        ------
-        UsageError
-            Something is there, and `force` is not given; or nothing is known of such places.
-        LockedError, OutputError
-            Another process is writing it, or the place cannot be written to.
+        Raises UsageError: something is there, and `force` is not given; or nothing is known of such places.
+        LockedError, OutputError: another process is writing it, or the place cannot be written to.
         """
         place = place_of(location)
         if isinstance(place, Path):
@@ -363,9 +335,9 @@ class FittedStitch:
 
     def _save(self, folder: Path, *, force: bool) -> None:
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
-        arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
+        arrays = {**self._arrays(), **{f"fallback.{name}": array for name, array in spare.items()}}
         if self.prior is not None:
-            arrays |= {f"{PRIOR_PREFIX}matrix": self.prior.matrix, f"{PRIOR_PREFIX}offset": self.prior.offset}
+            arrays |= {"prior.matrix": self.prior.matrix, "prior.offset": self.prior.offset}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))

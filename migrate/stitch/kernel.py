@@ -161,12 +161,9 @@ def _dense(rows: Sparse | Vectors) -> Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The solution for one penalty.
+    """The solution for one penalty: `alpha`, (n, q), and exact leave-one-out `residuals`, (n, q), all refitted.
 
-    Attributes
-    ----------
-    alpha : (n, q), columns sum to 0: the prediction is `mean + k(x) @ alpha - means @ alpha`
-    residuals : (n, q) exact leave-one-out residuals, intercept and all refitted without the row
+    Columns of alpha sum to 0: the prediction is `mean + k(x) @ alpha - means @ alpha`.
     """
 
     alpha: Matrix

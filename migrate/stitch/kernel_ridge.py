@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Prediction, Split, StretchableStitch, check_pairs
+from migrate.stitch.base import Arrays, Pairing, Prediction, Split, StretchableStitch, check_pairs
 from migrate.stitch.kernel import (
     GaussianPart,
     KernelPart,
@@ -36,30 +36,17 @@ from migrate.stitch.kernel import (
     spread,
 )
 from migrate.stitch.prior import AffineMap
+from migrate.stitch.reach import DIRECTIONS
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
 from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
 
 VECTOR, NEAR = "vector", "near"
 
-
 LANDMARKS = 4_000
-
-STARTING_WEIGHTS: Mapping[str, float] = {
-    VECTOR: 1.0,
-    "ngrams": 0.5,
-    "pieces": 1.0,
-    "tokens": 1.0,
-    "topics": 0.5,
-    NEAR: 0.5,
-}
-"""Where the search for weights begins; views that are not named begin at 1."""
 
 LARGEST_EXACT = 8_000
 """Pairs up to which the system is solved exactly; with more, landmarks are used."""
-
-DIRECTIONS = 64
-"""Leading directions that the posterior variance is made of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +68,19 @@ class Kernels:
 
     def parts(self, weighing: Weighing) -> list[KernelPart]:
         """The views that have a weight, with these documents to predict from."""
-        weights = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
-        return [self._part(name, weight, weighing) for name, weight in weights]
-
-    def _part(self, name: str, weight: float, weighing: Weighing) -> KernelPart:
-        rows, scale = self.views[name].matrix(), weight * self.scales[name]
-        relative = [share * companion.weights.get(name, 0.0) / weight for share, companion in weighing.companions]
-        shares = (weighing.own_share, *relative) if relative else ()
-        if name in self.widths:
-            return GaussianPart(name, rows, scale, shares, width=self.widths[name])
-        return KernelPart(name, rows, scale, shares)
+        parts: list[KernelPart] = []
+        for name, weight in weighing.weights.items():
+            if name in self.scales:
+                rows, scale = self.views[name].matrix(), weight * self.scales[name]
+                relative = [share * one.weights.get(name, 0.0) / weight for share, one in weighing.companions]
+                shares = (weighing.own_share, *relative) if relative else ()
+                width = self.widths.get(name)
+                parts.append(
+                    KernelPart(name, rows, scale, shares)
+                    if width is None
+                    else GaussianPart(name, rows, scale, shares, width=width)
+                )
+        return parts
 
 
 def measure(views: Mapping[str, View], texts: TextRows | None, gaussians: Collection[str]) -> Kernels:
@@ -148,8 +138,8 @@ class Additive(StretchableStitch):
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
     companions_ : (c, n, q) float32, coefficients of the prediction of each companion
-    base_ : (p, q) float32, the share of a prior's matrix that the rest is the residual of; None without
-    prefix_ : (q, q) float32, the same for the vectors of first tokens; None without
+    leant_ : float32, what the rest is the residual of, if anything: "base", (p, q), the share of a prior's matrix, and
+        "prefix", (q, q), the same for the vectors of first tokens
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
@@ -163,8 +153,7 @@ class Additive(StretchableStitch):
     alpha_: Vectors
     offset_: Vectors
     companions_: Vectors
-    base_: Vectors | None
-    prefix_: Vectors | None
+    leant_: dict[str, Vectors]
     dim_: int
     penalty_: float
     parts_: tuple[KernelPart, ...]
@@ -184,7 +173,7 @@ class Additive(StretchableStitch):
     def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
         rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
         grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
-        start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
+        start = {name: 0.5 if name in ("ngrams", "topics", NEAR) else 1.0 for name in grams}
         truth = target[rows].astype(np.float64)
         search = Search(grams, truth)
         weighing = search.best(start)
@@ -202,13 +191,7 @@ class Additive(StretchableStitch):
         return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Solve for all pairs, exactly or on landmarks.
-
-        Raises
-        ------
-        StitchError
-            Fewer than two pairs, or no texts for a stitch that reads them.
-        """
+        """Solve for all pairs, exactly or on landmarks; StitchError for fewer than two pairs, or for missing texts."""
         check_pairs(source, target)
         self._check_texts(source, texts)
         self.mean_, self.dim_ = _mean(source), target.shape[1]
@@ -232,15 +215,15 @@ class Additive(StretchableStitch):
 
     def _lean(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
         """Return what the weighing takes of a prior and of first tokens, (n, q); `predict` adds it by what is kept."""
-        self.base_, self.prefix_, self._base_offset = None, None, np.zeros(target.shape[1])
+        self.leant_, self._base_offset = {}, np.zeros(target.shape[1])
         leant, base = np.zeros(target.shape), self._base_vectors(texts)
         if self.prior is not None and weighing.share:
-            self.base_ = (weighing.share * self.prior.matrix).astype(np.float32)
+            self.leant_["base"] = (weighing.share * self.prior.matrix).astype(np.float32)
             self._base_offset = weighing.share * self.prior.offset
             leant += weighing.share * self.prior.of(source)
         if base is not None and weighing.base_share:
             scale = weighing.base_share * summarize_norms(target).mean
-            self.prefix_ = (scale * np.eye(target.shape[1])).astype(np.float32)
+            self.leant_["prefix"] = (scale * np.eye(target.shape[1])).astype(np.float32)
             leant += scale * base
         return leant
 
@@ -249,33 +232,22 @@ class Additive(StretchableStitch):
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
-        kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
-        if self.weighing is None:
-            landmark_texts = None if texts is None else texts.take(rows)
-            self.weighing = self._weigh(kernels, source[rows], target[rows], landmark_texts)
-        weighing = self.weighing
+        taken = None if texts is None else texts.take(rows)
+        kernels = self._kernels(source[rows], taken, self.mean_)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], taken)
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
-        penalty = weighing.total_penalty
         residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
-        several = [weighing, *(every_weighing for _, every_weighing in weighing.companions)]
-        solved = [
-            solve_on_landmarks(every.parts(every_weighing), rows, residual, every_weighing.total_penalty)
-            for every_weighing in several
-        ]
+        several = [weighing, *(companion for _, companion in weighing.companions)]
+        solved = [solve_on_landmarks(every.parts(one), rows, residual, one.total_penalty) for one in several]
         system = KernelSystem(kernels.total(weighing), residual)
-        self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
+        self._keep(kernels.parts(weighing), weighing, system, solved, weighing.total_penalty)
         return self
 
     def cross_predict(
-        self,
-        source: Vectors,
-        target: Vectors,
-        texts: TextRows | None,
-        splits: Sequence[Split],
-        *,
-        with_variance: bool = True,
+        self, pairs: Pairing, splits: Sequence[Split], *, with_variance: bool = True
     ) -> Iterator[Prediction]:
         """Predict from one Gram matrix of all pairs: a fold is a part of it."""
+        source, target, texts = pairs.source, pairs.target, pairs.texts
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
         leant_on = copy.copy(self)._lean(weighing, source, target, texts)
@@ -358,11 +330,9 @@ class Additive(StretchableStitch):
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
-        if self.base_ is not None:
-            predicted += vectors @ self.base_
-        base = self._base_vectors(texts)
-        if self.prefix_ is not None and base is not None:
-            predicted += base @ self.prefix_
+        for name, matrix in self.leant_.items():
+            rows = vectors if name == "base" else self._base_vectors(texts)
+            predicted += 0 if rows is None else rows @ matrix
         return Prediction(predicted, prior - explained)
 
     @property
@@ -387,10 +357,7 @@ class Additive(StretchableStitch):
         """Multiply the coefficients and the offset of the prediction."""
         q = self.dim_
         self.companions_ = (self.companions_ @ spread.matrix).astype(np.float32)
-        if self.base_ is not None:
-            self.base_ = (self.base_ @ spread.matrix).astype(np.float32)
-        if self.prefix_ is not None:
-            self.prefix_ = (self.prefix_ @ spread.matrix).astype(np.float32)
+        self.leant_ = {name: (rows @ spread.matrix).astype(np.float32) for name, rows in self.leant_.items()}
         self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
         self.offset_ = np.r_[spread.of(self.offset_[:q]).astype(np.float32), self.offset_[q:]]
         return self
@@ -410,14 +377,10 @@ class Additive(StretchableStitch):
 
     def arrays(self) -> Arrays:
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
-        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
+        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_, **self.leant_}
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
         if len(self.companions_):
             arrays["companions"] = self.companions_
-        if self.base_ is not None:
-            arrays["base"] = self.base_
-        if self.prefix_ is not None:
-            arrays["prefix"] = self.prefix_
         for part in self.parts_:
             arrays |= part.arrays()
         return arrays
@@ -425,7 +388,8 @@ class Additive(StretchableStitch):
     def restore(self, arrays: Arrays) -> Self:
         """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
-        self.dim_, self.base_, self.prefix_ = int(arrays["dim"][0]), arrays.get("base"), arrays.get("prefix")
+        self.dim_ = int(arrays["dim"][0])
+        self.leant_ = {name: arrays[name] for name in ("base", "prefix") if name in arrays}
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
         self.companions_ = arrays.get("companions", none)
@@ -436,10 +400,9 @@ class Additive(StretchableStitch):
             raise ValueError(
                 f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
             )
-        if self.base_ is not None and self.base_.shape != (len(self.mean_), self.dim_):
-            raise ValueError(f"a base {self.base_.shape} for {len(self.mean_)} and {self.dim_} dimensions")
-        if self.prefix_ is not None and self.prefix_.shape != (self.dim_, self.dim_):
-            raise ValueError(f"a matrix for first tokens {self.prefix_.shape} for {self.dim_} dimensions")
+        for name, matrix in self.leant_.items():
+            if matrix.shape != (len(self.mean_) if name == "base" else self.dim_, self.dim_):
+                raise ValueError(f"the {name} {matrix.shape} for {len(self.mean_)} and {self.dim_} dimensions")
         return self
 
     def facts(self) -> dict[str, float]:

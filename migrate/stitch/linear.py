@@ -43,15 +43,9 @@ class RidgePath:
 
     The intercept is not penalised: centring solves it exactly, and it puts 1/n into the leverage of every row. The
     leave-one-out residual of a linear smoother is r_i / (1 - h_ii), exactly (Allen 1974, PRESS; Hastie, Tibshirani &
-    Friedman 2009, eq. 7.64); means and all are refitted without row i.
-
-    Attributes
-    ----------
-    lambdas : (l,)
-    loo_mse : (l,) mean over rows and target columns of the squared leave-one-out residual
-    best : index of the λ with the least loss
-    coefficients : (p, q) of the best λ
-    loo_residuals : (n, q) of the best λ
+    Friedman 2009, eq. 7.64); means and all are refitted without row i. `loo_mse`, (l,), is the mean of its squares for
+    each λ; `best` is the index of the λ with the least loss, whose `coefficients`, (p, q), and `loo_residuals`, (n, q),
+    these are.
     """
 
     lambdas: Matrix
@@ -76,13 +70,40 @@ def ridge_path(
 ) -> RidgePath:
     """Solve the ridge problem for each λ and keep the one with the least `loss`, then with the least MSE.
 
-    Without `lambdas` these are `relative` ones, in units of the mean non-zero eigenvalue.
+    Without `lambdas` these are `relative` ones, in units of the mean non-zero eigenvalue. Ties go to the larger λ.
 
     `x`, (n, p), and `y`, (n, q), are centred, n >= 2. One symmetric eigendecomposition, of XᵀX where n > p and of XXᵀ
     otherwise, serves all λ.
     """
-    solve = _primal if len(x) > x.shape[1] else _dual
-    return solve(x, y, lambdas, relative, loss)
+    n, p = x.shape
+    is_primal = n > p
+    eigenvalues, basis = np.linalg.eigh(x.T @ x if is_primal else x @ x.T)
+    if is_primal:
+        eigenvalues = np.maximum(eigenvalues, 0)
+    else:  # what is 0 comes out as rounding, which a tiny λ must not be held against
+        eigenvalues[eigenvalues < n * np.finfo(np.float64).eps * eigenvalues[-1]] = 0
+    scores = x @ basis if is_primal else basis
+    moments, squares = scores.T @ y, scores**2
+    grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
+    loo_mse, best, best_loss, kept = np.empty(len(grid)), 0, (np.inf, np.inf), np.empty(0)
+    for index, penalty in enumerate(grid.tolist()):
+        if is_primal:
+            shrink = 1 / (eigenvalues + penalty)
+            slack, errors = 1 - 1 / n - squares @ shrink, scores @ (moments * -shrink[:, None])
+            errors += y
+        else:
+            # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is
+            # written with the factors λ/(e+λ). The constant vector has eigenvalue 0 and factor 1, but belongs to the
+            # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
+            keep = penalty / (eigenvalues + penalty)
+            slack, errors = squares @ keep - 1 / n, scores @ (moments * keep[:, None])
+        errors /= slack[:, None]
+        loo_mse[index] = mean_square(errors)
+        current_loss = (loss(errors) if len(grid) > 1 else 0.0, float(loo_mse[index]))
+        if current_loss <= best_loss:
+            best, best_loss, kept = index, current_loss, errors
+    solved = basis @ (moments / (eigenvalues + grid[best])[:, None])
+    return RidgePath(grid, loo_mse, best, solved if is_primal else x.T @ solved, kept)
 
 
 def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix]:
@@ -101,66 +122,6 @@ def _scale_of(eigenvalues: Matrix, rank: int) -> float:
     """Return the mean non-zero eigenvalue, the unit of relative penalties."""
     scale = float(eigenvalues.sum() / max(rank, 1))
     return scale if scale > 0 else 1.0
-
-
-def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None, relative: Matrix, loss: Loss) -> RidgePath:
-    n, p = x.shape
-    eigenvalues, basis = np.linalg.eigh(x.T @ x)
-    eigenvalues = np.maximum(eigenvalues, 0)
-    scores = x @ basis
-    moments = scores.T @ y
-    squares = scores**2
-    grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
-
-    def residuals(penalty: float) -> Matrix:
-        shrink = 1 / (eigenvalues + penalty)
-        slack = 1 - 1 / n - squares @ shrink
-        errors: Matrix = scores @ (moments * -shrink[:, None])
-        errors += y
-        errors /= slack[:, None]
-        return errors
-
-    loo_mse, best, kept = _search(grid, residuals, loss)
-    coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
-    return RidgePath(grid, loo_mse, best, coefficients, kept)
-
-
-def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None, relative: Matrix, loss: Loss) -> RidgePath:
-    n, p = x.shape
-    eigenvalues, basis = np.linalg.eigh(x @ x.T)
-    # What is 0 comes out as rounding, which a tiny λ must not be held against
-    eigenvalues[eigenvalues < n * np.finfo(np.float64).eps * eigenvalues[-1]] = 0
-    moments = basis.T @ y
-    squares = basis**2
-    grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
-
-    def residuals(penalty: float) -> Matrix:
-        # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is
-        # written with the factors λ/(e+λ). The constant vector has eigenvalue 0 and factor 1, but belongs to the
-        # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
-        keep = penalty / (eigenvalues + penalty)
-        slack = squares @ keep - 1 / n
-        errors: Matrix = basis @ (moments * keep[:, None])
-        errors /= slack[:, None]
-        return errors
-
-    loo_mse, best, kept = _search(grid, residuals, loss)
-    coefficients = x.T @ (basis @ (moments / (eigenvalues + grid[best])[:, None]))
-    return RidgePath(grid, loo_mse, best, coefficients, kept)
-
-
-def _search(grid: Matrix, residuals: Callable[[float], Matrix], loss: Loss) -> tuple[Matrix, int, Matrix]:
-    """Leave-one-out MSE of each λ, the index of the best, and its residuals; ties go to the larger λ."""
-    loo_mse = np.empty(len(grid))
-    best, best_loss = 0, (np.inf, np.inf)
-    kept = np.empty(0)
-    for index, penalty in enumerate(grid):
-        errors = residuals(float(penalty))
-        loo_mse[index] = mean_square(errors)
-        current_loss = (loss(errors) if len(grid) > 1 else 0.0, float(loo_mse[index]))
-        if current_loss <= best_loss:
-            best, best_loss, kept = index, current_loss, errors
-    return loo_mse, best, kept
 
 
 class Identity(Stitch):
@@ -465,9 +426,6 @@ class LowRank(StretchableStitch):
         return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
 
 
-_BASES: dict[str, type[Affine]] = {kind.kind: kind for kind in (Ridge, Procrustes)}
-
-
 class Adjoint(Stitch):
     """Transpose of a linear map from the old space to the new one, without its offset.
 
@@ -505,7 +463,7 @@ class Adjoint(Stitch):
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Learn from the new vectors, `source`, (n, p), and the old ones, `target`, (n, q)."""
-        forward = _BASES[self.base]().fit(target, source)
+        forward: Affine = (Ridge if self.base == Ridge.kind else Procrustes)().fit(target, source)
         if self.base == Ridge.kind:
             forward = Ridge().fit(target, unit_rows(forward.transform(target)))
         self.matrix_ = np.ascontiguousarray(forward.matrix_.T)

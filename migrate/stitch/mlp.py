@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-MAX_LAYERS = 7
-
-
 class AffineLayer(NamedTuple):
     """An affine map: rows @ weights, (inputs, outputs), + biases, (outputs,)."""
 
@@ -158,8 +155,8 @@ class Trained:
     held_out: NDArray[np.int64]
 
 
-def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training, *, seed: int = 0) -> Trained:
-    """Train a network of these widths on standardised pairs, (n, p) and (n, q); same seed, same bytes.
+def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training) -> Trained:
+    """Train a network of these widths on standardised pairs, (n, p) and (n, q); the same pairs, the same bytes.
 
     The weights of the best epoch by held-out loss are kept, those of the last where nothing is held out. Torch's own
     random numbers and settings are left as they were.
@@ -167,7 +164,7 @@ def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training, *, 
     import torch
 
     with _quiet_torch(max(widths)):
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(0)
         order = torch.randperm(len(x), generator=generator)
         count = settings.held_out_count(len(x))
         network = Network(widths, settings, generator)
@@ -234,36 +231,22 @@ def _epoch(network: Network, optimizer: Optimizer, x: Tensor, y: Tensor) -> floa
 
 
 class Mlp(StretchableStitch):
-    """A multilayer perceptron: `layers` affine maps with a rectifier between each two, as wide as the wider space.
+    """A multilayer perceptron: 1 to 7 affine `layers` with a rectifier between each two, as wide as the wider space.
 
     The family of LEAD (Culp & Hernandez 2024, github.com/GatlenCulp/embedding_translation,
-    owler_fork/owlergpt/commands/pokemon.py): one linear layer, which it calls affine, or two to seven layers, hidden
-    widths max(p, q), ReLU between the layers and none after the last. LEAD trains for a fixed number of epochs on the
-    squared error alone; `Training` lists what differs here.
-
-    Both sides are centred and divided by one number each, the root mean square of all columns together: a column of
-    little spread stays one, and a constant column stays zero. The fitted layers have this folded into them.
-
-    With fewer than 20 pairs none is held out: training runs through its whole schedule, and the curve has no third
-    column. Even two pairs give a map, though hardly a good one.
-
-    Parameters
-    ----------
-    layers
-        1 to 7.
-    seed
-        Of the held-out pairs, the first weights, the order of the pairs and the noise.
-    training
-        How it is trained.
+    owler_fork/owlergpt/commands/pokemon.py), which trains for a fixed number of epochs on the squared error alone;
+    `Training` lists what differs here. Both sides are centred and divided by one number each, the root mean square of
+    all columns together, which the fitted layers have folded into them. Of fewer than 20 pairs none is held out:
+    training runs through its whole schedule.
 
     Attributes
     ----------
     layers_ : weights, (inputs, outputs), and biases, (outputs,), of each layer; float32
-    loss_curve_ : (epochs, 3) float32; a row is the epoch from 1, the mean loss while it trained, and the held-out loss
+    loss_curve_ : (epochs, 2 or 3) float32: the epoch from 1, the mean loss while it trained, the held-out loss if any
     """
 
     kind: ClassVar[str] = "mlp"
-    options: ClassVar[Sequence[str]] = (f"mlp:1 to mlp:{MAX_LAYERS}",)
+    options: ClassVar[Sequence[str]] = ("mlp:1 to mlp:7",)
     cost: ClassVar[int] = 6
     layers_: Sequence[AffineLayer]
     loss_curve_: Vectors
@@ -271,11 +254,10 @@ class Mlp(StretchableStitch):
     @classmethod
     def from_option(cls, option: str | None) -> Self | None:
         """`mlp:LAYERS`; there is none without a number."""
-        return cls(int(option)) if option and option in map(str, range(1, MAX_LAYERS + 1)) else None
+        return cls(int(option)) if option and option in map(str, range(1, 8)) else None
 
-    def __init__(self, layers: int, *, seed: int = 0, training: Training | None = None) -> None:
+    def __init__(self, layers: int, *, training: Training | None = None) -> None:
         self.layers = layers
-        self.seed = seed
         self.training = training or Training()
 
     @property
@@ -289,7 +271,7 @@ class Mlp(StretchableStitch):
         x, x_mean, x_scale = _standardised(source)
         y, y_mean, y_scale = _standardised(target)
         widths = [x.shape[1], *[max(x.shape[1], y.shape[1])] * (self.layers - 1), y.shape[1]]
-        trained = train(x, y, widths, self.training, seed=self.seed)
+        trained = train(x, y, widths, self.training)
         layers = list(trained.layers)
         weights, biases = layers[-1]
         layers[-1] = AffineLayer(weights * np.float64(y_scale), biases * y_scale + y_mean)

@@ -22,19 +22,7 @@ from migrate.files import describe_os_error, sha256_file
 from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
-from migrate.stitch.fitted import (
-    FALLBACK_PREFIX,
-    PREFIX,
-    PRIOR_PREFIX,
-    READER_PREFIX,
-    SAMPLE_KEY,
-    SAMPLE_NAME,
-    WEIGHTS_NAME,
-    Fallback,
-    FittedStitch,
-    TrueVectors,
-    input_dim,
-)
+from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, Fallback, FittedStitch, TrueVectors, input_dim
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import Selection
@@ -42,7 +30,6 @@ from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 from migrate.work.remote import download
 
-_DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 Fact = TypeVar("Fact")
 
 _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
@@ -72,16 +59,8 @@ def _fetch(url: str) -> Path:
 def load_stitch(location: str | Path) -> FittedStitch:
     """Read a stitch that `FittedStitch.save` wrote, in a folder or at a URL such as `s3://bucket/stitch`.
 
-    Raises
-    ------
-    ManifestError
-        There is no stitch, or one of another format version.
-    StitchError
-        A file is missing, damaged or inconsistent with the others.
-    UsageError
-        Nothing is known of such URLs.
-    OutputError
-        A file cannot be read.
+    Raises ManifestError: there is no stitch, or one of another format version. StitchError: a file is missing, damaged
+    or inconsistent with the others. UsageError: nothing is known of such URLs. OutputError: a file cannot be read.
     """
     place = place_of(location)
     if isinstance(place, Path):
@@ -113,24 +92,23 @@ def _load(folder: Path) -> FittedStitch:
                 f"({len(missing)} missing in all); fit the stitch again"
             )
         ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
-        sample = TrueVectors(ids_and_copies["ids"], tensors.pop(SAMPLE_KEY), ids_and_copies["copies"])
-        stitch = new_stitch(spec).restore_saved(_with_prefix(tensors, PREFIX))
+        sample = TrueVectors(ids_and_copies["ids"], tensors.pop("sample.vectors"), ids_and_copies["copies"])
+        stitch = new_stitch(spec).restore_saved(_part(tensors, "stitch"))
         fallback = None
         if facts.fallback is not None:
             judged = _read_selection(facts.fallback)
-            spare = new_stitch(judged.chosen).restore_saved(_with_prefix(tensors, FALLBACK_PREFIX))
+            spare = new_stitch(judged.chosen).restore_saved(_part(tensors, "fallback"))
             fallback = Fallback(spare, judged)
         selection = _read_selection(_required(facts.selection, "selection"))
         state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
-        learned = _with_prefix(tensors, READER_PREFIX)
+        learned = _part(tensors, "reader")
         load_base = partial(
             load_embedder, state=folder, **({} if manifest.model is None else recorded_options(manifest.model))
         )
         reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
-        prior = _with_prefix(tensors, PRIOR_PREFIX)
-        leaning = AffineMap(prior["matrix"], prior["offset"]) if prior else None
-        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, leaning)
+        prior = AffineMap(**found) if (found := _part(tensors, "prior")) else None
+        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, prior)
         _check_sample(folder, sample)
         source_dim = input_dim(manifest, source=str(folder))
         _check_map(folder, fitted, source_dim)
@@ -140,7 +118,9 @@ def _load(folder: Path) -> FittedStitch:
             _check_map(folder, fitted.without_texts(), source_dim)
     except PermissionError as error:
         raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
-    except _DAMAGED as error:
+    except (
+        OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError,
+    ) as error:  # fmt: skip
         raise StitchError(f"{folder}: the stitch is incomplete or damaged ({error}); fit it again") from error
     return fitted
 
@@ -151,8 +131,8 @@ def _required(fact: Fact | None, name: str) -> Fact:
     return fact
 
 
-def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+def _part(tensors: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(f"{part}."): rows for name, rows in tensors.items() if name.startswith(f"{part}.")}
 
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:

@@ -31,10 +31,10 @@ class PrefixCost:
 class PrefixWorth:
     """The worth of first tokens beside the same tokens spent on a larger sample.
 
-    `alone`, `with_prefix` and `without` are overlap@10 on held-out documents: of the raw vectors (None where they were
-    not tried), and of the best stitches with and without them. `with_pairs` is what the latter should find with `pairs`
-    further pairs, by the learning curve. `is_used` says whether a stitch that reads first tokens was chosen; `partial`
-    is what the best of the others would keep with true vectors for a part of the store.
+    `alone`, `with_prefix` and `without` are held-out overlap@10 of the raw vectors (None where they were not tried) and
+    of the best stitches with and without them; `with_pairs` is what the latter should find with `pairs` further ones.
+    `partial` is what the best of the stitches that were not chosen would keep with true vectors for a part of the
+    store.
     """
 
     tokens: int
@@ -48,13 +48,7 @@ class PrefixWorth:
 
 
 class FirstTokens(Stitch):
-    """The vector of the first tokens as it is; of a text without any, the mean of the sample.
-
-    Attributes
-    ----------
-    mean_ : (q,) float32, the mean of the sample's true vectors
-    norm_ : the mean length of these
-    """
+    """The vector of the first tokens as it is; of a text without any, the mean of the sample's true vectors."""
 
     kind: ClassVar[str] = "prefix"
     cost: ClassVar[int] = 11
@@ -64,13 +58,7 @@ class FirstTokens(Stitch):
     norm_: float
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Learn how long the vectors are.
-
-        Raises
-        ------
-        StitchError
-            Fewer than two pairs, or no vectors of first tokens.
-        """
+        """Learn how long the vectors are; StitchError for fewer than two pairs, or no vectors of first tokens."""
         check_pairs(source, target)
         _base(texts)
         self.mean_, self.norm_ = target.mean(axis=0, dtype=np.float64).astype(np.float32), summarize_norms(target).mean

@@ -21,8 +21,6 @@ from migrate.vectors import Vectors
 SHARES = (0.5, 1.0)
 """Shares of a prior that are tried, besides nothing."""
 
-_LIMIT = 10.0
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AffineMap:
@@ -47,9 +45,9 @@ def fit_spread(predicted: Vectors, truth: Vectors) -> AffineMap:
     true -= mean
     variances, directions = _principal(true)
     found = np.square((predicted - mean) @ directions).sum(axis=0)
-    shortfall = np.sqrt(variances / np.maximum(found, variances / _LIMIT**2))
+    shortfall = np.sqrt(variances / np.maximum(found, variances / 10.0**2))
     # A higher power gains nDCG@10 and loses overlap@10; up to here hardly any of the latter
-    stretch = np.clip(shortfall**1.25, 1 / _LIMIT, _LIMIT)
+    stretch = np.clip(shortfall**1.25, 1 / 10.0, 10.0)
     matrix = np.eye(len(mean)) + (directions * (stretch - 1)) @ directions.T
     return AffineMap(matrix, mean - mean @ matrix)
 

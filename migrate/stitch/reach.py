@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from migrate.vectors import Vectors, squared_norms
 
 DIRECTIONS = 64
-"""Leading directions of the sample to use: a sixth of the work of a map between 384 dimensions."""
+"""Leading directions that a variance is made of: a sixth of the work of a map between 384 dimensions."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

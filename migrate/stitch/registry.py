@@ -30,10 +30,7 @@ KINDS: Final[dict[str, type[Stitch]]] = {
 def new_stitch(spec: str) -> Stitch:
     """An unfitted stitch from its spec: `KIND`, or `KIND:OPTION` such as `lowrank:RANK`.
 
-    Raises
-    ------
-    UsageError
-        No such stitch, or it cannot be loaded.
+    Raises UsageError: no such stitch, or it cannot be loaded.
     """
     kind, colon, option = spec.partition(":")
     stitch_class = find_kind(kind)
@@ -47,10 +44,7 @@ def new_stitch(spec: str) -> Stitch:
 def find_kind(spec: str) -> type[Stitch] | None:
     """The class of a spec's kind; None where there is none.
 
-    Raises
-    ------
-    UsageError
-        It is another package's, and cannot be loaded.
+    Raises UsageError: it is another package's, and cannot be loaded.
     """
     name = spec.partition(":")[0]
     if name in KINDS:

@@ -83,24 +83,17 @@ class HeldOutScores:
 
 
 def score_predictions(
-    predicted: Vectors,
-    truth: Vectors,
-    *,
-    seed: int = 0,
-    shares: NDArray[np.float64] | None = None,
-    sphere: Sphere | None = None,
+    predicted: Vectors, truth: Vectors, shares: NDArray[np.float64], sphere: Sphere | None = None
 ) -> HeldOutScores:
     """Score raw predictions, (n, q), against the true vectors, (n, q).
 
-    `shares` is `Neighbours.overlap` of the predictions, where it has been computed already, `sphere` where predictions
-    are put before cosines are taken, if anywhere.
+    `shares` is `Neighbours.overlap` of the predictions, `sphere` where they are put before cosines are taken, if
+    anywhere.
     """
     difference = predicted.astype(np.float64) - truth
     squared = float(np.einsum("ij,ij->", difference, difference))
     spread = float(np.square(truth - truth.mean(axis=0, dtype=np.float64)).sum())
     unit_predicted, unit_truth = unit_rows(predicted) if sphere is None else sphere.of(predicted), unit_rows(truth)
-    if shares is None:
-        shares = Neighbours(truth, seed=seed).overlap(predicted)
     return HeldOutScores(
         cosine=float(np.einsum("ij,ij->i", unit_predicted, unit_truth).mean(dtype=np.float64)),
         mse=squared / truth.size,
@@ -120,7 +113,7 @@ class Neighbours:
     def __init__(self, truth: Vectors, *, k: int = 10, seed: int = 0) -> None:
         """Find the true neighbours by the cosines of true vectors, (n, q)."""
         n = len(truth)
-        self.k = min(k, n - 1)
+        self.k, self.seed = min(k, n - 1), seed
         self.truth, self.sphere = unit_rows(truth), Sphere.fit(truth)
         self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:1_000])
         tops = [_top(similarities, self.k) for _, similarities in self._similarities(self.truth)]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict, fold_rows
 from migrate.stitch.confidence import Confidence, PartialCurve
-from migrate.stitch.kernel_ridge import RidgeText
+from migrate.stitch.kernel_ridge import PrefixText, RidgeText, TextAlone
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
 from migrate.stitch.prefix import FirstTokens, PrefixCost, PrefixWorth
 from migrate.stitch.prior import AffineMap, fit_spread
@@ -31,12 +31,6 @@ from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
 MORE = 1_000
 
-_SHARES = (0.25, 0.5)
-
-_TIE = 0.25
-"""Standard errors that a candidate may be behind the best: a whole one gave up to 0.02 of overlap@10 away, for nothing
-but a cheaper product of matrices; none would let rounding errors decide."""
-
 _NOISE, _TEXTS_NOISE = 2.0, 6.0
 """Standard errors behind the best up to which a candidate is judged on a second division into folds, and, where it
 reads texts, is preferred: whole documents are alike in more than queries ask for, and ten neighbours among a sample
@@ -44,19 +38,11 @@ tell little of what sets documents of a store apart, which is what texts add. Fr
 all-mpnet-base-v2 by 300 pairs of SciFact, 10 samples, 4 kept 0.02 less than the best candidate, 6 kept 0.01 less, and 8
 hardly more than 6."""
 
-_ALL_KEPT = 0.95
-"""Overlap@10 from which on the old vectors leave nothing for texts to add."""
-
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
-
-PREFIX_CANDIDATES = ("prefix", "prefix+text")
-"""What it chooses from besides where there are vectors of first tokens."""
-
-TEXT_CONTROL = "text"
 
 LARGEST_JUDGED = 2_000
 """Pairs that candidates are judged on: more show the differences no better, and the time grows with the cube."""
@@ -101,7 +87,6 @@ def learning_curve(
     neighbours: Neighbours,
     *,
     n_pairs: int | None = None,
-    seed: int = 0,
 ) -> LearningCurve | None:
     """Fit on a quarter and a half of the pairs too, and extrapolate; None for fewer than 40 pairs.
 
@@ -111,17 +96,18 @@ def learning_curve(
     """
     if len(pairs) < 40:
         return None
-    smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
+    parts = (0.25, 0.5)
+    smaller = [cross_predict(stitch, pairs, share=part, with_variance=False).vectors for part in parts]
     steps = np.column_stack([*map(neighbours.overlap, smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
     there = n_pairs or len(pairs)
     current, target = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
-    draws = np.random.default_rng(seed).integers(len(steps), size=(1_000, len(steps)))
+    draws = np.random.default_rng(pairs.seed).integers(len(steps), size=(1_000, len(steps)))
     means = [steps.mean(axis=0), *(steps[draw].mean(axis=0) for draw in draws)]
     gain, *gains = [_gain(overlap, target) - _gain(overlap, current) for overlap in means]
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     return LearningCurve(
-        tuple(round(share * learned_from) for share in (*_SHARES, 1)),
+        tuple(round(part * learned_from) for part in (*parts, 1)),
         tuple(means[0].tolist()),
         gain,
         low,
@@ -253,7 +239,7 @@ def applicable(pairs: Pairing) -> list[str]:
     same_dim = pairs.source.shape[1] == pairs.target.shape[1]
     usable = [spec for spec in AUTO_CANDIDATES if same_dim or spec != Identity.kind]
     if pairs.texts is not None and pairs.texts.base is not None:
-        usable += PREFIX_CANDIDATES
+        usable += [FirstTokens.kind, PrefixText.kind]
     return [spec for spec in usable if pairs.texts is not None or not new_stitch(spec).reads_texts]
 
 
@@ -271,7 +257,6 @@ def select_stitch(
     pairs: Pairing,
     *,
     specs: Sequence[str] = (),
-    seed: int = 0,
     prior: AffineMap | None = None,
     prefix: PrefixCost | None = None,
     tuned: Mapping[str, Stitch] | None = None,
@@ -293,60 +278,58 @@ def select_stitch(
     tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
     less; without it they are taken for paid. What `tuned` has of the candidates, on the same pairs, is not tuned again.
 
-    Raises
-    ------
-    StitchError
-        Fewer than two pairs, or no texts for a stitch that reads them.
-    UsageError
-        A spec that is no stitch.
+    Raises StitchError: fewer than two pairs, or no texts for a stitch that reads them. UsageError: a spec that is no
+    stitch.
     """
     check_pairs(pairs.source, pairs.target)
-    n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
+    n_pairs, pairs = len(pairs), some_of(pairs)
     choices = sorted(candidates(specs, applicable(pairs)), key=lambda spec: (find_kind(spec) or Stitch).cost)
-    neighbours = Neighbours(pairs.target, seed=seed)
-    given = tuned or {}
+    neighbours = Neighbours(pairs.target, seed=pairs.seed)
     judged = []
     for done, spec in enumerate(choices):
         progress("fit candidates", done, len(choices))
-        judged.append(_judge(spec, pairs, neighbours, seed=seed, prior=prior, tuned=given.get(spec)))
+        judged.append(_judge(spec, pairs, neighbours, prior=prior, tuned=(tuned or {}).get(spec)))
     plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
-    chosen, choice = _choose(plain, pairs, neighbours, seed=seed)
-    controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
-    controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
-    table = [candidate.row for candidate in judged]
-    found = [one.stitch for one in judged if one.row.stitch == RidgeText.kind]
-    known = {TEXT_CONTROL: next((one.texts_alone() for one in found if isinstance(one, RidgeText)), None)}
-    table += [
-        _judge(spec, pairs, neighbours, seed=seed, tuned=known.get(spec), is_control=True).row for spec in controls
-    ]
-    random = score_predictions(_exchanged(pairs.target, seed), pairs.target, seed=seed)
-    table.append(Candidate("random", random, is_control=True))
+    chosen, choice = _choose(plain, pairs, neighbours)
+    stitches = {one.row.stitch: one.stitch for one in judged}
+    rows = [candidate.row for candidate in judged] + _controls(choices, stitches.get(RidgeText.kind), pairs, neighbours)
     progress("fit candidates", len(choices), len(choices))
-    curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
+    curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)
     worth, readers = None, [candidate for candidate in judged if candidate.stitch.reads_prefix]
     if prefix is not None and readers and len(readers) < len(judged):
-        reader, choice_of_readers = _choose(readers, pairs, neighbours, seed=seed)
+        reader, choice_of_readers = _choose(readers, pairs, neighbours)
         worth, other = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs), reader
         if worth.is_used:
             chosen, other, choice = reader, chosen, choice_of_readers
-            curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
-        worth = replace(worth, partial=_look_closer(other.stitch, pairs, neighbours, seed=seed)[1])
-    confidence, partial = _look_closer(chosen.stitch, pairs, neighbours, seed=seed)
-    found_by_spec = {one.row.stitch: one.stitch for one in judged}
+            curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)
+        worth = replace(worth, partial=_look_closer(other.stitch, pairs, neighbours)[1])
+    confidence, partial = _look_closer(chosen.stitch, pairs, neighbours)
     selection = Selection(
-        chosen.row.stitch, tuple(table), confidence, curve, worth, found_by_spec, partial=partial, choice=choice
+        chosen.row.stitch, tuple(rows), confidence, curve, worth, stitches, partial=partial, choice=choice
     )
     kept = {row.stitch for row in (chosen.row, selection.best_of_vectors) if row is not None}
-    return replace(selection, tuned={spec: stitch for spec, stitch in found_by_spec.items() if spec in kept})
+    return replace(selection, tuned={spec: stitch for spec, stitch in stitches.items() if spec in kept})
 
 
-def _look_closer(
-    stitch: Stitch, pairs: Pairing, neighbours: Neighbours, *, seed: int
-) -> tuple[Confidence, PartialCurve]:
+def _controls(choices: Sequence[str], reader: Stitch | None, pairs: Pairing, neighbours: Neighbours) -> list[Candidate]:
+    """Judge the controls that are not among the choices; `reader` may have tuned the one that reads texts alone."""
+    alone = reader.texts_alone() if isinstance(reader, RidgeText) else None
+    controls = {Mean.kind: None} if pairs.texts is None else {TextAlone.kind: alone, Mean.kind: None}
+    rows = [
+        _judge(spec, pairs, neighbours, tuned=stitch, is_control=True).row
+        for spec, stitch in controls.items()
+        if spec not in choices
+    ]
+    exchanged = _exchanged(pairs)
+    random = score_predictions(exchanged, pairs.target, neighbours.overlap(exchanged))
+    return [*rows, Candidate("random", random, is_control=True)]
+
+
+def _look_closer(stitch: Stitch, pairs: Pairing, neighbours: Neighbours) -> tuple[Confidence, PartialCurve]:
     """Measure how sure a stitch is of its predictions, and what true vectors for a part of the documents would keep."""
-    prediction = cross_predict(stitch, pairs, seed=seed)
+    prediction = cross_predict(stitch, pairs)
     confidence = Confidence.fit(prediction, pairs.target)
-    return confidence, PartialCurve.measure(prediction, pairs.target, neighbours, confidence, seed=seed)
+    return confidence, PartialCurve.measure(prediction, pairs.target, neighbours, confidence)
 
 
 def _prefix_worth(
@@ -372,28 +355,27 @@ def _prefix_worth(
     return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
 
 
-def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:
+def some_of(pairs: Pairing) -> Pairing:
     """Draw as many of the pairs as candidates are judged on."""
     if len(pairs) <= LARGEST_JUDGED:
         return pairs
-    return pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
+    return pairs.take(np.sort(np.random.default_rng(pairs.seed).permutation(len(pairs))[:LARGEST_JUDGED]))
 
 
 def tune(
-    spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None, tuned: Stitch | None = None
+    spec: str, pairs: Pairing, *, prior: AffineMap | None = None, tuned: Stitch | None = None
 ) -> tuple[Stitch, Vectors]:
     """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q).
 
     `prior` is what it may lean on; `tuned` is one whose options are chosen already.
     """
+    stitch = tuned or new_stitch(spec)
     if tuned is None:
-        stitch = new_stitch(spec)
         stitch.prior = prior
-        tuned = stitch.tuned(pairs.source, pairs.target, pairs.texts)
-    stitch = tuned
+        stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
     if isinstance(stitch, StretchableStitch):
         stitch.spread = None  # what an earlier round has found; it is found anew
-    vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
+    vectors = cross_predict(stitch, pairs, with_variance=False).vectors
     if isinstance(stitch, StretchableStitch):
         stitch.spread = fit_spread(vectors, pairs.target)
         vectors = stitch.spread.of(vectors).astype(np.float32)
@@ -405,26 +387,26 @@ def _judge(
     pairs: Pairing,
     neighbours: Neighbours,
     *,
-    seed: int,
     prior: AffineMap | None = None,
     tuned: Stitch | None = None,
     is_control: bool = False,
 ) -> _Judged:
     started = time.perf_counter()
-    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior, tuned=tuned)
+    stitch, vectors = tune(spec, pairs, prior=prior, tuned=tuned)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(vectors)
-    scores = score_predictions(vectors, pairs.target, shares=shares, sphere=neighbours.sphere)
+    scores = score_predictions(vectors, pairs.target, shares, neighbours.sphere)
     return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, shares)
 
 
-def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours, *, seed: int) -> tuple[_Judged, Clarity]:
+def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours) -> tuple[_Judged, Clarity]:
     """The best candidate; those that noise does not tell from it are compared on two divisions into folds."""
-    contenders, divisions = _near_the_best(judged), {seed: {one.row.stitch: one.shares for one in judged}}
+    contenders, divisions = _near_the_best(judged), {pairs.seed: {one.row.stitch: one.shares for one in judged}}
     if len(contenders) > 1:
-        again = [cross_predict(one.stitch, pairs, seed=seed + 1, with_variance=False).vectors for one in contenders]
-        divisions[seed + 1] = {
-            one.row.stitch: neighbours.overlap(vectors) for one, vectors in zip(contenders, again, strict=True)
+        anew = replace(pairs, seed=pairs.seed + 1)
+        divisions[anew.seed] = {
+            one.row.stitch: neighbours.overlap(cross_predict(one.stitch, anew, with_variance=False).vectors)
+            for one in contenders
         }
     means = [np.mean([found[one.row.stitch] for found in divisions.values()], axis=0) for one in contenders]
     chosen = _pick([replace(one, shares=shares) for one, shares in zip(contenders, means, strict=True)]).row.stitch
@@ -448,8 +430,11 @@ def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
 def _pick(near: Sequence[_Judged]) -> _Judged:
     """Pick the cheapest of those that read texts, unless these can add nothing, else of all near the best."""
     readers = [one for one in _near_the_best(near) if one.stitch.reads_texts]
-    group = readers if readers and _best(near).shares.mean() < _ALL_KEPT else near
-    return next(one for one in group if _is_near(one, _best(group), _TIE))
+    # From there on the old vectors leave nothing for texts to add
+    group = readers if readers and _best(near).shares.mean() < 0.95 else near
+    # A whole standard error gave up to 0.02 of overlap@10 away, for nothing but a cheaper product of matrices; none
+    # would let rounding errors decide
+    return next(one for one in group if _is_near(one, _best(group), 0.25))
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
@@ -461,49 +446,38 @@ def _is_near(one: _Judged, best: _Judged, errors: float) -> bool:
     return bool(behind.mean() <= errors * standard_error(behind))
 
 
-def _exchanged(vectors: Vectors, seed: int) -> Vectors:
-    """Return the vectors in one cycle at random, in which no document keeps its own."""
-    shift = np.random.default_rng(seed).permutation(len(vectors))
-    exchanged = np.empty_like(vectors)
-    exchanged[shift] = vectors[np.roll(shift, 1)]
+def _exchanged(pairs: Pairing) -> Vectors:
+    """Return the true vectors in one cycle at random, in which no document keeps its own."""
+    shift = np.random.default_rng(pairs.seed).permutation(len(pairs))
+    exchanged = np.empty_like(pairs.target)
+    exchanged[shift] = pairs.target[np.roll(shift, 1)]
     return exchanged
 
 
-def select_query_stitch(
-    source: Vectors,
-    target: Vectors,
-    *,
-    specs: Sequence[str] = (),
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> Selection:
+def select_query_stitch(pairs: Pairing, *, specs: Sequence[str] = (), progress: Progress = no_progress) -> Selection:
     """Cross-validate stitches from new vectors, (n, p), to old ones, (n, q), and choose by overlap@10.
 
     As `select_stitch`, with the controls `mean` and `random`, but the overlap is that of the module docstring.
 
-    Raises
-    ------
-    StitchError
-        Fewer than two pairs.
-    UsageError
-        A spec that is no stitch.
+    Raises StitchError: fewer than two pairs. UsageError: a spec that is no stitch.
     """
-    check_pairs(source, target)
-    same_dim = source.shape[1] == target.shape[1]
+    check_pairs(pairs.source, pairs.target)
+    same_dim = pairs.source.shape[1] == pairs.target.shape[1]
     choices = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
     controls = [spec for spec in (Mean.kind,) if spec not in choices]
-    pairs, neighbours, documents = Pairing(source, target), Neighbours(source, seed=seed), unit_rows(target)
+    new, old = (Neighbours(side, seed=pairs.seed) for side in (pairs.source, pairs.target))
+    documents = unit_rows(pairs.target)
 
     def score(spec: str, mapped: Vectors, *, fit_s: float = 0.0, is_control: bool = False) -> Candidate:
-        overlap = float(neighbours.overlap(documents, unit_rows(mapped)).mean())
-        scores = replace(score_predictions(mapped, target, seed=seed), overlap_at_10=overlap)
+        overlap = float(new.overlap(documents, unit_rows(mapped)).mean())
+        scores = replace(score_predictions(mapped, pairs.target, old.overlap(mapped)), overlap_at_10=overlap)
         return Candidate(spec, scores, fit_s, is_control)
 
     table: list[Candidate] = []
     for done, spec in enumerate([*choices, *controls]):
         progress("fit candidates", min(done, len(choices)), len(choices))
         started = time.perf_counter()
-        mapped = cross_predict(new_stitch(spec), pairs, seed=seed, with_variance=False).vectors
+        mapped = cross_predict(new_stitch(spec), pairs, with_variance=False).vectors
         table.append(score(spec, mapped, fit_s=time.perf_counter() - started, is_control=spec in controls))
     chosen = max(table[: len(choices)], key=lambda row: row.scores.overlap_at_10).stitch
-    return Selection(chosen, (*table, score("random", _exchanged(target, seed), is_control=True)))
+    return Selection(chosen, (*table, score("random", _exchanged(pairs), is_control=True)))

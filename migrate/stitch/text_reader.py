@@ -49,19 +49,9 @@ DECAY = 0.3
 
 
 BUCKETS = 1 << 16
-SHORTEST, LONGEST = 2, 5
-
-_FACTOR = np.uint64(0x100000001B3)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(64 - 16)
-_END, _SPACE = ord("\n"), ord(" ")
 
 CORPUS_SIZE = 20_000
 """How many documents are enough to learn frequencies and topics from."""
-
-N_TOPICS = 150
-
-NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
 
 TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
 READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
@@ -147,11 +137,12 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
     from scipy.sparse import coo_array
 
     codes = np.frombuffer(_plain(words).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
-    word_of = np.cumsum(codes == _END) - (codes == _END)
+    ends = codes == ord("\n")
+    word_of = np.cumsum(ends) - ends
     buckets, owners = [], []
     for size, hashes, valid in _windows(codes):
-        mixed = (hashes[valid] + np.uint64(size)) * _SPREAD
-        buckets.append((mixed >> _SHIFT).astype(np.int32))
+        mixed = (hashes[valid] + np.uint64(size)) * np.uint64(0x9E3779B97F4A7C15)
+        buckets.append((mixed >> np.uint64(64 - 16)).astype(np.int32))
         owners.append(word_of[: len(hashes)][valid].astype(np.int32))
     rows, columns = np.concatenate(owners), np.concatenate(buckets)
     ones = np.ones(len(rows), dtype=np.float32)
@@ -185,12 +176,12 @@ def _plain(words: Sequence[str]) -> str:
 
 def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], NDArray[np.bool_]]]:
     """For each n: the hash of the n characters from each place on, and whether they are an n-gram of one word."""
-    ends, spaces = codes == _END, codes == _SPACE
+    ends, spaces = codes == ord("\n"), codes == ord(" ")
     hashes, whole, inner = codes, ~ends, np.ones(len(codes), dtype=bool)
     windows = []
-    for size in range(2, LONGEST + 1):
+    for size in range(2, 6):
         count = max(len(codes) - size + 1, 0)  # no words, no characters
-        hashes = hashes[:count] * _FACTOR + codes[size - 1 :]
+        hashes = hashes[:count] * np.uint64(0x100000001B3) + codes[size - 1 :]
         whole = whole[:count] & ~ends[size - 1 :]
         # spaces occur at the ends only
         inner = inner[:count] & ~spaces[size - 2 : size - 2 + count] if size > 2 else inner[:count]
@@ -336,12 +327,12 @@ class TextReader:
         plain, (weights, counts) = plain_words(words.words), _terms(words, self.pieces)
         ngrams = _times(ngram_counts(plain.words), self.ngram_idf)
         terms = weights @ _times(counts, self.term_idf)
-        views: dict[str, View] = {NGRAMS: WordView(weights @ plain.counts(), ngrams)}
+        views: dict[str, View] = {"ngrams": WordView(weights @ plain.counts(), ngrams)}
         if self.pieces is not None:
-            views[PIECES] = TermView(terms)
-            views[TOKENS] = TermView(terms, self.pieces.vectors)
+            views["pieces"] = TermView(terms)
+            views["tokens"] = TermView(terms, self.pieces.vectors)
         if self.topics.size:
-            views[TOPICS] = TermView(terms, self.topics)
+            views["topics"] = TermView(terms, self.topics)
         views |= {view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
         return TextRows(views, None if self.base is None else view_of(self.base))
 
@@ -421,7 +412,7 @@ def _find_topics(parts: Sequence[Sparse], n: int, seed: int) -> Vectors:
     """From terms to topics, (t, k), for the terms of `n` texts in parts; empty where they are few."""
     from scipy.sparse import vstack
 
-    k = min(N_TOPICS, n // 4, parts[0].shape[1]) if parts else 0
+    k = min(150, n // 4, parts[0].shape[1]) if parts else 0
     if k < 2:
         return np.empty((0, 0), dtype=np.float32)
     terms = vstack([unit_terms(part) for part in parts], format="csr")

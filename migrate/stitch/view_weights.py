@@ -24,10 +24,6 @@ NEARBY = (1 / 3, 1.0, 3.0)
 _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
 
-_TEXTS_MAY_COST = 0.005
-"""Of overlap@10 among documents. Whole documents are alike in more than queries ask for; what texts tell of a document
-answers queries better than it finds its neighbours."""
-
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
@@ -119,7 +115,9 @@ class Search:
     def accompanied(self, weighing: Weighing, texts: Collection[str]) -> Weighing:
         """The weighing with companions: one that reads the views `texts` alone, and one that reads the others alone.
 
-        Of the shares whose average is not found worse by more than `_TEXTS_MAY_COST`, those with the most of the texts.
+        Of the shares whose average is not found worse by more than 0.005, those with the most of the texts: whole
+        documents are alike in more than queries ask for, and what texts tell of one answers queries better than it
+        finds its neighbours.
         """
         own = weighing.weights
         groups = [{n: own[n] for n in own if (n in texts) is is_text} for is_text in (True, False)]
@@ -138,7 +136,7 @@ class Search:
                 mean = np.sum([share * one for share, one in zip(shares, predicted, strict=True)], axis=0)
                 tried.append((float(self._overlaps(mean).mean()), shares))
             found, best = max(tried)
-            if found >= overlap - _TEXTS_MAY_COST:
+            if found >= overlap - 0.005:
                 companions = zip(best[1:], several[1:], strict=True)
                 return replace(weighing, overlap=found, companions=tuple(pair for pair in companions if pair[0]))
         return weighing

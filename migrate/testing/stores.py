@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -184,11 +185,7 @@ class StoreTests(ABC):
         store = self._open(tmp_path / "store")
         before = store.snapshot()
         self._open(tmp_path / "store", vectors=example_vectors(seed=1))
-        try:
-            store.check_unchanged(before)
-        except StoreError:
-            return
-        raise AssertionError("expected a StoreError, as the vectors are others now")
+        _refused(StoreError, lambda: store.check_unchanged(before), "as the vectors are others now")
 
     def test_a_destination_is_a_store_of_the_same_kind_with_another_dimension(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
@@ -206,11 +203,7 @@ class StoreTests(ABC):
         store = self._open(tmp_path / "store")
         output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         output.put(store, 0, next(iter(store.scan(batch_size=10))).vectors)
-        try:
-            output.finish(store, DIM)
-        except StoreError:
-            return
-        raise AssertionError("expected a StoreError, as 50 rows are missing")
+        _refused(StoreError, lambda: output.finish(store, DIM), "as 50 rows are missing")
 
     def test_rows_may_be_written_by_several_writers_in_any_order_and_again(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
@@ -283,11 +276,11 @@ class StoreTests(ABC):
 
     def test_queries_of_another_dimension_are_refused(self, tmp_path: Path) -> None:
         search = open_search(self._open(tmp_path / "store"))
-        try:
-            search.search(np.ones((1, DIM + 1), np.float32), 3)
-        except VectorError:
-            return
-        raise AssertionError("expected a VectorError, as the queries have another dimension")
+        _refused(
+            VectorError,
+            lambda: search.search(np.ones((1, DIM + 1), np.float32), 3),
+            "as the queries have another dimension",
+        )
 
     def test_a_search_with_a_filter_finds_the_nearest_of_those_that_pass(self, tmp_path: Path) -> None:
         documents = [
@@ -302,11 +295,7 @@ class StoreTests(ABC):
 
     def test_a_filter_that_means_nothing_is_refused(self, tmp_path: Path) -> None:
         search = open_search(self._open(tmp_path / "store"))
-        try:
-            search.search(_QUERIES, 3, object())
-        except UsageError:
-            return
-        raise AssertionError("expected a UsageError, as no kind knows such a filter")
+        _refused(UsageError, lambda: search.search(_QUERIES, 3, object()), "as no kind knows such a filter")
 
     def test_new_vectors_are_put_where_they_belong_and_nothing_else_changes(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
@@ -327,11 +316,7 @@ class StoreTests(ABC):
         assert again.info.count == COUNT
         for searched in (store, again):
             assert open_search(searched).search(new[2:3], 1)[0].ids == (ids[2],)
-        try:
-            store.check_unchanged(snapshot)
-        except StoreError:
-            return
-        raise AssertionError("expected a StoreError, as the vectors are others now")
+        _refused(StoreError, lambda: store.check_unchanged(snapshot), "as the vectors are others now")
 
     def test_vectors_that_no_store_should_hold_are_not_put(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
@@ -339,11 +324,9 @@ class StoreTests(ABC):
             return
         before = read_all(store.scan())
         for wrong in (np.ones((2, DIM + 1)), np.array([[np.nan] * DIM, [1] * DIM]), np.array([[1] * DIM, [0] * DIM])):
-            try:
-                store.put_vectors(list(before.ids[:2]), wrong.astype(np.float32))
-            except VectorError:
-                continue
-            raise AssertionError(f"expected a VectorError for {wrong}")
+            _refused(
+                VectorError, partial(store.put_vectors, list(before.ids[:2]), wrong.astype(np.float32)), f"of {wrong}"
+            )
         assert np.array_equal(read_all(open_store(store.info.location).scan()).vectors, before.vectors)
 
     def test_threads_that_search_while_vectors_are_put_see_the_old_vector_or_the_new_one(self, tmp_path: Path) -> None:
@@ -461,6 +444,14 @@ class _Output:
         else:
             self._content.rename(self.place.path)
         return open_store(self.place.location)
+
+
+def _refused(kind: type[LeadMigrateError], call: Callable[[], object], why: str) -> None:
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError(f"expected a {kind.__name__}, {why}")
 
 
 def _order_of(writer: StoreWriter) -> NDArray[np.int64]:

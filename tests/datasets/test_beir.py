@@ -221,8 +221,8 @@ def test_what_is_written_is_read_again(tmp_path):
     documents = [Document("a\tb", "first\n\u2028text", {"title": "T", "n": [1]}), Document("é 2", "x")]
     queries = [Query("q:1", 'say "so"'), Query("q 2", "ü")]
     qrels = {"q:1": {"é 2": 3, "x": 0}, "q 2": {"é 2": 1}}
-    write_beir(tmp_path / "out", documents, queries, qrels, split="dev")
-    beir_set = load_beir(tmp_path / "out", split="dev")
+    write_beir(tmp_path / "out", documents, queries, qrels)
+    beir_set = load_beir(tmp_path / "out")
     assert list(beir_set.documents()) == documents
     assert list(beir_set.queries) == queries
     assert beir_set.qrels == qrels

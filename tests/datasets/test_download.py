@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from migrate.datasets import download as module
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import BEIR_MD5, URL_VARIABLE, download, fetch_beir, resolve_beir
 from migrate.errors import DatasetError, LockedError, OutputError, RemoteError, UsageError
@@ -250,7 +249,6 @@ def test_a_name_is_fetched_into_the_cache_from_the_mirror_of_the_environment(ser
 
 
 def test_the_table_of_hashes_is_well_formed():
-    assert module.OFFICIAL_URL.startswith("https://")
     assert all(re.fullmatch("[0-9a-f]{32}", md5) for md5 in BEIR_MD5.values())
     assert len(set(BEIR_MD5.values())) == len(BEIR_MD5) == 14
 

@@ -47,25 +47,17 @@ def path(tmp_path):
     return tmp_path / "deep" / "cache.sqlite"
 
 
-def test_asks_only_for_what_it_has_not_seen(path, documents):
+def test_asks_only_for_what_it_has_not_seen_and_once_for_what_occurs_twice(path, documents):
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner, path)
-    first = cached.embed_documents(documents("a", "b", "c"))
+    first = cached.embed_documents(documents("a", "b", "a", "c"))
     second = cached.embed_documents(documents("c", "x", "a"))
     assert inner.asked == [["a", "b", "c"], ["x"]]
-    assert (cached.hits, cached.misses) == (2, 4)
-    np.testing.assert_array_equal(second[[2, 0]], first[[0, 2]])
+    assert (cached.hits, cached.misses) == (3, 4)
+    np.testing.assert_array_equal(second[[2, 0, 2]], first[[0, 3, 2]])
     np.testing.assert_array_equal(second, CountingEmbedder().embed_documents(documents("c", "x", "a")))
     assert second.dtype == np.float32
-
-
-def test_a_text_that_occurs_twice_is_embedded_once(path, documents):
-    inner = CountingEmbedder()
-    cached = CachedEmbedder(inner, path)
-    vectors = cached.embed_documents(documents("a", "b", "a", "a"))
-    assert inner.asked == [["a", "b"]]
-    assert (cached.hits, cached.misses) == (2, 2)
-    np.testing.assert_array_equal(vectors[[0, 0]], vectors[[2, 3]])
+    assert cached.known(documents("a", "z", "a"), "document") == [True, False, True]
 
 
 def test_progress_shows_what_was_known_and_what_is_new(path, documents):
@@ -77,27 +69,21 @@ def test_progress_shows_what_was_known_and_what_is_new(path, documents):
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "role", "asks"),
     [
-        {"spec": "another"},
-        {"revision": "2"},
-        {"document_prefix": "passage: "},
-        {"dim": 4},
+        ({"spec": "another"}, "document", True),
+        ({"revision": "2"}, "document", True),
+        ({"document_prefix": "passage: "}, "document", True),
+        ({"dim": 4}, "document", True),
+        ({}, "query", False),
+        ({"query_prefix": "query: "}, "query", True),
     ],
 )
-def test_another_model_shares_nothing(other, path, documents):
+def test_another_model_shares_nothing_and_roles_a_vector_where_their_prefixes_agree(other, role, asks, path, documents):
     CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
     inner = CountingEmbedder(**other)
-    assert CachedEmbedder(inner, path).embed_documents(documents("a")).shape == (1, inner.identity.dim)
-    assert inner.asked == [["a"]]
-
-
-def test_roles_share_a_vector_exactly_where_their_prefixes_agree(path, documents):
-    for query_prefix, asked in [("", 0), ("query: ", 1)]:
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-        inner = CountingEmbedder(query_prefix=query_prefix)
-        CachedEmbedder(inner, path).embed_queries(documents("a"))
-        assert len(inner.asked) == asked
+    assert CachedEmbedder(inner, path).embed(documents("a"), role).shape == (1, inner.identity.dim)
+    assert inner.asked == [["a"]] * asks
 
 
 def test_two_servers_or_two_dimensions_share_nothing(path, documents):
@@ -107,12 +93,6 @@ def test_two_servers_or_two_dimensions_share_nothing(path, documents):
                 documents("a")
             )
         assert (len(one.texts_served), len(two.texts_served)) == (1, 2)
-
-
-def test_knows_what_it_knows(path, documents):
-    cached = CachedEmbedder(CountingEmbedder(), path)
-    cached.embed_documents(documents("a"))
-    assert cached.known(documents("a", "b", "a"), "document") == [True, False, True]
 
 
 def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_ones(path, server, documents):
@@ -220,62 +200,37 @@ for turn in range(25):
     assert [finish(process) for process in processes] == [b""] * 3
 
 
-def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, documents):
-    path = tmp_path / "notes.txt"
-    path.write_text("notes " * 1000)
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="delete it, or choose another path"):
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-    assert path.read_bytes() == before
+def change(statement, *values):
+    def run(path):
+        with sqlite3.connect(path) as database:
+            database.execute(statement, values)
+        database.close()
 
-
-def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path, documents):
-    path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE accounts (name TEXT)")
-    database.close()
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="another application"):
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-    assert path.read_bytes() == before
-
-
-def change(path, statement, *values):
-    with sqlite3.connect(path) as database:
-        database.execute(statement, values)
-    database.close()
+    return run
 
 
 @pytest.mark.parametrize(
-    ("statement", "values"),
+    ("spoil", "message"),
     [
-        ("UPDATE embeddings SET vector = substr(vector, 1, 30)", ()),
-        ("UPDATE embeddings SET vector = ?", (np.ones(8, dtype="<f4").tobytes(),)),
-        ("UPDATE embeddings SET vector = NULL", ()),
-        ("DROP TABLE embeddings", ()),
+        (lambda path: path.write_text("notes " * 1000), "delete it, or choose another path"),
+        (lambda path: path.unlink() or change("CREATE TABLE accounts (name TEXT)")(path), "another application"),
+        (lambda path: path.write_bytes(path.read_bytes()[:20_000]), "damaged"),
+        (change("PRAGMA user_version = 3"), "version 2, found 3"),
+        (change("UPDATE embeddings SET vector = substr(vector, 1, 30)"), "damaged"),
+        (change("UPDATE embeddings SET vector = ?", np.ones(8, dtype="<f4").tobytes()), "damaged"),
+        (change("UPDATE embeddings SET vector = NULL"), "damaged"),
+        (change("DROP TABLE embeddings"), "damaged"),
     ],
 )
-def test_damaged_vectors_are_not_used(statement, values, path, documents):
-    CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-    change(path, statement, *values)
-    with pytest.raises(InputError, match="damaged") as caught:
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+def test_what_is_no_cache_or_is_damaged_is_refused_in_a_line_and_left_alone(spoil, message, path, documents):
+    texts = documents(*map(str, range(100)))
+    CachedEmbedder(CountingEmbedder(dim=512), path).embed_documents(texts)
+    spoil(path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=message) as caught:
+        CachedEmbedder(CountingEmbedder(dim=512), path).embed_documents(texts)
     assert "\n" not in str(caught.value)
-
-
-def test_a_newer_cache_is_refused(path, documents):
-    CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-    change(path, "PRAGMA user_version = 3")
-    with pytest.raises(InputError, match="version 2, found 3"):
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-
-
-def test_a_truncated_cache_is_refused(path, documents):
-    inner = CountingEmbedder(dim=512)
-    CachedEmbedder(inner, path).embed_documents(documents(*map(str, range(100))))
-    path.write_bytes(path.read_bytes()[:20_000])
-    with pytest.raises(InputError, match="damaged"):
-        CachedEmbedder(inner, path).embed_documents(documents(*map(str, range(100))))
+    assert path.read_bytes() == before
 
 
 @pytest.mark.slow
@@ -322,10 +277,6 @@ def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
         CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("b"))
     database.execute("ROLLBACK")
     database.close()
-
-
-def test_no_texts_give_no_vectors(path):
-    assert CachedEmbedder(CountingEmbedder(), path).embed_documents([]).shape == (0, 8)
 
 
 def test_an_empty_text_is_refused(path, documents):

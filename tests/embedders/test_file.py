@@ -36,17 +36,12 @@ def test_finds_vectors_by_id_in_the_order_asked_for(path):
     assert not embedder.identity.normalized
 
 
-def test_identity_names_the_file_without_its_folder(path):
-    identity = save(path, doc_ids=np.array(["a"]), docs=unit(1, 3)).identity
-    assert identity.spec == "file:vectors.npz"
-    assert identity.revision == sha256_file(path)
-
-
-def test_two_files_of_one_name_are_two_models(tmp_path):
+def test_the_identity_is_name_and_content_of_the_file_without_its_folder(tmp_path):
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
     old, new = (save(tmp_path / folder / "v.npz", doc_ids=["a"], docs=unit(1, 3)) for folder in ("old", "new"))
-    assert old.identity.spec == new.identity.spec and old.identity != new.identity
+    assert old.identity.spec == new.identity.spec == "file:v.npz" and old.identity != new.identity
+    assert old.identity.revision == sha256_file(old.path)
     again = FileEmbedder((tmp_path / "new" / "v.npz").rename(tmp_path / "v.npz"))
     assert again.identity == new.identity
 
@@ -128,33 +123,23 @@ def test_malformed_files_are_refused(arrays, message, path):
     assert "\n" not in str(caught.value)
 
 
-def test_other_files_are_refused(path):
-    for content in (b"", b"not a zip file", b"PK\x03\x04 broken"):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match="npz"):
-            _ = FileEmbedder(path).identity
-    with pytest.raises(InputError, match="no such file"):
-        _ = FileEmbedder(path.with_name("absent.npz")).identity
-    with pytest.raises(InputError, match="directory"):
-        _ = FileEmbedder(path.parent).identity
+@pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 broken"])
+def test_other_files_are_refused(content, path):
+    path.write_bytes(content)
+    for place, message in ((path, "npz"), (path.with_name("absent.npz"), "no such file"), (path.parent, "directory")):
+        with pytest.raises(InputError, match=message):
+            _ = FileEmbedder(place).identity
 
 
-def test_truncated_files_are_refused(path):
+def test_files_that_are_cut_or_have_another_bit_are_refused(path):
     save(path, doc_ids=np.arange(20), docs=unit(20, 16))
     whole = path.read_bytes()
-    for cut in range(0, len(whole), 37):
-        path.write_bytes(whole[:cut])
+    damaged = bytearray(whole)
+    damaged[len(damaged) // 2] ^= 1
+    for content in (damaged, *(whole[:cut] for cut in range(0, len(whole), 37))):
+        path.write_bytes(content)
         with pytest.raises(InputError):
             _ = FileEmbedder(path).identity
-
-
-def test_damaged_bytes_are_found_by_the_checksum(path):
-    save(path, doc_ids=np.arange(20), docs=unit(20, 16))
-    damaged = bytearray(path.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    path.write_bytes(damaged)
-    with pytest.raises(InputError):
-        _ = FileEmbedder(path).identity
 
 
 def test_a_zip_bomb_is_not_unpacked(path):
@@ -173,12 +158,23 @@ def test_only_vectors_that_are_found_by_text_need_the_texts(path):
     assert FileEmbedder(path).needs_texts
 
 
-def test_a_header_that_claims_too_much_allocates_nothing(path):
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000), }"
-    header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000), }"
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        (
+            HEADER + b" " * (64 - (10 + len(HEADER) + 1) % 64) + b"\n",
+            r"claims an array of shape \(1000000000000, 1000\)",
+        ),
+        (b"(" * 9_000, "npz"),
+    ],
+)
+def test_a_header_that_claims_too_much_or_is_nested_allocates_nothing(header, says, path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("docs.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(InputError, match=r"claims an array of shape \(1000000000000, 1000\)"):
+    with pytest.raises(InputError, match=says):
         _ = FileEmbedder(path).identity
 
 
@@ -223,12 +219,4 @@ def test_an_encrypted_file_is_refused(path):
     raw[raw.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(raw)
     with pytest.raises(InputError, match="encrypted"):
-        _ = FileEmbedder(path).identity
-
-
-def test_a_header_that_is_nested_is_refused(path):
-    header = b"(" * 9_000
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("docs.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(InputError, match="npz"):
         _ = FileEmbedder(path).identity

@@ -60,17 +60,6 @@ def test_equals_what_sentence_transformers_gives(vectors):
     np.testing.assert_array_equal(vectors, model.encode(TEXTS, show_progress_bar=False))
 
 
-def test_gives_unit_float32_rows(vectors):
-    assert vectors.shape == (4, 384)
-    assert vectors.dtype == np.float32
-    assert vectors.flags.c_contiguous
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-
-
-def test_is_deterministic(minilm, vectors):
-    np.testing.assert_array_equal(minilm.embed_documents(DOCUMENTS), vectors)
-
-
 def test_like_is_near_like(vectors):
     scores = vectors @ vectors.T
     assert scores[0, 1] > 0.5 > scores[0, 2]
@@ -107,10 +96,6 @@ def test_batches_do_not_change_order_or_length(minilm, monkeypatch):
 def test_an_empty_text_is_refused(text, minilm):
     with pytest.raises(InputError, match="'bad'"):
         minilm.embed_documents([*DOCUMENTS, Document("bad", text)])
-
-
-def test_no_texts_give_no_vectors(minilm):
-    assert minilm.embed_documents([]).shape == (0, 384)
 
 
 def test_offers_its_tokens_and_their_vectors(minilm):

@@ -35,14 +35,6 @@ def test_agrees_with_the_pipeline_of_scikit_learn(fitted):
         np.testing.assert_allclose(fitted.embed_documents(texts), expected, atol=1e-6)
 
 
-def test_gives_unit_float32_rows(fitted):
-    vectors = fitted.embed_documents(CORPUS)
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-    assert fitted.identity.normalized
-    assert fitted.identity.dim == 24
-
-
 def test_a_text_is_embedded_the_same_in_any_company(fitted):
     together = fitted.embed_documents(CORPUS)
     alone = np.concatenate([fitted.embed_queries([text]) for text in CORPUS])

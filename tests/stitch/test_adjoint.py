@@ -50,16 +50,6 @@ def test_it_is_nearer_to_translated_vectors_of_one_length_than_the_transpose_of_
     assert error(fitted.matrix_.T) < 0.9 * error(forward.matrix_)
 
 
-@pytest.mark.parametrize("spec", ["adjoint", "adjoint:procrustes"])
-def test_a_spec_is_read_back(spec, spaces):
-    old, new = spaces
-    stitch = new_stitch(spec)
-    assert stitch.spec == spec
-    fitted = stitch.fit(new, old)
-    again = new_stitch(spec).restore(fitted.arrays())
-    assert np.array_equal(again.transform(new), fitted.transform(new))
-
-
 def brute_overlap(mapped, old, new, k=10):
     shares = []
     for row in range(len(new)):
@@ -72,11 +62,11 @@ def brute_overlap(mapped, old, new, k=10):
 def test_candidates_are_judged_by_the_answers_of_the_new_model(spaces):
     """Whoever is asked for two stitches gets the overlap that a loop over the held-out queries gives."""
     old, new = spaces
-    selection = select_query_stitch(new, old, specs=["ridge", "adjoint"], seed=4)
+    selection = select_query_stitch(Pairing(new, old, seed=4), specs=["ridge", "adjoint"])
     rows = {row.stitch: row for row in selection.candidates}
     assert list(rows) == ["ridge", "adjoint", "mean", "random"]
     for spec in ("ridge", "adjoint"):
-        expected = brute_overlap(cross_predict(new_stitch(spec), Pairing(new, old), seed=4).vectors, old, new)
+        expected = brute_overlap(cross_predict(new_stitch(spec), Pairing(new, old, seed=4)).vectors, old, new)
         assert rows[spec].scores.overlap_at_10 == pytest.approx(expected)
     assert rows["random"].is_control and rows["mean"].is_control
     assert rows[selection.chosen].scores.overlap_at_10 == max(
@@ -87,14 +77,14 @@ def test_candidates_are_judged_by_the_answers_of_the_new_model(spaces):
 
 def test_auto_tries_every_stitch_that_applies(spaces):
     old, new = spaces
-    names = [row.stitch for row in select_query_stitch(new, old).candidates]
+    names = [row.stitch for row in select_query_stitch(Pairing(new, old)).candidates]
     assert names == [*QUERY_CANDIDATES[1:], "mean", "random"]
-    assert select_query_stitch(old, old).candidates[0].stitch == "identity"
-    assert select_query_stitch(old, old).chosen == "identity"
+    assert select_query_stitch(Pairing(old, old)).candidates[0].stitch == "identity"
+    assert select_query_stitch(Pairing(old, old)).chosen == "identity"
 
 
 def test_a_control_that_is_asked_for_stands_once(spaces):
     old, new = spaces
-    selection = select_query_stitch(new, old, specs=["mean"])
+    selection = select_query_stitch(Pairing(new, old), specs=["mean"])
     assert [row.stitch for row in selection.candidates] == ["mean", "random"]
     assert selection.chosen == "mean"

@@ -35,8 +35,10 @@ def of(norm, variance):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rank_correlation_is_that_of_scipy(seed):
+def test_ranks_and_their_correlation_are_those_of_scipy(seed):
     rng = np.random.default_rng(seed)
+    values = rng.integers(0, 9, size=40).astype(float)
+    np.testing.assert_array_equal(ranks(values), rankdata(values))
     one, other = rng.normal(size=50), rng.normal(size=50)
     for a, b in [(one, other), (one, np.round(one + other)), (np.round(one), np.round(other)), (one, -one)]:
         assert spearman(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
@@ -149,15 +151,12 @@ def test_documents_of_another_kind_are_trusted_less(make_world):
     assert (foreign < known.usual).all()
 
 
-def test_the_same_pairs_give_the_same_confidence():
-    prediction, truth, _ = make_predictions()
-    assert Confidence.fit(prediction, truth) == Confidence.fit(prediction, truth)
-
-
-def test_nothing_is_changed():
+def test_nothing_is_changed_and_the_same_pairs_give_the_same():
     prediction, truth, _ = make_predictions()
     before = prediction.vectors.copy(), prediction.variance.copy(), truth.copy()
-    Confidence.fit(prediction, truth).of(prediction)
+    found = Confidence.fit(prediction, truth)
+    found.of(prediction)
+    assert Confidence.fit(prediction, truth) == found
     for array, kept in zip((prediction.vectors, prediction.variance, truth), before, strict=True):
         np.testing.assert_array_equal(array, kept)
 
@@ -177,8 +176,3 @@ def test_fit_says_whether_the_confidence_is_to_be_used(noise, usable):
     (said,) = [line for line in fit_sentences(selection) if "confidence" in line]
     assert found.is_usable is usable is (found.spearman >= 0.2)
     assert ("is not to be used" in said) is not usable and f"Spearman {found.spearman:.2f}" in said
-
-
-def test_ranks_are_those_of_scipy():
-    values = np.random.default_rng(0).integers(0, 9, size=40).astype(float)
-    np.testing.assert_array_equal(ranks(values), rankdata(values))

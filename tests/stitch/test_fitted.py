@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +44,7 @@ def make_fitted(spec="ridge", seed=3):
         Pairing(x, y).fit(new_stitch(spec)),
         fit_norm(y),
         TrueVectors([f"dök-{row}" for row in range(len(x))], y),
-        select_stitch(Pairing(x, y), specs=[spec], seed=seed),
+        select_stitch(Pairing(x, y, seed=seed), specs=[spec]),
         manifest,
         {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))},
     )
@@ -83,6 +81,7 @@ def replace_file(folder, name, write):
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_loaded_stitch_translates_to_the_same_bytes(spec, tmp_path):
     fitted, batch = make_fitted(spec), make_batch()
+    before = batch.vectors.copy(), fitted.sample.vectors.copy()
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     for patch in (True, False):
@@ -91,6 +90,8 @@ def test_a_loaded_stitch_translates_to_the_same_bytes(spec, tmp_path):
         assert found.vectors.tobytes() == expected.vectors.tobytes()
         assert found.confidence.tobytes() == expected.confidence.tobytes()
         assert list(found.ids) == list(batch.ids)
+        np.testing.assert_array_equal(batch.vectors, before[0])
+        np.testing.assert_array_equal(fitted.sample.vectors, before[1])
     assert loaded.stitch.spec == spec
     assert loaded.selection == fitted.selection
     assert (loaded.norm, loaded.dim, dict(loaded.state)) == (fitted.norm, Q, fitted.state)
@@ -123,14 +124,6 @@ def test_a_stitch_saved_before_there_was_a_reach_translates_as_it_did(saved):
     assert found.vectors.tobytes() == fitted.translate(batch, source="s", patch=False).vectors.tobytes()
     norms = np.linalg.norm(fitted.stitch.transform(batch.vectors), axis=1)
     np.testing.assert_allclose(found.confidence, np.clip(0.1 + 0.01 * norms, -1, 1), rtol=1e-5)
-
-
-def test_a_loaded_stitch_that_is_saved_again_loads(saved, tmp_path):
-    load_stitch(saved).save(tmp_path / "again")
-    batch = make_batch()
-    first, second = (load_stitch(folder).translate(batch, source="s") for folder in (saved, tmp_path / "again"))
-    assert np.array_equal(first.vectors, second.vectors)
-    assert (saved / MANIFEST_NAME).read_bytes() == (tmp_path / "again" / MANIFEST_NAME).read_bytes()
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -169,15 +162,6 @@ def test_documents_of_the_sample_get_their_true_vectors_by_id():
             assert np.array_equal(patched[row], plain[row])
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_translating_changes_no_argument(spec):
-    fitted, batch = make_fitted(spec), make_batch()
-    before = batch.vectors.copy(), fitted.sample.vectors.copy()
-    fitted.translate(batch, source="s")
-    assert np.array_equal(batch.vectors, before[0])
-    assert np.array_equal(fitted.sample.vectors, before[1])
-
-
 @pytest.mark.parametrize("value", [0, np.nan, np.inf])
 def test_a_bad_vector_going_in_is_named(value):
     batch = make_batch()
@@ -202,50 +186,6 @@ def test_identity_rescales_a_store_of_another_length():
 
 def folder_bytes(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_the_same_fit_in_the_same_time_gives_the_same_folder(spec, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
-    for name in ("one", "two"):
-        fitted = make_fitted(spec)
-        timeless = [replace(row, fit_s=0.0) for row in fitted.selection.candidates]
-        replace(fitted, selection=replace(fitted.selection, candidates=tuple(timeless))).save(tmp_path / name)
-    assert folder_bytes(tmp_path / "one") == folder_bytes(tmp_path / "two")
-
-
-FIT_IN_A_FRESH_PROCESS = """
-import sys
-from pathlib import Path
-import numpy as np
-from migrate.manifest import Manifest
-from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.registry import new_stitch
-from migrate.stitch.base import Pairing
-from migrate.stitch.select import select_stitch
-
-rng = np.random.default_rng(0)
-x = rng.normal(size=(40, 60)).astype(np.float32)
-y = (x @ rng.normal(size=(60, 50)) + rng.normal(size=(40, 50))).astype(np.float32)
-chosen = select_stitch(Pairing(x, y), seed=1)
-sample = TrueVectors([str(row) for row in range(40)], y)
-for spec in ("procrustes", "ols", "ridge", "lowrank"):
-    fitted = new_stitch(spec).fit(x, y)
-    FittedStitch(fitted, fit_norm(y), sample, chosen, Manifest(kind="stitch")).save(Path(sys.argv[1]) / spec)
-print(chosen.chosen, [row.scores for row in chosen.candidates])
-"""
-
-
-@pytest.mark.slow
-def test_a_fresh_process_gives_the_same_weights_and_scores(tmp_path):
-    told = []
-    for name in ("one", "two"):
-        command = [sys.executable, "-c", FIT_IN_A_FRESH_PROCESS, str(tmp_path / name)]
-        told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert told[0] == told[1] != ""
-    for spec in ("procrustes", "ols", "ridge", "lowrank"):
-        one, two = ((tmp_path / name / spec / WEIGHTS_NAME).read_bytes() for name in ("one", "two"))
-        assert one == two
 
 
 def truncate(path):
@@ -329,6 +269,11 @@ def test_copies_of_the_sample_get_its_true_vectors_also_when_loaded(saved, tmp_p
         (SAMPLE_NAME, with_copies({"twin": "0"})),
         (SAMPLE_NAME, with_copies({"dök-0": 1})),
         (SAMPLE_NAME, lambda path: path.write_bytes(b"\xff\xfe\xff")),
+        (SAMPLE_NAME, lambda path: path.write_text(json.dumps({"ids": ["same"] * 40, "copies": {}}))),
+        (SAMPLE_NAME, lambda path: path.write_text(json.dumps({"ids": {str(n): n for n in range(40)}, "copies": {}}))),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((P, 3), np.float32)}))),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((3, Q), np.float32)}))),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"sample.vectors": np.ones(40, np.float32)}))),
     ],
 )
 def test_wrong_content_is_found_even_with_the_right_hash(name, write, saved):
@@ -337,13 +282,6 @@ def test_wrong_content_is_found_even_with_the_right_hash(name, write, saved):
         load_stitch(saved)
     assert str(saved) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("fact", ["files", "stitch", "selection", "norm"])
-def test_a_fact_that_is_missing_is_found(fact, saved):
-    edit_manifest(saved, lambda details: details.pop(fact))
-    with pytest.raises(StitchError, match=fact):
-        load_stitch(saved)
 
 
 def test_a_folder_without_a_stitch_is_refused(tmp_path):
@@ -366,10 +304,11 @@ def test_true_vectors_are_found_wherever_they_stand():
     assert [found.tolist() for found in sample.positions(["x"])] == [[], []]
 
 
-def test_the_same_fit_gives_the_same_folder_however_long_it_took(tmp_path, monkeypatch):
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_same_fit_gives_the_same_folder_however_long_it_took(spec, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
     for name in ("one", "two"):
-        make_fitted().save(tmp_path / name)
+        make_fitted(spec).save(tmp_path / name)
     assert folder_bytes(tmp_path / "one") == folder_bytes(tmp_path / "two")
 
 
@@ -392,14 +331,16 @@ def test_a_loaded_stitch_may_be_changed_and_saved(saved, tmp_path):
         {"stitch": "kernel"},
         {"stitch": "lowrank:0"},
         {"stitch": 5},
+        {"stitch": None},
         {"files": []},
         {"files": None},
         {"selection": []},
+        {"selection": None},
     ],
 )
 def test_facts_that_are_wrong_are_found(facts, saved):
     edit_manifest(saved, lambda details: details.update(facts))
-    with pytest.raises((StitchError, ManifestError), match="again"):
+    with pytest.raises((StitchError, ManifestError), match=f"{next(iter(facts))}.* again|fit .* again"):
         load_stitch(saved)
 
 
@@ -411,23 +352,4 @@ def test_files_outside_of_the_folder_are_not_read(name, saved):
         path.write_bytes(b"evil")
     edit_manifest(saved, lambda details: details["files"].update({name: sha256_file(path)}))
     with pytest.raises(StitchError, match="a file that no stitch has"):
-        load_stitch(saved)
-
-
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [
-        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((P, 3), np.float32)}))),
-        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((3, Q), np.float32)}))),
-        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"sample.vectors": np.ones(40, np.float32)}))),
-        (SAMPLE_NAME, lambda path: path.write_text(json.dumps({"ids": ["same"] * 40, "copies": {}}))),
-        (
-            SAMPLE_NAME,
-            lambda path: path.write_text(json.dumps({"ids": {str(row): row for row in range(40)}, "copies": {}})),
-        ),
-    ],
-)
-def test_files_that_do_not_fit_together_are_found(name, write, saved):
-    replace_file(saved, name, write)
-    with pytest.raises(StitchError, match="again"):
         load_stitch(saved)

@@ -52,8 +52,8 @@ def make_fitted(world, reader):
         x = (both[:, 6:] @ rng.normal(size=(18, P)) + 2).astype(np.float32)
         y = (5 * (both @ rng.normal(size=(24, Q)))).astype(np.float32)
         used = reader if with_pieces else world.reader
-        pairs = Pairing(x, y, used.read(world.texts))
-        selection = select_stitch(pairs, specs=[spec], seed=3)
+        pairs = Pairing(x, y, used.read(world.texts), seed=3)
+        selection = select_stitch(pairs, specs=[spec])
         fitted = pairs.fit(selection.stitch)
         sample = TrueVectors([f"dök-{row}" for row in range(N)], y)
         manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": P}})
@@ -182,6 +182,15 @@ def test_the_digest_tells_stitches_apart(fitted, make_fitted, reader):
     assert len({one.digest() for one in (fitted, other, cut, make_fitted("text"), make_fitted("kernel+text"))}) == 5
 
 
+@pytest.fixture(scope="module")
+def with_fallback(fitted, world):
+    """As it comes out of a fit: beside it a stitch of the vectors alone."""
+    x = np.random.default_rng(4).normal(size=(N, P)).astype(np.float32)
+    pairs = Pairing(x, fitted.sample.vectors, fitted.reader.read(world.texts), seed=3)
+    selection = select_stitch(pairs, specs=["ridge", "ridge+text"])
+    return replace(fitted, fallback=fit_fallback(pairs, selection))
+
+
 def edit(folder, change):
     """Change the weights, and the hash in the manifest, so that only the content can be wrong."""
     tensors = load_file(folder / WEIGHTS_NAME)
@@ -261,11 +270,15 @@ def drop_reader(tensors):
         put("reader.pieces.vectors", lambda found: found[:-1]),
         put("reader.pieces.kept", lambda found: found[:-1]),
         put("reader.pieces.limit", lambda found: found[:0]),
+        drop("fallback.offset"),
+        put("fallback.offset", lambda found: found * np.nan),
+        put("fallback.offset", lambda found: found[:-1]),
+        put("fallback.matrix", lambda found: found[:, :-1]),
+        put("fallback.matrix", lambda found: found[:-1]),
     ],
 )
-def test_wrong_content_is_found_even_with_the_right_hash(change, make_fitted, world, tmp_path):
-    folder = tmp_path / "stitch"
-    fitted = make_fitted()
+def test_wrong_content_is_found_even_with_the_right_hash(change, with_fallback, world, tmp_path):
+    folder, fitted = tmp_path / "stitch", with_fallback
     weights = dict.fromkeys(("vector", "ngrams", "pieces", "tokens", "topics"), 1.0)
     x, y = np.random.default_rng(0).normal(size=(2, N, Q)).astype(np.float32)
     every = RidgeText(Weighing(weights, 0.1, 0.0)).fit(np.resize(x, (N, P)), y, fitted.reader.read(world.texts))
@@ -275,15 +288,6 @@ def test_wrong_content_is_found_even_with_the_right_hash(change, make_fitted, wo
         load_stitch(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def with_fallback(fitted, world):
-    """As it comes out of a fit: beside it a stitch of the vectors alone."""
-    x = np.random.default_rng(4).normal(size=(N, P)).astype(np.float32)
-    pairs = Pairing(x, fitted.sample.vectors, fitted.reader.read(world.texts))
-    selection = select_stitch(pairs, specs=["ridge", "ridge+text"], seed=3)
-    return replace(fitted, fallback=fit_fallback(pairs, selection, seed=3))
 
 
 def test_a_loaded_fallback_translates_without_texts_to_the_same_bytes(with_fallback, batch, tmp_path):
@@ -316,23 +320,6 @@ def test_a_stitch_from_before_there_were_fallbacks_loads_and_has_none(saved):
         loaded.without_texts(source="my store")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        drop("fallback.offset"),
-        put("fallback.offset", lambda found: found * np.nan),
-        put("fallback.offset", lambda found: found[:-1]),
-        put("fallback.matrix", lambda found: found[:, :-1]),
-        put("fallback.matrix", lambda found: found[:-1]),
-    ],
-)
-def test_a_damaged_fallback_is_found_even_with_the_right_hash(change, with_fallback, tmp_path):
-    with_fallback.save(tmp_path / "stitch")
-    edit(tmp_path / "stitch", change)
-    with pytest.raises(StitchError, match="again"):
-        load_stitch(tmp_path / "stitch")
-
-
 @pytest.mark.parametrize("facts", [5, {}, {"chosen": "text", "candidates": []}, {"chosen": "none", "candidates": []}])
 def test_a_fallback_that_is_none_is_found(facts, with_fallback, tmp_path):
     with_fallback.save(tmp_path / "stitch")
@@ -345,21 +332,15 @@ def test_a_fallback_that_is_none_is_found(facts, with_fallback, tmp_path):
         load_stitch(tmp_path / "stitch")
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"null", b'{"version": "1.0"}'])
-def test_a_tokenizer_that_is_none_is_found(content, saved):
-    (saved / TOKENIZER_FILE).write_bytes(content)
-    rehash(saved, TOKENIZER_FILE)
-    with pytest.raises(StitchError, match="again") as caught:
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\xfe", b"null", b'{"version": "1.0"}'])
+def test_a_tokenizer_that_is_none_is_found(content, known, saved):
+    (saved / TOKENIZER_FILE).unlink() if content is None else (saved / TOKENIZER_FILE).write_bytes(content)
+    if known and content is not None:
+        rehash(saved, TOKENIZER_FILE)
+    with pytest.raises(StitchError, match=r"fit .*again") as caught:
         load_stitch(saved)
-    assert str(saved) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"{}")])
-def test_a_damaged_tokenizer_is_found(damage, saved):
-    damage(saved / TOKENIZER_FILE)
-    with pytest.raises(StitchError, match=r"fit .*again"):
-        load_stitch(saved)
+    assert str(saved) in str(caught.value) and "\n" not in str(caught.value)
 
 
 FIT_IN_A_FRESH_PROCESS = """
@@ -380,7 +361,7 @@ y = (x @ rng.normal(size=(20, 10)) + rng.normal(size=(50, 10))).astype(np.float3
 reader = TextReader.fit(texts)
 pairs = Pairing(x, y, reader.read(texts))
 sample = TrueVectors([str(row) for row in range(50)], y)
-for spec in ("ridge+text", "kernel+text"):
+for spec in ("procrustes", "ols", "ridge", "lowrank", "ridge+text", "kernel+text"):
     chosen = select_stitch(pairs, specs=[spec])
     fitted = FittedStitch(pairs.fit(chosen.stitch), 1.0, sample, chosen, Manifest(kind="stitch"), {}, reader)
     fitted.save(Path(sys.argv[1]) / spec)
@@ -395,7 +376,7 @@ def test_a_fresh_process_gives_the_same_weights_and_scores(tmp_path):
         command = [sys.executable, "-c", FIT_IN_A_FRESH_PROCESS, str(tmp_path / name)]
         told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told[0] == told[1] != ""
-    for spec in ("ridge+text", "kernel+text"):
+    for spec in ("procrustes", "ols", "ridge", "lowrank", "ridge+text", "kernel+text"):
         one, two = ((tmp_path / name / spec / WEIGHTS_NAME).read_bytes() for name in ("one", "two"))
         assert one == two
 

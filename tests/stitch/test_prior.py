@@ -88,7 +88,7 @@ def test_texts_alone_lean_on_nothing(make_world, prior):
     world, pairs = make_world(40), make_pairs(40)
     pairs = world.pairing(pairs.source, pairs.target)
     stitch = pairs.fit(tune("text", pairs, prior=prior)[0])
-    assert stitch.base_ is None
+    assert stitch.leant_ == {}
 
 
 def test_selection_hands_the_prior_to_its_candidates(prior):

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -7,8 +5,7 @@ from scipy.stats import spearmanr
 from migrate.stitch.base import Pairing, Prediction, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.reach import DIRECTIONS, Reach
-from migrate.stitch.registry import KINDS, new_stitch
-from migrate.stitch.text_features import DenseView, TextRows
+from migrate.stitch.registry import new_stitch
 from migrate.vectors import unit_rows
 
 
@@ -86,17 +83,3 @@ def test_stitches_of_vectors_alone_know_their_good_predictions_by_it(spec):
     assert with_it > 0.6 and with_it > without + 0.05
     assert known.spearman == pytest.approx(with_it, abs=0.1)
     assert judged.mean() == pytest.approx(cosine.mean(), abs=0.05)
-
-
-@pytest.mark.parametrize("spec", sorted(set(KINDS) - {"adjoint", "mlp"}))
-def test_what_every_stitch_saves_gives_its_variance_back(spec, make_world):
-    world = make_world(40)
-    pairs = world.pairing(world.wordy, world.wordy)
-    if new_stitch(spec).reads_prefix:
-        first = {"first tokens": DenseView(unit_rows(world.wordy))}
-        pairs = replace(pairs, texts=TextRows({**pairs.texts.views, **first}, "first tokens"))
-    fitted = pairs.fit(new_stitch(spec))
-    expected = fitted.predict(world.wordy, pairs.texts)
-    found = new_stitch(spec).restore_saved(fitted.saved()).predict(world.wordy, pairs.texts)
-    assert expected.variance is not None
-    np.testing.assert_array_equal(found.variance, expected.variance)

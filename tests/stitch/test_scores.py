@@ -13,6 +13,10 @@ def make(n, q=6, noise=1.0, seed=0):
     return (truth + noise * rng.normal(size=(n, q))).astype(np.float32), truth.astype(np.float32)
 
 
+def scored(predicted, truth):
+    return score_predictions(predicted, truth, Neighbours(truth).overlap(predicted))
+
+
 def brute_overlap(predicted, truth, query, k):
     others = [row for row in range(len(truth)) if row != query]
     tops = [sorted(others, key=lambda row: -(truth[query] @ side[row]))[:k] for side in (truth, predicted)]
@@ -22,7 +26,7 @@ def brute_overlap(predicted, truth, query, k):
 @pytest.mark.parametrize("noise", [0.01, 1.0, 30.0])
 def test_cosine_error_and_r2_are_those_of_scikit_learn(noise):
     predicted, truth = make(50, noise=noise)
-    found = score_predictions(predicted, truth)
+    found = scored(predicted, truth)
     assert found.cosine == pytest.approx(np.diag(cosine_similarity(predicted, truth)).mean(), abs=1e-6)
     assert found.mse == pytest.approx(mean_squared_error(truth.astype(float), predicted), rel=1e-6)
     assert found.r2 == pytest.approx(
@@ -32,20 +36,20 @@ def test_cosine_error_and_r2_are_those_of_scikit_learn(noise):
 
 def test_the_mean_explains_nothing():
     _, truth = make(50)
-    found = score_predictions(np.tile(truth.mean(axis=0), (50, 1)), truth)
+    found = scored(np.tile(truth.mean(axis=0), (50, 1)), truth)
     assert found.r2 == pytest.approx(0, abs=1e-6)
 
 
 def test_perfect_predictions_have_perfect_scores():
     _, truth = make(50)
-    found = score_predictions(truth.copy(), truth)
+    found = scored(truth.copy(), truth)
     assert (found.mse, found.r2, found.overlap_at_10) == (0, 1, 1)
     assert found.cosine == pytest.approx(1)
 
 
 def test_constant_targets_explain_nothing():
     truth = np.ones((5, 3), dtype=np.float32)
-    assert score_predictions(truth + 1, truth).r2 == 0
+    assert scored(truth + 1, truth).r2 == 0
 
 
 @pytest.mark.slow
@@ -58,7 +62,7 @@ def test_overlap_is_that_of_sets_of_neighbours(n, k):
     ]
     assert neighbours.query_rows.tolist() == list(range(n))
     np.testing.assert_allclose(neighbours.overlap(predicted), expected)
-    assert score_predictions(*make(n)).overlap_at_10 == pytest.approx(Neighbours(truth).overlap(predicted).mean())
+    assert scored(*make(n)).overlap_at_10 == pytest.approx(Neighbours(truth).overlap(predicted).mean())
 
 
 def test_of_many_documents_a_thousand_are_asked_about():
@@ -83,7 +87,7 @@ def test_judging_one_prediction_does_not_change_the_next():
 def test_the_length_of_a_prediction_plays_no_part_in_retrieval():
     predicted, truth = make(60)
     lengths = np.random.default_rng(3).uniform(0.1, 9, size=(60, 1)).astype(np.float32)
-    found, scaled = score_predictions(predicted, truth), score_predictions(predicted * lengths, truth)
+    found, scaled = scored(predicted, truth), scored(predicted * lengths, truth)
     assert scaled.overlap_at_10 == found.overlap_at_10
     assert scaled.cosine == pytest.approx(found.cosine, abs=1e-6)
     assert scaled.mse > found.mse

@@ -70,10 +70,6 @@ def test_a_stretched_stitch_predicts_what_its_predictions_stretched_are(make_wor
     found, expected = (one.predict(pairs.source[:9], pairs.texts.take(np.arange(9))) for one in (stretched, plain))
     np.testing.assert_allclose(found.vectors, spread.of(expected.vectors), atol=1e-4)
     np.testing.assert_allclose(found.variance, expected.variance, atol=1e-6)
-    again = new_stitch(spec).restore_saved(stretched.saved())
-    np.testing.assert_array_equal(
-        again.transform(pairs.source, pairs.texts), stretched.transform(pairs.source, pairs.texts)
-    )
 
 
 @pytest.mark.parametrize("spec", ["identity", "mean"])

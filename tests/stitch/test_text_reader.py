@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 from migrate.embedders.base import TokenTable
 from migrate.embedders.weights import packaged_model_path
 from migrate.stitch.text_features import DenseView, TextRows, WordView
-from migrate.stitch.text_reader import N_TOPICS, TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
+from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
 ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise TypeError if x is 3.5; 数据库", "😀 ..."]
@@ -102,7 +102,6 @@ def test_products_in_a_view_are_kept(plain, texts):
 def test_with_a_table_there_are_four_views(reader):
     assert set(reader.read(ASKED).views) == WITH_TABLE
     assert reader.topics.shape == (len(reader.term_idf), 150 // 4)
-    assert N_TOPICS == 150
 
 
 def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):

@@ -317,7 +317,7 @@ class TestPgvector:
 
         with connect() as connection:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN n integer")
-        with pytest.raises(UsageError, match="invalid input syntax for type integer.*is the filter right"):
+        with pytest.raises(UsageError, match=r"invalid input syntax for type integer.*is the filter right"):
             open_store(location(table)).search(queries(), 3, {"n": "many"})
 
     def test_connections_that_the_server_closed_are_made_again(self, table):

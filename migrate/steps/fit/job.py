@@ -172,11 +172,12 @@ def fit_pairs(
     store, further models are used only where they help beyond the error of what is measured, and where no more than
     `MOST_VIEWED` documents would have to be embedded with them.
     """
-    pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts)).in_own_order()
+    read = None if reader is None else reader.read(texts)
+    pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        select = partial(select_stitch, specs=specs, seed=seed, prior=prior, prefix=prefix, progress=progress)
+        select = partial(select_stitch, specs=specs, prior=prior, prefix=prefix, progress=progress)
         selection = select(pairing)
         tried = [] if reader is None or trial is None else [spec for spec in reader.models if spec != reader.base]
         if tried and trial is not None:
@@ -186,7 +187,7 @@ def fit_pairs(
             pairing, selection = (pairing, selection) if views.is_used else (bare, plain)
             selection = replace(selection, tried=views)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
-        fallback = fit_fallback(pairing, selection, seed=seed, prior=prior) if fitted.reads_texts else None
+        fallback = fit_fallback(pairing, selection, prior=prior) if fitted.reads_texts else None
     if fallback is None or reader is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state, prior=prior)
     return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback, prior)
@@ -220,10 +221,9 @@ def fit_query_pairs(
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
-    new_to_old = Pairing(pairs.target, pairs.source).in_own_order()
-    new, old = new_to_old.source, new_to_old.target
-    with threads_for(len(new)):
-        selection = select_query_stitch(new, old, specs=specs, seed=seed, progress=progress)
-        fitted = new_stitch(selection.chosen).fit(new, old)
+    pairing = Pairing(pairs.target, pairs.source, seed=seed).in_own_order()
+    with threads_for(len(pairing)):
+        selection = select_query_stitch(pairing, specs=specs, progress=progress)
+        fitted = new_stitch(selection.chosen).fit(pairing.source, pairing.target)
     none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
     return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)

@@ -81,8 +81,8 @@ def refit_same_kind(
     """
     pairs, texts = _pairs(store, known, rows, with_texts=fitted.reads_texts, seed=seed)
     read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
-    pairing = Pairing(pairs.source, pairs.target, read).in_own_order()
-    tuned, _ = tune(fitted.stitch.spec, some_of(pairing, seed=seed), seed=seed, prior=fitted.prior)
+    pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
+    tuned, _ = tune(fitted.stitch.spec, some_of(pairing), prior=fitted.prior)
     stitch = pairing.fit(tuned)
     unjudged = replace(fitted.selection, confidence=None, curve=None, partial=None, tuned={})
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
