@@ -8,7 +8,7 @@ Each step is a command as it is typed, in a process of its own, or something tha
 - no command says SAFE of a store that keeps less than the margin of what a full re-embed by the model of today gives;
 - the exit code is one of the table, nothing prints a traceback, and what was killed is done by the same command.
 
-`LEAD_MIGRATE_SEQUENCES=100` tries a hundred pairs of sequences of each kind of store, the same ones each time.
+`LEAD_MIGRATE_SEQUENCES=100` tries a hundred sequences of each kind of store, the same ones each time.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from world import Content, World, content_of
 
 from migrate.datasets.beir import write_beir
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 MODEL = "openai:tiny"
 MARGIN = 0.95
@@ -310,18 +310,18 @@ class Sequences(RuleBasedStateMachine):
         assert min(errors) < 1e-3, f"{place}: vectors that are called true are of no version of the model: {errors}"
 
 
-@pytest.mark.parametrize("number", range(int(os.environ.get("LEAD_MIGRATE_SEQUENCES", "2"))))
+@pytest.mark.parametrize("number", range(int(os.environ.get("LEAD_MIGRATE_SEQUENCES", "3"))))
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_must_hold_holds_after_every_sequence(kind, number):
     machine = seed(number)(type(f"Sequences_{kind}", (Sequences,), {"kind": kind}))
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=2,
+            max_examples=1,
             stateful_step_count=12,
             database=None,
             deadline=None,
-            phases=[Phase.generate],  # a sequence takes half a minute: it is not made shorter
+            phases=[Phase.generate],  # a sequence takes long: it is not made shorter
             suppress_health_check=list(HealthCheck),
         ),
     )
