@@ -29,7 +29,7 @@ from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
+from migrate.stores.export import FLOAT_BYTES, IdIndex, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
@@ -99,19 +99,19 @@ class DatabaseStore(Store):
         return folder
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> IdIndex:
         """The ids."""
         index = self._known_index()
         return index or self._indexed(page.ids for page in self._pages(vectors=False))
 
-    def _known_index(self) -> Index | None:
+    def _known_index(self) -> IdIndex | None:
         """Return the ids as an earlier process has exported them."""
-        index = Index.load(self._export / "ids.npz")
+        index = IdIndex.load(self._export / "ids.npz")
         return index if index is not None and len(index) == self.info.count else None
 
-    def _indexed(self, ids: Iterable[Sequence[str]]) -> Index:
+    def _indexed(self, ids: Iterable[Sequence[str]]) -> IdIndex:
         """Sort and export the ids of `Driver.pages`."""
-        index = Index.of(ids, self.driver.location)
+        index = IdIndex.of(ids, self.driver.location)
         if len(index) != self.info.count:
             raise self._changed()
         with suppress(LockedError), atomic_file(self._export / "ids.npz", force=True) as aside:

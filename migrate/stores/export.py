@@ -25,7 +25,7 @@ FLOAT_BYTES: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class IdIndex:
     """The ids of a collection, sorted by their bytes in UTF-8. Rows are positions in it.
 
     `content` are the ids one after another, `ends` where each of them ends, after a zero; `order` is the position of
@@ -40,7 +40,7 @@ class Index:
         return len(self.order)
 
     @classmethod
-    def of(cls, pages: Iterable[Sequence[str]], source: str) -> Index:
+    def of(cls, pages: Iterable[Sequence[str]], source: str) -> IdIndex:
         """Sort the ids of pages; raises StoreError if one comes twice, or is no Unicode text."""
         encoded: list[bytes | None] = []
         try:
@@ -57,7 +57,7 @@ class Index:
         return cls(b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64), order.astype(np.int64))
 
     @classmethod
-    def load(cls, path: Path) -> Index | None:
+    def load(cls, path: Path) -> IdIndex | None:
         """Read a saved index; None if there is none, or it is damaged."""
         with suppress(Exception), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return cls(file["content"].tobytes(), file["ends"], file["order"])

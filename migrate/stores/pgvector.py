@@ -31,7 +31,7 @@ from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
 from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
-from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
+from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, others, read_noted
 from migrate.vectors import Document, Vectors
 
@@ -71,7 +71,7 @@ class PgvectorDriver(Driver):
     def __init__(self, location: str, address: Address) -> None:
         super().__init__(location, address)
         url = address.place
-        self._pool: Pool[Connection[Any]] = Pool(
+        self._pool: ConnectionPool[Connection[Any]] = ConnectionPool(
             lambda: connect(url), lambda connection: connection.execute("SELECT 1")
         )
         self._held: Connection[Any] | None = None

@@ -57,7 +57,7 @@ def as_fields(info: StoreInfo, where: Any) -> Mapping[str, Any]:
 _Connection = TypeVar("_Connection")
 
 
-class Pool(Generic[_Connection]):
+class ConnectionPool(Generic[_Connection]):
     """Connections that several threads take turns with: as many as are in use at once; one that failed is closed.
 
     `check` raises if the other end has closed an idle connection.

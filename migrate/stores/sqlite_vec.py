@@ -36,7 +36,7 @@ from migrate.stores.records import (
     metadata_as_json,
     with_nested,
 )
-from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
+from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
 from migrate.stores.sqlite_read import JOURNALS, read_only
 from migrate.vectors import Document, Vectors
 
@@ -131,7 +131,7 @@ class SqliteVecDriver(Driver):
         self.column = self._choose_vector(self.address.options.get("column"))
         self.dim = self.vector_columns[self.column][1]
         self.other_columns = [*self.columns, *(name for name in self.vector_columns if name != self.column)]
-        self._readers: Pool[Connection] = Pool(partial(_connect, self.file))
+        self._readers: ConnectionPool[Connection] = ConnectionPool(partial(_connect, self.file))
         self._opened = self.identity(self.name)
 
     def _completed(self) -> Address:

@@ -1,7 +1,10 @@
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sync_tools as tools
 from faiss_tools import COUNT, DIM
 
 
@@ -10,6 +13,33 @@ def _own_folders(tmp_path, monkeypatch):
     """What is kept on a machine is each test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def kind_of(monkeypatch, tmp_path):
+    """Makers of stores by the names of their classes; what answers for a server of Milvus ends with the test."""
+    with ExitStack() as ends:
+
+        @cache
+        def make(name):
+            maker = tools.installed(name)
+            if name == "ChromaServer":
+                from chroma_tools import server
+
+                return maker(*server())
+            if name == "QdrantServer":
+                import qdrant_client
+
+                client = qdrant_client.QdrantClient(":memory:")
+                monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
+                return maker(client)
+            if name == "MilvusServer":
+                from milvus_server import serving
+
+                return maker(ends.enter_context(serving(tmp_path / "milvus server")))
+            return maker()
+
+        yield make
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import uuid
 from contextlib import closing
 
 import numpy as np
+import pytest
 
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
@@ -81,6 +82,8 @@ def vectors_of(records):
 class Folder:
     """A FAISS index with a docs.jsonl."""
 
+    needs = ()
+
     def make(self, folder, records):
         import faiss
 
@@ -120,6 +123,8 @@ class Arrays(Folder):
 class Parquet(Folder):
     """Files of Parquet, three of them or, once something has changed, two."""
 
+    needs = ("pyarrow",)
+
     shards = 3
 
     def make(self, folder, records, metric="l2"):
@@ -149,6 +154,8 @@ class Parquet(Folder):
 class Langchain(Folder):
     """What LangChain's `save_local` writes."""
 
+    needs = ("langchain_community",)
+
     def make(self, folder, records):
         import faiss
         from langchain_core.documents import Document as LangchainDocument
@@ -163,6 +170,14 @@ class Langchain(Folder):
         return str(folder)
 
 
+def installed(name):
+    """A maker by the name of its class, if what it needs is there."""
+    maker = globals()[name]
+    for module in maker.needs:
+        pytest.importorskip(module)
+    return maker
+
+
 def parts(before, after):
     """Ids that came or changed, and those that went."""
     return [name for name in after if after[name] is not before.get(name)], [n for n in before if n not in after]
@@ -170,6 +185,8 @@ def parts(before, after):
 
 class Chroma:
     """A folder of the persistent client."""
+
+    needs = ("chromadb",)
 
     def client(self, location):
         import chromadb
@@ -235,6 +252,8 @@ class ChromaServer(Chroma):
 
 class Qdrant:
     """A folder of the local mode."""
+
+    needs = ("qdrant_client",)
 
     def client(self, location):
         import qdrant_client
@@ -303,6 +322,8 @@ class QdrantServer(Qdrant):
 class Lance:
     """A table of LanceDB."""
 
+    needs = ("lancedb",)
+
     def row(self, found):
         document, vector = found
         return {"id": document.id, "text": document.text, "vector": vector, **document.metadata}
@@ -329,6 +350,8 @@ class Lance:
 
 class Milvus:
     """A folder of milvus-lite."""
+
+    needs = ("milvus_lite", "pymilvus")
 
     def make(self, place, records, metric="l2", name="docs"):
         from milvus_server import client_of, fill
@@ -371,6 +394,8 @@ class MilvusServer(Milvus):
 class SqliteVec:
     """A table of sqlite-vec."""
 
+    needs = ("apsw", "sqlite_vec")
+
     def connect(self, location):
         import apsw
         import sqlite_vec
@@ -412,6 +437,8 @@ class SqliteVec:
 
 class Pgvector:
     """A table of PostgreSQL."""
+
+    needs = ("psycopg",)
 
     def make(self, folder, records, metric="l2"):
         from postgres import connect, server_url

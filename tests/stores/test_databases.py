@@ -23,28 +23,22 @@ pytestmark = pytest.mark.slow
 SOURCE, TARGET = "tfidf:32", "tfidf:24"
 
 
-KINDS = {
-    "chroma": (tools.Chroma, ["chromadb"]),
-    "qdrant": (tools.Qdrant, ["qdrant_client"]),
-    "lancedb": (tools.Lance, ["lancedb"]),
-    "milvus": (tools.Milvus, ["milvus_lite", "pymilvus"]),
-    "sqlite-vec": (tools.SqliteVec, ["apsw", "sqlite_vec"]),
-    "pgvector": (tools.Pgvector, ["psycopg"]),
-    "parquet": (tools.Parquet, ["pyarrow"]),
-}
-"""What makes a store of each kind, and the packages that it needs."""
+KINDS = {"chroma": "Chroma", "qdrant": "Qdrant", "lancedb": "Lance", "milvus": "Milvus", "sqlite-vec": "SqliteVec",
+         "pgvector": "Pgvector", "parquet": "Parquet"}  # fmt: skip
+"""The makers of stores of each kind."""
 
 
 def made(kind, folder, records, metric="l2", **name):
-    maker, needed = KINDS[kind]
-    for module in needed:
-        pytest.importorskip(module)
-    return maker().make(folder, records, metric, **name)
+    return tools.installed(KINDS[kind])().make(folder, records, metric, **name)
 
 
 def place_of(kind, folder, name):
     """A new store of the kind goes there."""
-    return f"sqlite-vec:{folder}/new.db#docs" if kind == "sqlite-vec" else KINDS[kind][0]().new(folder / name)
+    return (
+        f"sqlite-vec:{folder}/new.db#docs"
+        if kind == "sqlite-vec"
+        else tools.installed(KINDS[kind])().new(folder / name)
+    )
 
 
 @pytest.fixture(params=KINDS)
@@ -107,8 +101,7 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pgvector"])
 def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_folder, tmp_path):
-    for module in KINDS[kind][1]:
-        pytest.importorskip(module)
+    tools.installed(KINDS[kind])
     stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new" + ("" if kind == "parquet" else "#docs")
     assert run(["fit", str(source_folder), "--target", TARGET, "--stitch", "ridge", "-o", stitch, "-q"]) == 0
     command = ["translate", str(source_folder), stitch, "-o", new, "-q"]
@@ -136,7 +129,7 @@ def test_reading_leaves_every_file_as_it_is_and_no_copy(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["chroma", "qdrant", "milvus"])
 def test_what_is_written_after_the_copy_was_made_is_noticed(kind, tmp_path, monkeypatch):
-    records, maker = some_records(60), KINDS[kind][0]()
+    records, maker = some_records(60), tools.installed(KINDS[kind])()
     location = made(kind, tmp_path / "old", records)
     driver, (first, second) = type(open_store(location).driver), sorted(records)[:2]
     open_folder, after = driver.open_folder, {**records, first: (records[first][0], records[first][1] + np.float32(1))}
@@ -202,7 +195,7 @@ def test_what_is_not_there_is_said_in_one_line(kind, tmp_path, capfd):
 
 @pytest.mark.parametrize(
     ("kind", "module"),
-    [(kind, module) for kind, (_, modules) in KINDS.items() if kind != "parquet" for module in modules],
+    [(kind, one) for kind, name in KINDS.items() if kind != "parquet" for one in getattr(tools, name).needs],
 )
 def test_without_the_client_the_line_says_what_to_install(kind, module, tmp_path, capsys, monkeypatch):
     location = made(kind, tmp_path / "old", some_records(20))

@@ -5,7 +5,6 @@ Each kind goes the whole way: `translate`, an audit against a right full re-embe
 
 import csv
 import json
-from functools import cache
 
 import numpy as np
 import pytest
@@ -91,20 +90,19 @@ INDEXES = {
     "refined lists": Faiss("IVF8,SQ4,RFlat", labels=False), "id map of codes": Faiss("IDMap,IVF8_HNSW8,SQ8"),
 }
 # fmt: on
-OTHERS = {
-    "Chroma": ["chromadb"],
-    "Qdrant": ["qdrant_client"],
-    "QdrantServer": ["qdrant_client"],
-    "Lance": ["lancedb"],
-    "Milvus": ["milvus_lite", "pymilvus"],
-    "SqliteVec": ["apsw", "sqlite_vec"],
-    "Pgvector": ["psycopg"],
-    "Parquet": ["pyarrow"],
-    "Arrays": [],
-    "Langchain": ["langchain_community"],
-    "LangchainLists": ["langchain_community"],
-}
-"""What each other kind needs."""
+OTHERS = [
+    "Chroma",
+    "Qdrant",
+    "QdrantServer",
+    "Lance",
+    "Milvus",
+    "SqliteVec",
+    "Pgvector",
+    "Parquet",
+    "Arrays",
+    "Langchain",
+    "LangchainLists",
+]  # fmt: skip
 ALL = [*INDEXES, *OTHERS]
 
 
@@ -114,20 +112,13 @@ def _settings(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def kind_of(monkeypatch):
-    @cache
+def kind_of(kind_of):
     def make(name):
         if name in INDEXES:
             return INDEXES[name]
-        for module in OTHERS[name]:
-            pytest.importorskip(module)
         if name == "QdrantServer":
-            import qdrant_client
-
-            client = qdrant_client.QdrantClient(":memory:")
-            monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
-            return NamedQdrantServer(client)
-        return LangchainLists() if name == "LangchainLists" else getattr(tools, name)()
+            return NamedQdrantServer(kind_of(name).server)
+        return LangchainLists() if name == "LangchainLists" and kind_of("Langchain") else kind_of(name)
 
     return make
 

@@ -11,7 +11,7 @@ from migrate.errors import StoreError, UsageError, VectorError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.faiss.search import open_search
-from migrate.stores.serving import Pool, is_cosine
+from migrate.stores.serving import ConnectionPool, is_cosine
 from migrate.testing.stores import _exact, example_documents, example_vectors
 
 COUNT = 600
@@ -94,7 +94,7 @@ def test_a_connection_that_failed_is_not_used_again():
             self.closed = True
 
     opened = []
-    pool = Pool(Connection)
+    pool = ConnectionPool(Connection)
     with pool.connection() as first, pool.connection() as second:
         assert first is not second
     with pool.connection() as again:
@@ -299,7 +299,7 @@ class TestPgvector:
             before = connection.execute(f"SELECT idx_scan FROM pg_stat_user_indexes WHERE relname = '{table}' AND "
                                         "indexrelname LIKE '%embedding%'").fetchone()  # fmt: skip
             connection.execute("SET enable_seqscan = off")
-        store.driver._pool = Pool(lambda: _eager(location(table)))
+        store.driver._pool = ConnectionPool(lambda: _eager(location(table)))
         store.search(queries(), 5)
         store.driver._pool.clear()
         with connect() as connection:

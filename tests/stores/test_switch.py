@@ -577,23 +577,14 @@ def several_sqlites(tmp_path):
     return old, new
 
 
-NEEDS = {
-    "Lance": "lancedb",
-    "Qdrant": "qdrant_client",
-    "Chroma": "chromadb",
-    "Milvus": "milvus_lite",
-    "sqlite": "apsw",
-}
-
-
-@pytest.mark.parametrize("kind", NEEDS)
+@pytest.mark.parametrize("kind", ["Lance", "Qdrant", "Chroma", "Milvus", "SqliteVec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
     """A collection beside another one in its folder."""
-    pytest.importorskip(NEEDS[kind])
-    if kind == "sqlite":
+    maker = tools.installed(kind)()
+    if kind == "SqliteVec":
         old, new = several_sqlites(tmp_path)
     else:
-        old, new = in_folders(getattr(tools, kind)(), tmp_path, {"name": "others"}, {"name": "docs"})
+        old, new = in_folders(maker, tmp_path, {"name": "others"}, {"name": "docs"})
 
     def files():
         folders = (tmp_path / "old", tmp_path / "new")

@@ -3,7 +3,6 @@
 import shutil
 from contextlib import closing
 from dataclasses import astuple, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,51 +27,8 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 
-NEEDS = {
-    "Langchain": ["langchain_community"],
-    "Chroma": ["chromadb"],
-    "Qdrant": ["qdrant_client"],
-    "QdrantServer": ["qdrant_client"],
-    "Lance": ["lancedb"],
-    "Milvus": ["milvus_lite", "pymilvus"],
-    "MilvusServer": ["milvus_lite", "pymilvus"],
-    "SqliteVec": ["apsw", "sqlite_vec"],
-    "Pgvector": ["psycopg"],
-    "Parquet": ["pyarrow"],
-}
 KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "Milvus",
          "MilvusServer", "SqliteVec", "Pgvector", "Parquet"]  # fmt: skip
-
-
-@pytest.fixture
-def kind_of(request, monkeypatch):
-    @cache
-    def make(name):
-        for module in NEEDS.get(name, ()):
-            pytest.importorskip(module)
-        if name == "ChromaServer":
-            from chroma_tools import server
-
-            return tools.ChromaServer(*server())
-        if name == "QdrantServer":
-            import qdrant_client
-
-            client = qdrant_client.QdrantClient(":memory:")
-            monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
-            return tools.QdrantServer(client)
-        if name == "MilvusServer":
-            return tools.MilvusServer(request.getfixturevalue("milvus_url"))
-        return getattr(tools, name)()
-
-    return make
-
-
-@pytest.fixture
-def milvus_url(tmp_path):
-    from milvus_server import serving
-
-    with serving(tmp_path / "milvus server") as url:
-        yield url
 
 
 def translated(old, output, embedder, size=40):

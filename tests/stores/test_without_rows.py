@@ -14,7 +14,7 @@ from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.driver import Page
-from migrate.stores.export import Index
+from migrate.stores.export import IdIndex
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
 
@@ -202,19 +202,21 @@ def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, co
 
 def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
     with pytest.raises(StoreError, match="a store: expected a different id for each document, found 'b' twice"):
-        Index.of([["b", "c"], ["a", "b"]], "a store")
+        IdIndex.of([["b", "c"], ["a", "b"]], "a store")
     with pytest.raises(StoreError, match="no Unicode text"):
-        Index.of([["\ud800"]], "a store")
+        IdIndex.of([["\ud800"]], "a store")
 
 
 def test_rows_are_in_the_order_of_the_bytes_of_ids():
     ids = ["b", "a", "ab", "", "é", "🦆", "￿", "a\0", "Z"]
-    index = Index.of([ids], "a store")
+    index = IdIndex.of([ids], "a store")
     assert index.ids(range(9)) == sorted(ids, key=str.encode) == sorted(ids)
     assert [ids[place] for place in index.order] == sorted(ids)
     assert index.ids(index.rows) == ids
-    assert index.sha256 == Index.of([sorted(ids)], "a store").sha256 != Index.of([[*ids[1:], "c"]], "a store").sha256
-    assert len(Index.of([], "a store")) == 0
+    assert (
+        index.sha256 == IdIndex.of([sorted(ids)], "a store").sha256 != IdIndex.of([[*ids[1:], "c"]], "a store").sha256
+    )
+    assert len(IdIndex.of([], "a store")) == 0
 
 
 def test_a_disk_without_room_for_an_export_is_told_before_it_is_made(location, tmp_path, monkeypatch):
