@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
-from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec, length_spec
+from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
 from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import ModelFacts, find_model
 from migrate.embedders.tokens import make_counter, read_tokenizer
@@ -305,7 +305,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     def _spec_of(self, name: str, kind: str = "sentence-transformers") -> str:
         spec = f"{kind}:{name}"
-        spec = spec if self.length is None else length_spec(self.length, spec)
+        spec = spec if self.length is None else f"length:{self.length}:{spec}"
         return spec if self.layer is None else layer_spec(self.layer, spec)
 
     def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:

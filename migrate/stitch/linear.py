@@ -145,7 +145,7 @@ class Identity(Stitch):
         return vectors
 
 
-class Mean(Stitch):
+class MeanVector(Stitch):
     """Map everything to the mean target vector: LEAD's control, that any stitch worth its name must beat."""
 
     kind: ClassVar[str] = "mean"
