@@ -79,8 +79,6 @@ class EmbedderKind:
         Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
     example
         A name to show in messages.
-    takes_prefixes, takes_dimensions
-        Whether these options apply to it.
     has_layers
         Whether specs may name a layer of it, and the length at which it cuts texts.
     runs_code

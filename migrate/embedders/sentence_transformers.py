@@ -194,18 +194,6 @@ def _cutting(model: SentenceTransformer, tokens: int | None) -> Iterator[None]:
         model.max_seq_length = before
 
 
-def _prefix(
-    role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
-) -> str:
-    """The explicit prefix, or else that of the registry, or else the model's own prompt for the role."""
-    if explicit is not None:
-        return explicit
-    if facts is not None:
-        return facts.query_prefix if role == "query" else facts.document_prefix
-    found = prompts()
-    return found.get(role) or (found.get("passage") if role == "document" else None) or ""
-
-
 def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
     """The model's own limit comes before the registry's; without one, that of tokenizer and network applies."""
     limit = _read(folder, "sentence_bert_config.json").get("max_seq_length")
@@ -309,10 +297,15 @@ class SentenceTransformersEmbedder(Embedder):
         return spec if self.layer is None else layer_spec(self.layer, spec)
 
     def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
-        return (
-            _prefix("document", self.document_prefix, facts, prompts),
-            _prefix("query", self.query_prefix, facts, prompts),
-        )
+        """The explicit prefixes, or else those of the registry, or else the model's own prompts."""
+        explicit, own = (self.document_prefix, self.query_prefix), ("", "")
+        if facts is not None:
+            own = facts.document_prefix, facts.query_prefix
+        elif None in explicit:
+            found = prompts()
+            own = found.get("document") or found.get("passage") or "", found.get("query") or ""
+        document, query = (model if given is None else given for given, model in zip(explicit, own, strict=True))
+        return document, query
 
     def quick_identity(self) -> ModelIdentity:
         """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed.

@@ -199,11 +199,8 @@ class Selection:
     @property
     def best_of_vectors(self) -> Candidate | None:
         """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
-        plain = []
-        for row in self.candidates:
-            kind = find_kind(row.stitch)
-            if kind is not None and not kind.reads_texts and not row.is_control:
-                plain.append(row)
+        judged = [(row, find_kind(row.stitch)) for row in self.candidates if not row.is_control]
+        plain = [row for row, kind in judged if kind is not None and not kind.reads_texts]
         return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
 
     def facts(self) -> dict[str, Any]:

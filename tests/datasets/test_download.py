@@ -8,6 +8,7 @@ import socket
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,11 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr("migrate.datasets.download.time", SimpleNamespace(sleep=lambda _seconds: None))
+
+
 @pytest.fixture
 def server(monkeypatch):
     content = zip_of(FILES)
@@ -108,7 +114,7 @@ def server(monkeypatch):
 
 
 def fetch(server, cache, **options):
-    return fetch_beir("scifact", cache=cache, base_url=server.url + "/", wait_s=0.001, **options)
+    return fetch_beir("scifact", cache=cache, base_url=server.url + "/", **options)
 
 
 def serve(server, monkeypatch, content: bytes) -> None:
@@ -197,7 +203,7 @@ def test_a_silent_server_ends_in_a_timeout(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/x.zip"
         with pytest.raises(RemoteError, match="timed out; 2 attempts failed"):
-            download(url, tmp_path / "x.part", timeout_s=0.05, wait_s=0)
+            download(url, tmp_path / "x.part", timeout_s=0.05)
 
 
 @pytest.mark.parametrize(
