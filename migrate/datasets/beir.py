@@ -61,7 +61,7 @@ def read_qrels(path: Path) -> Qrels:
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
         if previous != grade:
             judged = f"query {query_id!r} and document {doc_id!r}"
-            raise DatasetError(f"{place}: expected one grade for {judged}, found {previous} and {grade}; remove one")
+            raise DatasetError(f"{place}: {judged} have two grades, {previous} and {grade}; remove one")
     if not qrels:
         raise DatasetError(f"{path}: the file has no judgements; check how it was written")
     return qrels

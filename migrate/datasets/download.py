@@ -120,7 +120,7 @@ def _receive(response: http.client.HTTPResponse, part: Path, there: int, progres
                     chunk = chunk[file.write(chunk) :]
             progress("download", start, total)
     if total is not None and start < total:
-        raise _CutError(f"expected {total} bytes, found {start}")
+        raise _CutError(f"{start} of {total} bytes came")
 
 
 def resolve_beir(name_or_path: str, *, progress: Progress = no_progress) -> Path:
@@ -141,7 +141,7 @@ def fetch_beir(name: str, *, cache: Path, base_url: str | None = None, progress:
     OutputError: the operating system refused to write.
     """
     if name not in BEIR_MD5:
-        raise DatasetError(f"expected a BEIR folder or one of {', '.join(BEIR_MD5)}, found {name!r}")
+        raise DatasetError(f"{name!r} is no BEIR folder or set; give a folder, or one of {', '.join(BEIR_MD5)}")
     folder = cache / name
     if not folder.exists():
         with output_lock(folder.with_name(f"{name}.zip")):  # the folder's own lock is for unpacking
@@ -163,7 +163,7 @@ def _check_hash(part: Path, name: str) -> None:
     if digest != BEIR_MD5[name]:
         part.unlink()  # going on from these bytes would never end well
         raise RemoteError(
-            f"{name}.zip: expected MD5 {BEIR_MD5[name]}, found {digest}; it was removed: "
+            f"{name}.zip: its MD5 is {digest}, not {BEIR_MD5[name]}; it was removed: "
             "run again, and if that does not help, check the base URL"
         )
 

@@ -55,7 +55,7 @@ def pick_device(device: str) -> str:
     try:
         torch.device(device)
     except RuntimeError as error:
-        raise UsageError(f"expected a device such as auto, cpu, cuda, cuda:1 or mps, found {device!r}") from error
+        raise UsageError(f"{device!r} is no device; name one such as auto, cpu, cuda, cuda:1 or mps") from error
     return device
 
 
@@ -127,7 +127,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
     if pooling is None or config is None or last is None:
         raise UsageError(f"{spec}: the model has no layers that are pooled; leave the layer out")
     if layer.number > last:
-        raise UsageError(f"{spec}: expected a layer from 0 to {last}, found {layer.number}")
+        raise UsageError(f"{spec}: there is no layer {layer.number}; name one from 0 to {last}")
     is_last = layer.number == last
     config.output_hidden_states = config.output_hidden_states or not is_last
 
@@ -263,7 +263,9 @@ class SentenceTransformersEmbedder(Embedder):
         """
         model = load_model(self.source, pick_device(self.device))
         if self.length is not None and self.length > (longest := _positions(model)):
-            raise UsageError(f"{self.source.name}: expected a length of at most {longest} tokens, found {self.length}")
+            raise UsageError(
+                f"{self.source.name} reads {longest} tokens at most, not {self.length}; give a length up to that"
+            )
         return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
 
     @cached_property

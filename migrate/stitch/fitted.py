@@ -95,7 +95,7 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     direction = cast("Direction", manifest.stitch.direction or DOCUMENT)
     if direction not in DIRECTIONS:
         raise StitchError(
-            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}; fit it again"
+            f"{source}: {direction!r} is no direction, which is one of {', '.join(DIRECTIONS)}; fit it again"
         )
     return direction
 

@@ -131,7 +131,7 @@ def test_a_missing_split_is_answered_with_those_there_are(tmp_path):
         ({"corpus": '{"_id": "a"}'}, 'corpus.jsonl:1: expected a text under "text", found none'),
         ({"corpus": '{"_id": "a", "text": 3}'}, 'expected a text under "text", found a number'),
         ({"corpus": '{"_id": "a", "text": "x", "title": []}'}, 'expected a text under "title", found a list'),
-        ({"corpus": '{"_id": "a", "text": "x", "metadata": "m"}'}, 'expected an object under "metadata", found a text'),
+        ({"corpus": '{"_id": "a", "text": "x", "metadata": "m"}'}, 'the "metadata" is a text, not an object'),
         ({"corpus": '{"_id": "a", "text": "\\ud83d"}'}, "the text holds half a surrogate pair (U+D83D)"),
         ({"corpus": CORPUS + '{"_id": "d1", "text": "x"}'}, "corpus.jsonl:4: the document id 'd1' appears twice"),
         ({"corpus": CORPUS.encode() + b'{"_id": "\xe9"}'}, "corpus.jsonl:4: not UTF-8 (byte 0xe9"),
@@ -149,7 +149,7 @@ def test_a_missing_split_is_answered_with_those_there_are(tmp_path):
         ({"qrels": "q1\td1\tyes\n"}, "test.tsv:1: the grade 'yes' is not a whole number"),
         ({"qrels": QRELS + "q2\td3\t0.5\n"}, "test.tsv:5: the grade '0.5' is not a whole number"),
         ({"qrels": QRELS + "q2\td3\t9999999999\n"}, "is not a whole number"),
-        ({"qrels": QRELS + "q1\td1\t1\n"}, "test.tsv:5: expected one grade for query 'q1' and document 'd1', found 2"),
+        ({"qrels": QRELS + "q1\td1\t1\n"}, "test.tsv:5: query 'q1' and document 'd1' have two grades, 2"),
         ({"qrels": QRELS + QRELS}, "test.tsv:5: the grade 'score' is not a whole number"),
     ],
 )

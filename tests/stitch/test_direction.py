@@ -103,7 +103,7 @@ def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_
     [
         (
             lambda facts: facts["details"].update(direction="sideways"),
-            "direction among document, query; found 'sideways'",
+            "'sideways' is no direction, which is one of document, query",
         ),
         (
             lambda facts: facts["details"].update(direction=["query"]),

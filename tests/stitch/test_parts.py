@@ -76,7 +76,7 @@ def test_arrays_that_make_no_matrix_are_refused(name, value):
 @pytest.mark.parametrize("rows", [np.ones((N - 1, F)), np.ones((N + 1, F)), np.ones(N), np.ones((N, F, 1))])
 def test_rows_that_are_not_one_a_document_are_refused(rows):
     arrays = {**make("dense")[0].arrays(), "vector/linear/rows": rows.astype(np.float32)}
-    with pytest.raises(ValueError, match=f"expected {N} rows"):
+    with pytest.raises(ValueError, match=f"for {N} rows"):
         restore_parts(arrays, N)
 
 
