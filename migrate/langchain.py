@@ -46,31 +46,19 @@ class TranslatedEmbeddings(Embeddings):
         require_direction(self.fitted.manifest, QUERY, source=type(self).__name__)
 
     def embed_query(self, text: str) -> list[float]:
-        """The vector of a query in the old space, by the new model.
-
-        Raises
-        ------
-        VectorError
-            The new model's vector is zero, not finite, or not of the dimension that the stitch was fitted for.
-        """
+        """Return the vector of a query in the old space; VectorError for one that is not of the stitch's model."""
         return self._mapped([self.embeddings.embed_query(text)])[0]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The vectors of documents in the old space, by the new model.
-
-        Raises
-        ------
-        VectorError
-            As `embed_query`.
-        """
+        """Return the vectors of documents in the old space; errors as of `embed_query`."""
         return self._mapped(self.embeddings.embed_documents(texts))
 
     async def aembed_query(self, text: str) -> list[float]:
-        """As `embed_query`; the new model is awaited, and mapping a few vectors takes no time worth awaiting."""
+        """Await the new model, and map as `embed_query`: a few vectors take no time worth awaiting."""
         return self._mapped([await self.embeddings.aembed_query(text)])[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """As `embed_documents`; the new model is awaited."""
+        """Await the new model, and map as `embed_documents`."""
         return self._mapped(await self.embeddings.aembed_documents(texts))
 
     def _mapped(self, vectors: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -61,7 +61,7 @@ def read_qrels(path: Path) -> Qrels:
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
         if previous != grade:
             judged = f"query {query_id!r} and document {doc_id!r}"
-            raise DatasetError(f"{place}: expected one grade for {judged}, found {previous} and {grade}; remove one")
+            raise DatasetError(f"{place}: {judged} have two grades, {previous} and {grade}; remove one")
     if not qrels:
         raise DatasetError(f"{path}: the file has no judgements; check how it was written")
     return qrels
@@ -140,27 +140,16 @@ class BeirSet:
 def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None, seed: int = 0) -> BeirSet:
     """Read queries and judgements of a BEIR folder; documents are streamed later.
 
-    With `max_docs` the corpus is capped as LEAD caps it (20,000): every document that is relevant to a query of
-    the split stays, the rest of the room is filled by a random sample drawn with `seed`, and the corpus keeps
-    its order. LEAD does not publish which documents it drew, so its exact subset is not reproduced; and scores
-    on a capped corpus are higher than on the whole one, because the distractors are fewer.
+    `folder` holds `queries.jsonl` and, each optional, `corpus.jsonl` and `qrels/`, whose `split` is a file there.
 
-    Parameters
-    ----------
-    folder
-        Holds `queries.jsonl` and, each optional, `corpus.jsonl` and `qrels/`.
-    split
-        Name of the file in `qrels/`, without `.tsv`. Not looked at where there is no `qrels/`.
+    With `max_docs` the corpus is capped as LEAD caps it (20,000): every document that is relevant to a query of the
+    split stays, the rest of the room is filled by a random sample drawn with `seed`, and the corpus keeps its order.
+    LEAD does not publish which documents it drew, so its exact subset is not reproduced; and scores on a capped corpus
+    are higher than on the whole one, because the distractors are fewer.
 
-    Raises
-    ------
-    DatasetError
-        A file is missing or malformed (names file and line), the split does not exist (names those that do),
-        none of its queries exists, or the corpus is empty.
-    UsageError
-        `max_docs` leaves no room for the relevant documents.
-    OutputError
-        The operating system refused to read a file.
+    Raises DatasetError: a file is missing or malformed (names file and line), the split does not exist (names those
+    that do), none of its queries exists, or the corpus is empty. UsageError: `max_docs` leaves no room for the relevant
+    documents. OutputError: the operating system refused to read a file.
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: no such folder; check the path of the BEIR folder")

@@ -38,27 +38,16 @@ def chunk_documents(
     """Cut documents into overlapping chunks, streaming, with langchain's RecursiveCharacterTextSplitter.
 
     A cut is made between paragraphs, else lines, else words; inside a word only where it alone is longer than a chunk.
-    No chunk has more than `chunk_tokens`, except for a single character that has more by itself.
+    No chunk has more than `chunk_tokens`, as the embedding model's `count_tokens` counts them, except for a single
+    character that has more by itself, and each repeats up to `chunk_overlap` of the one before. LEAD's are 256 and 25.
 
     Chunk `n` (from 0) of a document is called `{id}#{n}`; a document that fits into one chunk keeps its id. The
-    metadata of every chunk is that of its document and three more, which replace any of the same name:
-    `parent_id` (the document's id), `chunk` (n) and `start`, so that the chunk's text is
-    `document.text[start : start + len(chunk.text)]`. White space around chunks is left out. A document without
-    text stays one empty chunk. Texts beyond 1,048,576 characters are cut there first, without overlap.
+    metadata of every chunk is that of its document and three more, which replace any of the same name: `parent_id` (the
+    document's id), `chunk` (n) and `start`, so that the chunk's text is `document.text[start : start +
+    len(chunk.text)]`. White space around chunks is left out. A document without text stays one empty chunk. Texts
+    beyond 1,048,576 characters are cut there first, without overlap.
 
-    Parameters
-    ----------
-    chunk_tokens, chunk_overlap
-        Greatest size of a chunk, and of what it repeats of the chunk before, in tokens. LEAD's are 256 and 25.
-    count_tokens
-        The token counter of the model that will embed the chunks.
-
-    Raises
-    ------
-    UsageError
-        `chunk_tokens` is below 1, or `chunk_overlap` is negative or not below `chunk_tokens`. Raised at once.
-    DatasetError
-        Two chunks or documents would have the same id. Raised on iteration.
+    Raises UsageError at once: sizes that cannot be. DatasetError on iteration: two chunks or documents of one id.
     """
     if chunk_tokens < 1:
         raise UsageError(f"chunk_tokens: expected at least 1, found {chunk_tokens}; raise it")

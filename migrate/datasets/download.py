@@ -61,13 +61,11 @@ class _CutError(Exception):
     """The transfer ended early; what has arrived is kept, and the remainder can be requested."""
 
 
-def download(
-    url: str, part: Path, *, progress: Progress = no_progress, timeout_s: float = 30.0, wait_s: float = 1.0
-) -> None:
+def download(url: str, part: Path, *, progress: Progress = no_progress, timeout_s: float = 30.0) -> None:
     """Bring the file `part` to the whole content of `url`; its present content counts as the beginning.
 
-    Where the server ignores Range, the file starts again. `timeout_s` is the longest silence of the server. Waits
-    `wait_s`, then twice that, and so on between attempts.
+    Where the server ignores Range, the file starts again. `timeout_s` is the longest silence of the server.
+    Waits a second, then two, and so on between attempts.
 
     Raises RemoteError: the server refused, sent us on to another one, or did not deliver in `ATTEMPTS` attempts; `part`
     keeps what has arrived. UsageError: `url` is not http or https. OutputError: the operating system refused to write.
@@ -78,7 +76,7 @@ def download(
     for attempt in range(ATTEMPTS):
         if attempt:
             logging.getLogger(__name__).warning("%s: %s; trying again", url, reason)
-            time.sleep(wait_s * 2 ** (attempt - 1))
+            time.sleep(2.0 ** (attempt - 1))
         try:
             return _attempt(url, part, progress, timeout_s)
         except _CutError as error:
@@ -122,21 +120,17 @@ def _receive(response: http.client.HTTPResponse, part: Path, there: int, progres
                     chunk = chunk[file.write(chunk) :]
             progress("download", start, total)
     if total is not None and start < total:
-        raise _CutError(f"expected {total} bytes, found {start}")
+        raise _CutError(f"{start} of {total} bytes came")
 
 
-def resolve_beir(
-    name_or_path: str, *, cache: Path | None = None, base_url: str | None = None, progress: Progress = no_progress
-) -> Path:
+def resolve_beir(name_or_path: str, *, progress: Progress = no_progress) -> Path:
     """Return the BEIR folder of a path, or of the name of a BEIR set as `fetch_beir` does."""
     if Path(name_or_path).is_dir():
         return Path(name_or_path)
-    return fetch_beir(name_or_path, cache=cache or cache_folder() / "beir", base_url=base_url, progress=progress)
+    return fetch_beir(name_or_path, cache=cache_folder() / "beir", progress=progress)
 
 
-def fetch_beir(
-    name: str, *, cache: Path, base_url: str | None = None, progress: Progress = no_progress, wait_s: float = 1.0
-) -> Path:
+def fetch_beir(name: str, *, cache: Path, base_url: str | None = None, progress: Progress = no_progress) -> Path:
     """Return the folder `cache/name` with a BEIR set, downloaded and unpacked if it is not there.
 
     A cut download is kept as `name.zip.part` and resumed by the next run. The folder appears when it is complete.
@@ -147,7 +141,7 @@ def fetch_beir(
     OutputError: the operating system refused to write.
     """
     if name not in BEIR_MD5:
-        raise DatasetError(f"expected a BEIR folder or one of {', '.join(BEIR_MD5)}, found {name!r}")
+        raise DatasetError(f"{name!r} is no BEIR folder or set; give a folder, or one of {', '.join(BEIR_MD5)}")
     folder = cache / name
     if not folder.exists():
         with output_lock(folder.with_name(f"{name}.zip")):  # the folder's own lock is for unpacking
@@ -155,7 +149,7 @@ def fetch_beir(
                 part = cache / f"{name}.zip.part"
                 official = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
                 url = base_url or os.environ.get(URL_VARIABLE) or official
-                download(f"{url.rstrip('/')}/{name}.zip", part, progress=progress, wait_s=wait_s)
+                download(f"{url.rstrip('/')}/{name}.zip", part, progress=progress)
                 _check_hash(part, name)
                 _unpack(part, folder, name)
     if not (folder / "corpus.jsonl").is_file():
@@ -169,7 +163,7 @@ def _check_hash(part: Path, name: str) -> None:
     if digest != BEIR_MD5[name]:
         part.unlink()  # going on from these bytes would never end well
         raise RemoteError(
-            f"{name}.zip: expected MD5 {BEIR_MD5[name]}, found {digest}; it was removed: "
+            f"{name}.zip: its MD5 is {digest}, not {BEIR_MD5[name]}; it was removed: "
             "run again, and if that does not help, check the base URL"
         )
 

@@ -180,7 +180,7 @@ def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
         label = record.get("label")
         if label in (None, "") or isinstance(label, dict | list):
             kind = describe_type(label) if "label" in record else "none"
-            raise DatasetError(f'{place}: expected a text or a number under "label", found {kind}; correct the line')
+            raise DatasetError(f'{place}: the "label" is {kind}, not a text or a number; correct the line')
         yield place, record_id(record, place), str(label)
 
 
@@ -236,6 +236,6 @@ def _document(record: dict[str, Any], place: str) -> Document:
     text = record_text(record, "text", place)
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise DatasetError(f'{place}: expected an object under "metadata", found {describe_type(metadata)}; correct it')
+        raise DatasetError(f'{place}: the "metadata" is {describe_type(metadata)}, not an object; correct it')
     kept = {**metadata, "title": title} if title else metadata
     return Document(record_id(record, place), f"{title} {text}".strip(), kept)

@@ -25,7 +25,6 @@ from migrate.embedders.kinds import (
     kind_of,
     parse_spec,
     split_layer,
-    split_length,
     split_prefix,
     split_spec,
 )
@@ -100,7 +99,7 @@ def load_embedder(
     tokens, spec = split_prefix(spec)
     named = spec
     layer, spec = split_layer(spec)
-    length, spec = split_length(spec)
+    length, spec = split_prefix(spec, "length")
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
     if (layer is not None or length is not None) and not kind.has_layers:

@@ -33,15 +33,15 @@ def needs_proof(embedder: Embedder) -> bool:
     return profile.is_api or profile.is_paid is not False
 
 
-def prove_known(embedder: Embedder, texts: Sequence[Text], role: Role = "document", *, source: str) -> int:
+def prove_known(embedder: Embedder, texts: Sequence[Text], *, source: str) -> int:
     """Compare, as `prove_answers`, the texts whose vectors are in the cache; return how many were embedded again."""
     if not texts or not needs_proof(embedder):
         return 0
-    cached = embedder.find(texts, role)
+    cached = embedder.find(texts, "document")
     if not cached:
         return 0
     known = [texts[place] for place in cached]
-    return prove_answers(embedder, known, np.stack(list(cached.values())), role, source=source)
+    return prove_answers(embedder, known, np.stack(list(cached.values())), source=source)
 
 
 def prove_answers(

@@ -254,6 +254,18 @@ def require_texts(texts: Sequence[Text], *, model: str) -> None:
             raise InputError(f"{model}: {text.id!r} is not valid Unicode ({error.reason}); repair its text") from error
 
 
+def _inner(name: str) -> Any:
+    """Return a property or a method of a wrapper that is that of the embedder inside."""
+
+    def call(wrapper: WrappedEmbedder, *arguments: Any, **options: Any) -> Any:
+        return getattr(wrapper.embedder, name)(*arguments, **options)
+
+    def read(wrapper: WrappedEmbedder) -> Any:
+        return getattr(wrapper.embedder, name)
+
+    return property(read) if isinstance(getattr(Embedder, name), property) else call
+
+
 class WrappedEmbedder(Embedder):
     """Passes on to `embedder` everything but the embedding."""
 
@@ -268,50 +280,26 @@ class WrappedEmbedder(Embedder):
     def around(self, embedder: Embedder) -> Embedder:
         """The same wrapper around another embedder."""
 
-    @property
-    def identity(self) -> ModelIdentity:
-        """Identity of the wrapped embedder."""
-        return self.embedder.identity
-
-    @property
-    def needs_texts(self) -> bool:
-        """True if the embedder inside reads the texts."""
-        return self.embedder.needs_texts
-
-    @property
-    def profile(self) -> Profile:
-        """Profile of the wrapped embedder."""
-        return self.embedder.profile
-
-    @property
-    def usage_tokens(self) -> int:
-        """Tokens charged to the wrapped embedder."""
-        return self.embedder.usage_tokens
-
-    def loaded_profile(self) -> Profile:
-        """Return the loaded profile of the wrapped embedder."""
-        return self.embedder.loaded_profile()
-
-    def quick_identity(self) -> ModelIdentity:
-        """Return the quick identity of the wrapped embedder."""
-        return self.embedder.quick_identity()
-
-    def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
-        """Ask the embedder inside."""
-        return self.embedder.find(texts, role)
+    identity = _inner("identity")
+    quick_identity = _inner("quick_identity")
+    profile = _inner("profile")
+    loaded_profile = _inner("loaded_profile")
+    needs_texts = _inner("needs_texts")
+    usage_tokens = _inner("usage_tokens")
+    find = _inner("find")
+    choices = _inner("choices")
+    choosers = _inner("choosers")
+    expect_dim = _inner("expect_dim")
+    cache_scope = _inner("cache_scope")
+    token_table = _inner("token_table")
+    fit = _inner("fit")
+    state = _inner("state")
+    variants = _inner("variants")  # uncached and uncounted: no cache key tells them apart
 
     def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> Embedder:
         """Tell it to the embedder inside."""
         inner = self.embedder.chosen_by(queries, group=group)
         return self if inner is self.embedder else self.around(inner)
-
-    def choices(self, texts: Sequence[Text], role: Role) -> list[bytes | None]:
-        """Ask the embedder inside."""
-        return self.embedder.choices(texts, role)
-
-    def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
-        """Ask the embedder inside."""
-        return self.embedder.choosers(choices)
 
     def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
         """Change the model inside, and wrap it in the same way."""
@@ -321,27 +309,3 @@ class WrappedEmbedder(Embedder):
         """The embedder inside with other prefixes, wrapped in the same way."""
         prefixed = self.embedder.with_prefixes(document_prefix, query_prefix)
         return None if prefixed is None else self.around(prefixed)
-
-    def variants(self) -> Iterator[Variant]:
-        """Variants of the wrapped embedder, uncached and uncounted: no cache key tells them apart."""
-        return self.embedder.variants()
-
-    def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """Ask it of the embedder inside."""
-        self.embedder.expect_dim(dim, source, advice=advice)
-
-    def cache_scope(self, role: Role) -> str:
-        """Return the cache scope of the wrapped embedder."""
-        return self.embedder.cache_scope(role)
-
-    def token_table(self) -> TokenTable | None:
-        """Return the token table of the wrapped embedder."""
-        return self.embedder.token_table()
-
-    def fit(self, corpus: Iterable[Text]) -> None:
-        """Fit the embedder inside."""
-        self.embedder.fit(corpus)
-
-    def state(self) -> Mapping[str, bytes]:
-        """Return the state of the wrapped embedder."""
-        return self.embedder.state()

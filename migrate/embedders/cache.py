@@ -132,7 +132,7 @@ class CacheFile:
             if version in (1, FORMAT_VERSION):
                 return version == FORMAT_VERSION
             raise InputError(
-                f"{self.path}: expected an embedding cache of version {FORMAT_VERSION}, found {version}; "
+                f"{self.path}: an embedding cache of version {version}, where this release reads {FORMAT_VERSION}; "
                 "choose another path"
             )
         if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:

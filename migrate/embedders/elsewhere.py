@@ -45,7 +45,7 @@ class RemoteModel(Task):
     users: int = 1
 
     def name_of(self, *arguments: Any) -> str:
-        """By the texts and their role."""
+        """Name a call by its texts and their role."""
         texts, role = arguments
         return sha256(json.dumps([role, [[text.id, text.text] for text in texts]]).encode()).hexdigest()
 

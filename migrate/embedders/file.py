@@ -159,7 +159,7 @@ class FileEmbedder(Embedder):
         arrays = read_arrays(self.path)
         if "docs" not in arrays:
             raise InputError(
-                f"{self.path}: expected arrays named doc_ids and docs, found {', '.join(arrays) or 'none'}"
+                f"{self.path}: no arrays named doc_ids and docs among {', '.join(arrays) or 'none'}; save them so"
             )
         tables: dict[Role, _Table] = {"document": self._read_table(arrays, "doc_ids", "docs", "doc_texts")}
         if "queries" in arrays:
@@ -187,9 +187,9 @@ class FileEmbedder(Embedder):
     def _read_strings(self, arrays: Mapping[str, np.ndarray], name: str, count: int | None = None) -> list[str]:
         array = arrays[name]
         if array.ndim != 1 or array.dtype.kind not in "USiu":
-            raise InputError(f"{self.path}: expected {name} to be a list of strings, found {_describe(array)}")
+            raise InputError(f"{self.path}: {name} is {_describe(array)}, not a list of strings; save one")
         if count is not None and len(array) != count:
-            raise InputError(f"{self.path}: expected {count} {name}, found {len(array)}")
+            raise InputError(f"{self.path}: {len(array)} {name} for {count} ids; give one for each")
         try:
             return [item.decode() if isinstance(item, bytes) else str(item) for item in array.tolist()]
         except UnicodeDecodeError as error:
@@ -197,9 +197,9 @@ class FileEmbedder(Embedder):
 
     def _read_vectors(self, array: np.ndarray, ids: Sequence[str], name: str) -> Vectors:
         if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
-            raise InputError(f"{self.path}: expected {name} to be a table of floats, found {_describe(array)}")
+            raise InputError(f"{self.path}: {name} is {_describe(array)}, not a table of floats; save one")
         if len(array) != len(ids):
-            raise InputError(f"{self.path}: expected as many rows in {name} as ids, found {len(array)} and {len(ids)}")
+            raise InputError(f"{self.path}: {len(array)} rows in {name} for {len(ids)} ids; give one for each")
         with np.errstate(over="ignore"):
             vectors = as_vectors(array, source=str(self.path))
         check_vectors(ids, vectors, source=f"{self.path} ({name})")

@@ -79,8 +79,6 @@ class EmbedderKind:
         Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
     example
         A name to show in messages.
-    takes_prefixes, takes_dimensions
-        Whether these options apply to it.
     has_layers
         Whether specs may name a layer of it, and the length at which it cuts texts.
     runs_code
@@ -104,13 +102,15 @@ def prefix_spec(tokens: int, spec: str) -> str:
     return f"prefix:{tokens}:{spec}"
 
 
-def split_prefix(spec: str) -> tuple[int | None, str]:
+def split_prefix(spec: str, word: str = "prefix") -> tuple[int | None, str]:
     """Return how many tokens of a document a model is given, None for all, and the spec without that.
 
-    >>> split_prefix("prefix:24:tfidf:64"), split_prefix("tfidf:64")
-    ((24, 'tfidf:64'), (None, 'tfidf:64'))
+    With the `word` length, at how many tokens a model cuts all texts, None for its own limit.
+
+    >>> split_prefix("prefix:24:tfidf:64"), split_prefix("tfidf:64"), split_prefix("length:512:e5-base-v2", "length")
+    ((24, 'tfidf:64'), (None, 'tfidf:64'), (512, 'e5-base-v2'))
     """
-    match = re.fullmatch("prefix:([1-9][0-9]{0,8}):(.+)", spec, re.DOTALL)
+    match = re.fullmatch(f"{word}:([1-9][0-9]{{0,8}}):(.+)", spec, re.DOTALL)
     return (None, spec) if match is None else (int(match[1]), match[2])
 
 
@@ -133,21 +133,6 @@ def split_layer(spec: str) -> tuple[Layer | None, str]:
     return (None, spec) if match is None else (Layer(int(match[1]), match[2]), match[3])
 
 
-def length_spec(tokens: int, spec: str) -> str:
-    """Return the spec of a model that cuts every text, prefix and special tokens included, at so many tokens."""
-    return f"length:{tokens}:{spec}"
-
-
-def split_length(spec: str) -> tuple[int | None, str]:
-    """Return at how many tokens a model cuts texts, None for its own limit, and the spec without that.
-
-    >>> split_length("length:512:e5-base-v2"), split_length("e5-base-v2")
-    ((512, 'e5-base-v2'), (None, 'e5-base-v2'))
-    """
-    match = re.fullmatch("length:([1-9][0-9]{0,8}):(.+)", spec, re.DOTALL)
-    return (None, spec) if match is None else (int(match[1]), match[2])
-
-
 def split_spec(spec: str) -> tuple[str, str]:
     """Return kind and name of a recorded spec, those of the model inside `prefix:`, `layer:` and `length:`.
 
@@ -156,7 +141,7 @@ def split_spec(spec: str) -> tuple[str, str]:
     >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("prefix:24:tfidf:64")
     (('file', 'vectors.npz'), ('', 'my own'), ('tfidf', '64'))
     """
-    bare = split_length(split_layer(split_prefix(spec)[1])[1])[1]
+    bare = split_prefix(split_layer(split_prefix(spec)[1])[1], "length")[1]
     if bare != spec:
         return split_spec(bare)
     kind, colon, name = spec.partition(":")

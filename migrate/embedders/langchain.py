@@ -68,7 +68,7 @@ class LangChainEmbedder(Embedder):
 
     @property
     def profile(self) -> Profile:
-        """Nobody knows whether it costs money; its tokens are estimated."""
+        """Profile of unknown cost, with tokens that are estimated."""
         return Profile(
             self.spec,
             kind="langchain",

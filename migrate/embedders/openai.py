@@ -51,17 +51,15 @@ def fair_share(count: int, concurrency: int, most: int) -> int:
     return min(most, max(16, min(once, MANY_TEXTS // 2), four_times))  # fewer than 16 are hardly faster
 
 
-def split_requests(
-    tokens: Sequence[int], *, max_texts: int = MAX_REQUEST_TEXTS, max_tokens: int = MAX_REQUEST_TOKENS
-) -> Iterator[range]:
-    """Cut texts, given by their tokens, into runs of at most `max_texts` and `max_tokens`; a longer text goes alone.
+def split_requests(tokens: Sequence[int], *, max_texts: int = MAX_REQUEST_TEXTS) -> Iterator[range]:
+    """Cut texts, given by their tokens, into runs within the API's limits; a text beyond these goes alone.
 
-    >>> list(split_requests([5, 5, 5, 9], max_tokens=10))
-    [range(0, 2), range(2, 3), range(3, 4)]
+    >>> list(split_requests([5, 300_000, 5, 9], max_texts=2))
+    [range(0, 1), range(1, 2), range(2, 4)]
     """
     start, total = 0, 0
     for position, more in enumerate(tokens):
-        if position > start and (position - start == max_texts or total + more > max_tokens):
+        if position > start and (position - start == max_texts or total + more > MAX_REQUEST_TOKENS):
             yield range(start, position)
             start, total = position, 0
         total += more

@@ -73,7 +73,7 @@ class PrefixEmbedder(WrappedEmbedder):
 
     def __init__(self, embedder: Embedder, tokens: int) -> None:
         if tokens < 1:
-            raise UsageError(f"expected at least 1 token of each document to embed, found {tokens}")
+            raise UsageError(f"{tokens} tokens of each document are too few to embed; give at least 1")
         if isinstance(embedder, PrefixEmbedder):
             raise UsageError(f"{embedder.profile.spec}: expected a model that reads whole documents; name that one")
         if embedder.profile.kind == "file":

@@ -23,16 +23,10 @@ class Profile:
     ----------
     spec, kind
         The model as `load_embedder` takes it, and the kind alone; no kind for an embedder of a caller's own.
-    dim
-        Dimension of its vectors.
-    document_prefix, query_prefix
-        The prefix of each text.
     max_tokens
         How much of a text the model takes, the prefix and special tokens included.
     is_paid
-        Whether texts may cost money; None where that is unknown.
-    price_usd_per_mtok, batch_price_usd_per_mtok
-        US dollars per million tokens, one by one and through a batch service.
+        Whether texts may cost money; prices are US dollars per million tokens, one by one and through a batch service.
     counter
         Counts tokens as the model does, or as nearly as possible.
     is_api, is_local

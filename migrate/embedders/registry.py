@@ -166,7 +166,7 @@ def find_model(name: str) -> ModelFacts | None:
     return _by_spelling().get(name.lower())
 
 
-def suggest_models(name: str, *, count: int = 3) -> list[str]:
-    """Names of the registry that look like `name`, best first, without repeats."""
-    matches = get_close_matches(name.lower(), list(_by_spelling()), n=2 * count, cutoff=0.5)
-    return list(dict.fromkeys(_by_spelling()[match].name for match in matches))[:count]
+def suggest_models(name: str) -> list[str]:
+    """Up to three names of the registry that look like `name`, best first."""
+    matches = get_close_matches(name.lower(), list(_by_spelling()), n=6, cutoff=0.5)
+    return list(dict.fromkeys(_by_spelling()[match].name for match in matches))[:3]

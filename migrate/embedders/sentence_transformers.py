@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
-from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec, length_spec
+from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
 from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import ModelFacts, find_model
 from migrate.embedders.tokens import make_counter, read_tokenizer
@@ -55,7 +55,7 @@ def pick_device(device: str) -> str:
     try:
         torch.device(device)
     except RuntimeError as error:
-        raise UsageError(f"expected a device such as auto, cpu, cuda, cuda:1 or mps, found {device!r}") from error
+        raise UsageError(f"{device!r} is no device; name one such as auto, cpu, cuda, cuda:1 or mps") from error
     return device
 
 
@@ -127,7 +127,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
     if pooling is None or config is None or last is None:
         raise UsageError(f"{spec}: the model has no layers that are pooled; leave the layer out")
     if layer.number > last:
-        raise UsageError(f"{spec}: expected a layer from 0 to {last}, found {layer.number}")
+        raise UsageError(f"{spec}: there is no layer {layer.number}; name one from 0 to {last}")
     is_last = layer.number == last
     config.output_hidden_states = config.output_hidden_states or not is_last
 
@@ -192,18 +192,6 @@ def _cutting(model: SentenceTransformer, tokens: int | None) -> Iterator[None]:
         yield
     finally:
         model.max_seq_length = before
-
-
-def _prefix(
-    role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
-) -> str:
-    """The explicit prefix, or else that of the registry, or else the model's own prompt for the role."""
-    if explicit is not None:
-        return explicit
-    if facts is not None:
-        return facts.query_prefix if role == "query" else facts.document_prefix
-    found = prompts()
-    return found.get(role) or (found.get("passage") if role == "document" else None) or ""
 
 
 def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
@@ -275,7 +263,9 @@ class SentenceTransformersEmbedder(Embedder):
         """
         model = load_model(self.source, pick_device(self.device))
         if self.length is not None and self.length > (longest := _positions(model)):
-            raise UsageError(f"{self.source.name}: expected a length of at most {longest} tokens, found {self.length}")
+            raise UsageError(
+                f"{self.source.name} reads {longest} tokens at most, not {self.length}; give a length up to that"
+            )
         return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
 
     @cached_property
@@ -305,14 +295,19 @@ class SentenceTransformersEmbedder(Embedder):
 
     def _spec_of(self, name: str, kind: str = "sentence-transformers") -> str:
         spec = f"{kind}:{name}"
-        spec = spec if self.length is None else length_spec(self.length, spec)
+        spec = spec if self.length is None else f"length:{self.length}:{spec}"
         return spec if self.layer is None else layer_spec(self.layer, spec)
 
     def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
-        return (
-            _prefix("document", self.document_prefix, facts, prompts),
-            _prefix("query", self.query_prefix, facts, prompts),
-        )
+        """The explicit prefixes, or else those of the registry, or else the model's own prompts."""
+        explicit, own = (self.document_prefix, self.query_prefix), ("", "")
+        if facts is not None:
+            own = facts.document_prefix, facts.query_prefix
+        elif None in explicit:
+            found = prompts()
+            own = found.get("document") or found.get("passage") or "", found.get("query") or ""
+        document, query = (model if given is None else given for given, model in zip(explicit, own, strict=True))
+        return document, query
 
     def quick_identity(self) -> ModelIdentity:
         """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed.

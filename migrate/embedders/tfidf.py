@@ -110,7 +110,7 @@ def _check_facts(facts: Any, folder: Path, dim: int) -> None:
         raise InputError(f"{folder}: expected the saved state of a tfidf embedder, found something else")
     if facts.get("format_version") != FORMAT_VERSION:
         raise InputError(
-            f"{folder}: expected a state of format version {FORMAT_VERSION}, found {facts.get('format_version')!r}"
+            f"{folder}: a state of format version {facts.get('format_version')!r}, not {FORMAT_VERSION}; fit it again"
         )
     if facts.get("dim") != dim:
         raise InputError(

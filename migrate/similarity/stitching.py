@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from migrate.errors import UsageError
 from migrate.similarity.neighbours import NEIGHBOURS, check_same_documents, nearest_by_cosine, some_rows
 from migrate.stitch.base import Stitch
-from migrate.stitch.linear import Adjoint, Identity, Mean
+from migrate.stitch.linear import Adjoint, Identity, MeanVector
 from migrate.stitch.mlp import Mlp
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import score_predictions
@@ -116,7 +116,7 @@ def check_stitch(spec: str) -> None:
         stitch = new_stitch(spec)
     except UsageError:
         stitch = None
-    if stitch is None or stitch.reads_texts or isinstance(stitch, Adjoint | Identity | Mean):
+    if stitch is None or stitch.reads_texts or isinstance(stitch, Adjoint | Identity | MeanVector):
         raise UsageError(
             "spaces are compared by stitches of vectors alone: ridge, ols, procrustes, lowrank, lowrank:RANK, kernel "
             f"or mlp:1 to mlp:7; found {spec!r} (the mean and the vectors as they are always stand beside them)"
@@ -142,7 +142,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
         judged_on=len(test),
         stitch=task.judge(fitted.transform(source[test])),
         from_half=task.judge(_fit(stitch, x[:half], y[:half]).transform(source[test])),
-        mean=task.judge(Mean().fit(x, y).transform(source[test])),
+        mean=task.judge(MeanVector().fit(x, y).transform(source[test])),
         random=task.judge(gaussian_like(y, len(test), seed=seed)),
         identity=None if as_it_is is None else task.judge(as_it_is),
         mean_norm=float(np.linalg.norm(y.mean(axis=0, dtype=np.float64))),

@@ -20,7 +20,6 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors import safe_open
 from safetensors.numpy import save
 
 from migrate.display import notebook_html
@@ -96,7 +95,7 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     direction = cast("Direction", manifest.stitch.direction or DOCUMENT)
     if direction not in DIRECTIONS:
         raise StitchError(
-            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}; fit it again"
+            f"{source}: {direction!r} is no direction, which is one of {', '.join(DIRECTIONS)}; fit it again"
         )
     return direction
 
@@ -338,31 +337,24 @@ class FittedStitch:
         arrays = {**self._arrays(), **{f"fallback.{name}": array for name, array in spare.items()}}
         if self.prior is not None:
             arrays |= {"prior.matrix": self.prior.matrix, "prior.offset": self.prior.offset}
-        tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(folder, force=force) as aside:
-            write_bytes(aside / WEIGHTS_NAME, save(tensors))
+            write_bytes(aside / WEIGHTS_NAME, save({n: np.ascontiguousarray(array) for n, array in arrays.items()}))
             write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
             for name, payload in self._payloads().items():
                 write_bytes(aside / name, payload)
-            self.manifest_with_files(aside).write(aside)
-
-    def manifest_with_files(self, folder: Path) -> Manifest:
-        """The manifest with the facts of the fit and the hashes of the files in `folder`."""
-        with safe_open(folder / WEIGHTS_NAME, framework="numpy") as file:
-            names = sorted(file.keys())
-        facts = replace(
-            self.manifest.stitch,
-            fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
-            stitch=self.stitch.spec,
-            norm=self.norm,
-            first_tokens=self.first_tokens,
-            kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
-            selection=_selection_facts(self.selection),
-            arrays=tuple(names),
-            files={name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
-        )
-        unknown = StitchFacts.unknown(self.manifest.details)
-        return replace(self.manifest, details={**unknown, **facts.as_details()})
+            facts = replace(
+                self.manifest.stitch,
+                fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
+                stitch=self.stitch.spec,
+                norm=self.norm,
+                first_tokens=self.first_tokens,
+                kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
+                selection=_selection_facts(self.selection),
+                arrays=tuple(sorted(arrays)),
+                files={name: sha256_file(aside / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
+            )
+            unknown = StitchFacts.unknown(self.manifest.details)
+            replace(self.manifest, details={**unknown, **facts.as_details()}).write(aside)
 
 
 def fit_norm(target: Vectors) -> float:

@@ -136,7 +136,7 @@ def _restore_part(prefix: str, arrays: Arrays, n: int) -> KernelPart:
     scale = float(arrays[f"{prefix}/scale"][0])
     rows = arrays[f"{prefix}/rows"] if f"{prefix}/rows" in arrays else _restore_sparse(prefix, arrays, n)
     if rows.ndim != 2 or rows.shape[0] != n:
-        raise ValueError(f"expected {n} rows of {prefix}, found an array of shape {rows.shape}")
+        raise ValueError(f"an array of shape {rows.shape} for {n} rows of {prefix}")
     shares = tuple(arrays.get(f"{prefix}/shares", np.empty(0)).tolist())
     if form == GaussianPart.form:
         width = float(arrays[f"{prefix}/bandwidth"][0])

@@ -1,13 +1,6 @@
 """Stitches that read the old vector alone: identity, mean, procrustes, ols, ridge, lowrank, and adjoint for queries.
 
 `ridge_path` solves ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
-
-`Adjoint` maps queries. Regressing old vectors on new ones, as Drift-Adapter does (EMNLP 2025), reproduces the answers
-of the old model, and learns from documents although queries differ from them. The goal is the answers of the new
-model. If a document with the old vector s has approximately the new vector s M + b, a query with the new vector q
-scores it q·(s M + b), which is (q Mᵀ)·s plus a constant: searching the old store with q Mᵀ ranks its documents as
-searching the translated store with q does. No query takes part in the fit, so it does not matter that queries differ
-from documents.
 """
 
 from __future__ import annotations
@@ -145,7 +138,7 @@ class Identity(Stitch):
         return vectors
 
 
-class Mean(Stitch):
+class MeanVector(Stitch):
     """Map everything to the mean target vector: LEAD's control, that any stitch worth its name must beat."""
 
     kind: ClassVar[str] = "mean"
@@ -427,18 +420,17 @@ class LowRank(StretchableStitch):
 
 
 class Adjoint(Stitch):
-    """Transpose of a linear map from the old space to the new one, without its offset.
+    """Transpose of a linear map from the old space to the new one, without its offset; `base` is ridge or procrustes.
 
-    A translated store gives all its vectors one length, which a query cannot do for it: documents whose new vectors
-    are predicted short are found too rarely. So ridge is fitted twice, the second time to its own predictions brought
-    to one length. Procrustes keeps lengths.
+    Where a document with the old vector s has about the new vector s M + b, a query q scores it (q Mᵀ)·s plus a
+    constant: searching the old store with q Mᵀ ranks as searching the translated one with q does. Regressing old
+    vectors on new ones, as Drift-Adapter does (EMNLP 2025), gives the answers of the old model, and learns from
+    documents although queries differ from them. The ranking holds for stores that are searched by inner products, or
+    hold unit vectors.
 
-    The ranking is that of inner products, so it holds for stores that are searched by them, or hold unit vectors.
-
-    Parameters
-    ----------
-    base
-        The map of the documents, `ridge` or `procrustes`.
+    A translated store gives all its vectors one length, which a query cannot do for it: documents whose new vectors are
+    predicted short are found too rarely. So ridge is fitted twice, the second time to its own predictions brought to
+    one length. Procrustes keeps lengths.
     """
 
     kind: ClassVar[str] = "adjoint"

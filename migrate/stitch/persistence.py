@@ -168,8 +168,7 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
     n_ids = len(sample.row_of) - len(sample.copies)
     if not isinstance(sample.ids, list) or n_ids != len(sample.vectors):
         raise StitchError(
-            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
-            f"for {n_ids} documents; fit the stitch again"
+            f"{folder}: {len(sample.vectors)} vectors for {n_ids} documents of the sample; fit the stitch again"
         )
     if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
         raise StitchError(f"{folder}: lists copies of documents that are not in the sample; fit the stitch again")

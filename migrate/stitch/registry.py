@@ -12,7 +12,7 @@ from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
 from migrate.stitch.base import Stitch
 from migrate.stitch.kernel_ridge import Kernel, KernelText, PrefixText, RidgeNear, RidgeText, TextAlone
-from migrate.stitch.linear import Adjoint, Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
+from migrate.stitch.linear import Adjoint, Identity, LowRank, MeanVector, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.stitch.mlp import Mlp
 from migrate.stitch.prefix import FirstTokens
 
@@ -20,7 +20,7 @@ ENTRY_POINTS: Final = "lead_migrate.stitches"
 KINDS: Final[dict[str, type[Stitch]]] = {
     kind.kind: kind
     for kind in (
-        Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
+        Identity, MeanVector, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
         RidgeNear, Kernel, TextAlone, RidgeText, KernelText, FirstTokens, PrefixText,
     )
 }  # fmt: skip

@@ -110,10 +110,10 @@ class Neighbours:
     are ranked once by their true vectors and once by their predicted ones. Up to 1,000 documents serve as queries.
     """
 
-    def __init__(self, truth: Vectors, *, k: int = 10, seed: int = 0) -> None:
+    def __init__(self, truth: Vectors, *, seed: int = 0) -> None:
         """Find the true neighbours by the cosines of true vectors, (n, q)."""
         n = len(truth)
-        self.k, self.seed = min(k, n - 1), seed
+        self.k, self.seed = min(10, n - 1), seed
         self.truth, self.sphere = unit_rows(truth), Sphere.fit(truth)
         self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:1_000])
         tops = [_top(similarities, self.k) for _, similarities in self._similarities(self.truth)]

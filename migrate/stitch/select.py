@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict, fold_rows
 from migrate.stitch.confidence import Confidence, PartialCurve
 from migrate.stitch.kernel_ridge import PrefixText, RidgeText, TextAlone
-from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
+from migrate.stitch.linear import Adjoint, Identity, MeanVector, Procrustes, Ridge
 from migrate.stitch.prefix import FirstTokens, PrefixCost, PrefixWorth
 from migrate.stitch.prior import AffineMap, fit_spread
 from migrate.stitch.registry import find_kind, new_stitch
@@ -199,11 +199,8 @@ class Selection:
     @property
     def best_of_vectors(self) -> Candidate | None:
         """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
-        plain = []
-        for row in self.candidates:
-            kind = find_kind(row.stitch)
-            if kind is not None and not kind.reads_texts and not row.is_control:
-                plain.append(row)
+        judged = [(row, find_kind(row.stitch)) for row in self.candidates if not row.is_control]
+        plain = [row for row, kind in judged if kind is not None and not kind.reads_texts]
         return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
 
     def facts(self) -> dict[str, Any]:
@@ -314,7 +311,7 @@ def select_stitch(
 def _controls(choices: Sequence[str], reader: Stitch | None, pairs: Pairing, neighbours: Neighbours) -> list[Candidate]:
     """Judge the controls that are not among the choices; `reader` may have tuned the one that reads texts alone."""
     alone = reader.texts_alone() if isinstance(reader, RidgeText) else None
-    controls = {Mean.kind: None} if pairs.texts is None else {TextAlone.kind: alone, Mean.kind: None}
+    controls = {MeanVector.kind: None} if pairs.texts is None else {TextAlone.kind: alone, MeanVector.kind: None}
     rows = [
         _judge(spec, pairs, neighbours, tuned=stitch, is_control=True).row
         for spec, stitch in controls.items()
@@ -464,7 +461,7 @@ def select_query_stitch(pairs: Pairing, *, specs: Sequence[str] = (), progress: 
     check_pairs(pairs.source, pairs.target)
     same_dim = pairs.source.shape[1] == pairs.target.shape[1]
     choices = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
-    controls = [spec for spec in (Mean.kind,) if spec not in choices]
+    controls = [spec for spec in (MeanVector.kind,) if spec not in choices]
     new, old = (Neighbours(side, seed=pairs.seed) for side in (pairs.source, pairs.target))
     documents = unit_rows(pairs.target)
 

@@ -215,7 +215,7 @@ def change(statement, *values):
         (lambda path: path.write_text("notes " * 1000), "delete it, or choose another path"),
         (lambda path: path.unlink() or change("CREATE TABLE accounts (name TEXT)")(path), "another application"),
         (lambda path: path.write_bytes(path.read_bytes()[:20_000]), "damaged"),
-        (change("PRAGMA user_version = 3"), "version 2, found 3"),
+        (change("PRAGMA user_version = 3"), "version 3, where this release reads 2"),
         (change("UPDATE embeddings SET vector = substr(vector, 1, 30)"), "damaged"),
         (change("UPDATE embeddings SET vector = ?", np.ones(8, dtype="<f4").tobytes()), "damaged"),
         (change("UPDATE embeddings SET vector = NULL"), "damaged"),

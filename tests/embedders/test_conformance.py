@@ -22,10 +22,12 @@ def _loaded():
 
 
 class TestTfidf(EmbedderTests):
+    spec = "tfidf:4"
+
     @pytest.fixture
     def make(self):
         def make():
-            embedder = load_embedder("tfidf:4")
+            embedder = load_embedder(self.spec)
             embedder.fit(self.documents())
             return embedder
 
@@ -33,14 +35,7 @@ class TestTfidf(EmbedderTests):
 
 
 class TestPrefix(TestTfidf):
-    @pytest.fixture
-    def make(self):
-        def make():
-            embedder = load_embedder("prefix:3:tfidf:4")
-            embedder.fit(self.documents())
-            return embedder
-
-        return make
+    spec = "prefix:3:tfidf:4"
 
 
 class TestKindOfTheDocs(EmbedderTests):
@@ -68,30 +63,15 @@ class TestFile(EmbedderTests):
 class TestPackaged(EmbedderTests):
     tolerance = 1e-4
 
-    @pytest.fixture
-    def make(self):
-        return lambda: copy(_loaded())
-
-
-@pytest.mark.slow
-class TestPackagedPrefix(EmbedderTests):
-    tolerance = 1e-4
-
-    @pytest.fixture
-    def make(self):
-        return lambda: PrefixEmbedder(copy(_loaded()), 4)
-
-
-class TestOpenAIPrefix(EmbedderTests):
-    @pytest.fixture
-    def make(self, server):
-        return lambda: load_embedder("prefix:4:openai:tiny", base_url=server.url)
+    @pytest.fixture(params=[None, 4], ids=["whole", "prefix"])
+    def make(self, request):
+        return lambda: PrefixEmbedder(copy(_loaded()), request.param) if request.param else copy(_loaded())
 
 
 class TestOpenAI(EmbedderTests):
-    @pytest.fixture
-    def make(self, server):
-        return lambda: load_embedder("openai:tiny", base_url=server.url)
+    @pytest.fixture(params=["openai:tiny", "prefix:4:openai:tiny"])
+    def make(self, server, request):
+        return lambda: load_embedder(request.param, base_url=server.url)
 
 
 class TestLangChain(EmbedderTests):

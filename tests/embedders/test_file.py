@@ -97,8 +97,8 @@ def with_nan():
 MALFORMED = {
     "no docs": ({"doc_ids": ["a", "b"]}, "doc_ids and docs"),
     "no ids": ({"docs": unit(2, 3)}, "has docs but no doc_ids"),
-    "too few ids": ({"doc_ids": ["a"], "docs": unit(2, 3)}, "2 and 1"),
-    "too few texts": ({"doc_ids": ["a", "b"], "docs": unit(2, 3), "doc_texts": ["x"]}, "2 doc_texts, found 1"),
+    "too few ids": ({"doc_ids": ["a"], "docs": unit(2, 3)}, "2 rows in docs for 1 ids"),
+    "too few texts": ({"doc_ids": ["a", "b"], "docs": unit(2, 3), "doc_texts": ["x"]}, "1 doc_texts for 2 ids"),
     "an id twice": ({"doc_ids": ["a", "a"], "docs": unit(2, 3)}, "twice"),
     "NaN": ({"doc_ids": ["a", "b"], "docs": with_nan()}, "'b'"),
     "zero": ({"doc_ids": ["a", "b"], "docs": np.zeros((2, 3))}, "zero vector for document 'a'"),

@@ -101,7 +101,7 @@ def test_what_no_layer_is_is_refused(spec, message):
 
 
 def test_a_layer_beyond_the_last_is_refused():
-    with pytest.raises(UsageError, match="expected a layer from 0 to 6, found 7"):
+    with pytest.raises(UsageError, match="there is no layer 7; name one from 0 to 6"):
         load_embedder(f"layer:7:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
     with pytest.raises(UsageError, match="is not of the form"):
         parse_spec("layer:-1:" + MINILM)
@@ -130,4 +130,4 @@ def test_the_command_embeds_a_layer_and_the_manifest_names_it(tmp_path, monkeypa
     assert run([*asked, "--pooling", "cls", "-o", "other"]) == 2
     assert "--layer N" in capsys.readouterr().err and not (tmp_path / "other").exists()
     assert run([*asked, "--layer", "9", "-o", "other"]) == 2
-    assert "from 0 to 6, found 9" in capsys.readouterr().err and not (tmp_path / "other").exists()
+    assert "no layer 9; name one from 0 to 6" in capsys.readouterr().err and not (tmp_path / "other").exists()

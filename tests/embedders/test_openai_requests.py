@@ -1,5 +1,4 @@
 import hashlib
-import itertools
 import sys
 import types
 
@@ -9,16 +8,6 @@ from migrate.embedders import tokens as counters
 from migrate.embedders.openai import fair_share, parse_rate, split_requests
 from migrate.embedders.tokens import find_api_counter
 from migrate.errors import UsageError
-
-
-def test_requests_hold_as_much_as_both_limits_allow():
-    tokens = [1_000] * 700 + [1] * 5_000
-    requests = list(split_requests(tokens))
-    assert [position for request in requests for position in request] == list(range(len(tokens)))
-    sums = [sum(tokens[position] for position in request) for request in requests]
-    assert all(len(request) <= 2_048 for request in requests) and max(sums) <= 300_000
-    for request, following in itertools.pairwise(requests):
-        assert len(request) == 2_048 or sum(tokens[p] for p in request) + tokens[following.start] > 300_000
 
 
 def test_a_text_larger_than_a_request_travels_alone():

@@ -103,14 +103,11 @@ def test_the_cache_inside_knows_what_was_left(tmp_path):
     assert set(embedder.find(documents, "document")) == {0, 1, 2}
 
 
-def test_numbers_of_tokens_have_keys_of_their_own():
+def test_identity_and_cache_key_say_how_much_was_read():
     scopes = {PrefixEmbedder(Letters(), tokens).cache_scope("document") for tokens in (1, 2)}
     assert len(scopes | {Letters().cache_scope("document")}) == 3
-    assert PrefixEmbedder(Letters(), 2).cache_scope("query") == Letters().cache_scope("query")
-
-
-def test_the_identity_says_how_much_was_read():
     embedder = PrefixEmbedder(Letters(), 24)
+    assert embedder.cache_scope("query") == Letters().cache_scope("query")
     assert embedder.identity == replace(Letters().identity, spec="prefix:24:letters")
     assert embedder.profile.spec == "prefix:24:letters"
 
@@ -150,21 +147,15 @@ def test_other_specs_are_refused_in_a_line(spec):
     assert "\n" not in str(error.value)
 
 
-def test_vectors_in_a_file_are_of_whole_documents(tmp_path):
-    np.savez(tmp_path / "v.npz", doc_ids=["a"], docs=np.ones((1, 4), dtype=np.float32))
-    with pytest.raises(UsageError, match="vectors of whole documents"):
-        load_embedder(f"prefix:24:file:{tmp_path / 'v.npz'}")
-
-
-def test_a_manifest_runs_no_code_behind_it():
+def test_a_manifest_runs_no_code_behind_it_and_has_the_options_of_the_model(tmp_path):
     assert runs_code("prefix:24:langchain:os:system") and runs_code("prefix:1:prefix:2:langchain:os:system")
     assert not runs_code("prefix:24:tfidf:4")
-
-
-def test_options_of_the_model_are_recorded_as_ever():
     identity = ModelIdentity("prefix:24:openai:text-embedding-3-small", 512, True, document_prefix="d: ")
     bare = replace(identity, spec="openai:text-embedding-3-small")
     assert recorded_options(identity) == recorded_options(bare) != {}
+    np.savez(tmp_path / "v.npz", doc_ids=["a"], docs=np.ones((1, 4), dtype=np.float32))
+    with pytest.raises(UsageError, match="vectors of whole documents"):
+        load_embedder(f"prefix:24:file:{tmp_path / 'v.npz'}")
 
 
 def test_the_whole_model_is_inside(tmp_path):

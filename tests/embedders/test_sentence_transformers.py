@@ -125,24 +125,21 @@ def test_a_model_without_normalize_is_not_normalized(copy):
     assert np.abs(norms - 1).min() > 0.1
 
 
-def test_prompts_of_an_unknown_model_are_its_prefixes(copy):
-    folder = copy(config_sentence_transformers={"prompts": {"query": "ask: ", "passage": "read: "}})
-    identity = SentenceTransformersEmbedder(str(folder), device="cpu").identity
-    assert (identity.document_prefix, identity.query_prefix) == ("read: ", "ask: ")
-    identity = SentenceTransformersEmbedder(str(folder), device="cpu", query_prefix="").identity
-    assert (identity.document_prefix, identity.query_prefix) == ("read: ", "")
-
-
-def test_a_default_prompt_is_not_added_behind_our_back(copy, vectors):
-    config = {"prompts": {"query": "ask: ", "other": "other: "}, "default_prompt_name": "other"}
-    embedder = SentenceTransformersEmbedder(str(copy(config_sentence_transformers=config)), device="cpu")
-    np.testing.assert_allclose(embedder.embed_documents(DOCUMENTS), vectors, atol=1e-6)
-
-
-def test_the_registry_outranks_the_models_prompts(copy):
-    folder = copy("e5-small-v2", config_sentence_transformers={"prompts": {"query": "ask: "}})
-    identity = SentenceTransformersEmbedder(str(folder), device="cpu").identity
-    assert (identity.document_prefix, identity.query_prefix) == ("passage: ", "query: ")
+@pytest.mark.parametrize(
+    ("name", "config", "options", "prefixes"),
+    [
+        ("my-model", {"prompts": {"query": "ask: ", "passage": "read: "}}, {}, ("read: ", "ask: ")),
+        ("my-model", {"prompts": {"query": "ask: ", "passage": "read: "}}, {"query_prefix": ""}, ("read: ", "")),
+        ("e5-small-v2", {"prompts": {"query": "ask: "}}, {}, ("passage: ", "query: ")),  # the registry outranks them
+        ("my-model", {"prompts": {"other": "other: "}, "default_prompt_name": "other"}, {}, ("", "")),
+    ],
+)
+def test_prompts_of_an_unknown_model_are_its_prefixes(name, config, options, prefixes, copy, vectors):
+    folder = copy(name, config_sentence_transformers=config)
+    embedder = SentenceTransformersEmbedder(str(folder), device="cpu", **options)
+    assert (embedder.identity.document_prefix, embedder.identity.query_prefix) == prefixes
+    if prefixes == ("", ""):  # a default prompt is not added behind our back
+        np.testing.assert_allclose(embedder.embed_documents(DOCUMENTS), vectors, atol=1e-6)
 
 
 def test_several_weight_files_have_one_revision(tmp_path, copy):
@@ -160,29 +157,24 @@ def test_several_weight_files_have_one_revision(tmp_path, copy):
     assert one == sha256_file(packaged_model_path() / "model.safetensors")
 
 
-@pytest.mark.parametrize("name", ["./no/such/folder", "/no/such/folder"])
-def test_a_folder_that_is_not_there_is_named(name):
-    with pytest.raises(InputError, match=name):
-        _ = load_embedder(f"sentence-transformers:{name}").identity
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"modules\.json"):
-        _ = load_embedder(f"sentence-transformers:{tmp_path}").identity
-
-
-def test_a_damaged_model_is_refused_in_one_line(copy):
-    folder = copy()
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match="cannot load a sentence-transformers model from it") as caught:
-        _ = load_embedder(f"sentence-transformers:{folder}").identity
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./no/such/folder", "./no/such/folder"),
+        ("/no/such/folder", "/no/such/folder"),
+        ("{empty}", r"modules\.json"),
+        ("{damaged}", "cannot load a sentence-transformers model from it"),
+        ("no such model", "check the spelling"),
+    ],
+)
+def test_what_is_no_model_is_refused_in_one_line(name, message, copy, tmp_path):
+    damaged, empty = copy(), tmp_path / "empty"
+    empty.mkdir()
+    (damaged / "model.safetensors").unlink()
+    (damaged / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=message) as caught:
+        _ = load_embedder("sentence-transformers:" + name.format(empty=empty, damaged=damaged)).identity
     assert "\n" not in str(caught.value)
-
-
-def test_a_name_that_cannot_be_one_is_refused():
-    with pytest.raises(InputError, match="check the spelling"):
-        _ = load_embedder("sentence-transformers:no such model").identity
 
 
 def test_devices():

@@ -38,7 +38,9 @@ def queries(corpus, new_model):
 
 
 def test_it_maps_from_the_new_model_to_the_old_store(bridge, queries, source_folder):
+    before = queries.copy()
     mapped = bridge.map_queries(queries)
+    assert np.array_equal(queries, before)
     assert bridge.direction == "query"
     assert (queries.shape[1], bridge.dim, mapped.shape) == (24, 32, (150, 32))
     assert mapped.dtype == np.float32 and mapped.flags.c_contiguous
@@ -100,7 +102,7 @@ def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_
     [
         (
             lambda facts: facts["details"].update(direction="sideways"),
-            "direction among document, query; found 'sideways'",
+            "'sideways' is no direction, which is one of document, query",
         ),
         (
             lambda facts: facts["details"].update(direction=["query"]),
@@ -140,19 +142,27 @@ def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, querie
         fitted.map_queries(queries)
 
 
-@pytest.mark.parametrize("value", [0, np.nan, np.inf])
-def test_a_bad_query_vector_is_named(value, bridge, queries):
-    spoiled = queries[:5].copy()
-    spoiled[3] = value
-    with pytest.raises(VectorError, match=r"^my queries: .* vector for row 3 \(1 bad of 5"):
-        bridge.map_queries(spoiled, source="my queries")
+def with_row(value):
+    def spoil(rows):
+        rows[3] = value
+        return rows
+
+    return spoil
 
 
-def test_a_query_vector_of_another_dimension_is_refused(bridge, queries):
-    with pytest.raises(VectorError, match="queries: expected vectors of dimension 24, found 23"):
-        bridge.map_queries(queries[:, :23])
-    with pytest.raises(VectorError, match="expected a table"):
-        bridge.map_queries(queries[0])
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (with_row(0), r"vector for row 3 \(1 bad of 5"),
+        (with_row(np.nan), r"vector for row 3 \(1 bad of 5"),
+        (with_row(np.inf), r"vector for row 3 \(1 bad of 5"),
+        (lambda rows: rows[:, :23], "expected vectors of dimension 24, found 23"),
+        (lambda rows: rows[0], "expected a table"),
+    ],
+)
+def test_query_vectors_that_are_none_are_refused(spoil, fault, bridge, queries):
+    with pytest.raises(VectorError, match=f"^my queries: .*{fault}"):
+        bridge.map_queries(spoil(queries[:5].copy()), source="my queries")
 
 
 def test_a_query_that_maps_to_nothing_is_named_with_the_stitch(bridge, queries):
@@ -160,12 +170,6 @@ def test_a_query_that_maps_to_nothing_is_named_with_the_stitch(bridge, queries):
     lost.matrix_, lost.offset_ = np.zeros((24, 32), np.float32), np.zeros(32, np.float32)
     with pytest.raises(VectorError, match="queries after the ridge stitch: zero vector for row 0"):
         replace(bridge, stitch=lost).map_queries(queries)
-
-
-def test_mapping_changes_no_argument(bridge, queries):
-    before = queries.copy()
-    bridge.map_queries(queries)
-    assert np.array_equal(queries, before)
 
 
 @pytest.mark.parametrize(

@@ -163,18 +163,14 @@ def test_documents_of_the_sample_get_their_true_vectors_by_id():
 
 
 @pytest.mark.parametrize("value", [0, np.nan, np.inf])
-def test_a_bad_vector_going_in_is_named(value):
-    batch = make_batch()
-    batch.vectors[4] = value
-    with pytest.raises(VectorError, match=f"^my store: .*{batch.ids[4]!r}"):
-        make_fitted().translate(batch, source="my store")
-
-
-def test_a_bad_vector_coming_out_is_named_with_the_stitch():
-    fitted = make_fitted("mean")
+def test_a_bad_vector_going_in_or_coming_out_is_named(value):
+    batch, fitted = make_batch(), make_fitted("mean")
     fitted.stitch.mean_ = np.zeros(Q, dtype=np.float32)
     with pytest.raises(VectorError, match=r"^my store after the mean stitch: zero vector"):
-        fitted.translate(make_batch(), source="my store")
+        fitted.translate(batch, source="my store")
+    batch.vectors[4] = value
+    with pytest.raises(VectorError, match=f"^my store: .*{batch.ids[4]!r}"):
+        fitted.translate(batch, source="my store")
 
 
 def test_identity_rescales_a_store_of_another_length():
@@ -284,12 +280,9 @@ def test_wrong_content_is_found_even_with_the_right_hash(name, write, saved):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_a_stitch_is_refused(tmp_path):
+def test_an_existing_folder_is_kept_unless_forced(saved, tmp_path):
     with pytest.raises(ManifestError, match="no stitch here"):
         load_stitch(tmp_path)
-
-
-def test_an_existing_folder_is_kept_unless_forced(saved):
     with pytest.raises(UsageError, match="exists"):
         make_fitted("mean").save(saved)
     assert load_stitch(saved).stitch.spec == "ridge"

@@ -56,13 +56,6 @@ def test_leave_one_out_residuals_are_those_of_fits_without_the_row(n, p, penalty
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_tiny_penalty_does_not_fake_a_tiny_error():
-    rng = np.random.default_rng(4)
-    x, y = rng.normal(size=(12, 30)), rng.normal(size=(12, 4))  # nothing to learn
-    residuals = KernelSystem(x @ x.T, y).solve(1e-7).residuals
-    assert np.square(residuals).mean() > np.var(y)
-
-
 def test_leave_one_out_holds_for_kernels_that_are_not_linear():
     x, y = make_rows(15, 3)
     kernel = rbf_kernel(x, gamma=0.1)

@@ -133,16 +133,13 @@ def test_the_loss_curve_falls_and_its_epochs_are_counted():
 
 @pytest.mark.parametrize("n", [2, 3, 19])
 @pytest.mark.parametrize("layers", [1, 4])
-def test_few_pairs_are_all_trained_on_for_the_whole_schedule(n, layers):
+def test_fewer_than_twenty_pairs_are_all_trained_on_for_the_whole_schedule(n, layers):
+    assert [Training().held_out_count(pairs) for pairs in (n, 20, 40, 1_000)] == [0, 3, 4, 100]
     x, y = linear_pairs(n)
     stitch = Mlp(layers, training=SHORT).fit(x, y)
     assert stitch.loss_curve_.shape == (30, 2)
     assert "held_out_loss" not in stitch.facts()
     assert np.isfinite(stitch.transform(x)).all()
-
-
-def test_from_twenty_pairs_on_some_are_held_out():
-    assert [Training().held_out_count(n) for n in (2, 19, 20, 40, 1_000)] == [0, 0, 3, 4, 100]
 
 
 def test_constant_columns_and_sides_do_no_harm():

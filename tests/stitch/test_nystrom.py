@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import GaussianPart, KernelPart, KernelSystem
+from migrate.stitch.kernel import GaussianPart, KernelPart
 from migrate.stitch.kernel_ridge import LANDMARKS, draw_landmarks, solve_on_landmarks
 from migrate.vectors import unit_rows
 
@@ -20,16 +20,6 @@ def make_parts(seed=0):
 def judge_gram(parts):
     one, two = (part.rows.astype(np.float64) for part in parts)
     return 0.3 * one @ one.T + 0.8 * rbf_kernel(two, gamma=1 / 0.5)
-
-
-def test_all_pairs_as_landmarks_are_the_exact_solution():
-    parts, target = make_parts()
-    gram = judge_gram(parts)
-    exact = KernelSystem(gram, target)
-    alpha, means = solve_on_landmarks(parts, np.arange(N), target, PENALTY)
-    np.testing.assert_allclose(means, gram.mean(axis=0), atol=1e-6)
-    found = (gram - means) @ alpha
-    np.testing.assert_allclose(found, (gram - exact.means) @ exact.solve(PENALTY).alpha, atol=2e-4)
 
 
 def test_coefficients_of_some_landmarks_are_the_best_there_are():
@@ -50,16 +40,6 @@ def test_coefficients_of_some_landmarks_are_the_best_there_are():
     wanted = np.vstack([target - target.mean(axis=0), np.zeros((30, 3))])
     best = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
     assert cost(alpha) == pytest.approx(cost(best), rel=1e-4)
-
-
-def test_half_of_the_pairs_come_close():
-    parts, target = make_parts()
-    gram = judge_gram(parts)
-    exact = KernelSystem(gram, target)
-    rows = draw_landmarks(N, N // 2)
-    alpha, means = solve_on_landmarks(parts, rows, target, PENALTY)
-    difference = (gram[:, rows] - means) @ alpha - (gram - exact.means) @ exact.solve(PENALTY).alpha
-    assert np.square(difference).mean() < 0.02 * target.var(axis=0).mean()
 
 
 def test_landmarks_are_drawn_once_and_for_all():

@@ -41,25 +41,21 @@ def train(model, trainer, pre_tokenizer, texts, normalizer=None, decoder=None):
     return tokenizer
 
 
+def train_bytes(texts, add_prefix_space):
+    """As RoBERTa and GPT-2 have it: the space belongs to the word behind it, and the first word has none."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
+    return train(models.BPE(), trainer, pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space), texts)
+
+
 @pytest.fixture(scope="module")
 def byte_level(texts):
-    """As RoBERTa and GPT-2 have it: the space belongs to the word behind it, and the first word has none."""
-    return train(
-        models.BPE(),
-        trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        texts,
-    )
+    return train_bytes(texts, add_prefix_space=False)
 
 
 @pytest.fixture(scope="module")
 def byte_level_with_prefix(texts):
-    return train(
-        models.BPE(),
-        trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
-        pre_tokenizers.ByteLevel(add_prefix_space=True),
-        texts,
-    )
+    return train_bytes(texts, add_prefix_space=True)
 
 
 @pytest.fixture(scope="module")
@@ -88,35 +84,20 @@ def through_words(pieces, text):
     return times @ counts.toarray(), int(times @ lengths)
 
 
-def assert_same_tokens(tokenizer, texts, lead=""):
+@pytest.mark.parametrize(
+    ("name", "lead", "added"),
+    [("minilm", "", ""), ("byte_level", " ", " "), ("byte_level_with_prefix", "", ""), ("unigram", "", "")],
+)
+def test_tokens_through_words_are_those_of_the_tokenizer(name, lead, added, texts, request):
+    """But for the first word of a byte-level one, which has no space before it: here all texts get one."""
+    tokenizer = request.getfixturevalue(name)
     pieces = pieces_of(tokenizer)
-    for text in texts:
-        ids = tokenizer.encode(lead + " ".join(text.split()), add_special_tokens=False).ids
+    assert pieces._lead == lead, "only a tokenizer that keeps spaces gets one"
+    for text in [*texts[:50], *HARD]:
+        ids = tokenizer.encode(added + " ".join(text.split()), add_special_tokens=False).ids
         found, length = through_words(pieces, text)
         np.testing.assert_array_equal(found, np.bincount(ids, minlength=len(pieces.kept)))
         assert length == len(ids)
-
-
-def test_tokens_through_words_are_those_of_minilm(minilm, texts):
-    assert_same_tokens(minilm, [*texts[:50], *HARD])
-
-
-def test_tokens_through_words_are_those_of_a_byte_level_tokenizer(byte_level, texts):
-    """But for the first word, which has no space before it: here all texts get one."""
-    assert_same_tokens(byte_level, [*texts[:50], *HARD], lead=" ")
-
-
-def test_a_byte_level_tokenizer_that_adds_the_space_itself_gets_none(byte_level_with_prefix, texts):
-    assert_same_tokens(byte_level_with_prefix, [*texts[:50], *HARD])
-
-
-def test_tokens_through_words_are_those_of_a_unigram_tokenizer(unigram, texts):
-    assert_same_tokens(unigram, [*texts[:50], *HARD])
-
-
-@pytest.mark.parametrize(("name", "lead"), [("minilm", ""), ("byte_level", " "), ("unigram", "")])
-def test_only_a_tokenizer_that_keeps_spaces_gets_one(name, lead, request):
-    assert pieces_of(request.getfixturevalue(name))._lead == lead
 
 
 def test_special_tokens_are_not_counted(minilm):

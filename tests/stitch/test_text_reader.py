@@ -70,10 +70,11 @@ def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
         assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
 
 
-def test_without_a_table_there_are_ngrams_and_topics_of_them(plain):
-    assert set(plain.read(ASKED).views) == WITHOUT_TABLE
+def test_without_a_table_there_are_ngrams_and_topics_of_them_and_with_one_its_pieces_and_tokens(plain, reader):
+    assert set(plain.read(ASKED).views) == WITHOUT_TABLE and set(reader.read(ASKED).views) == WITH_TABLE
     assert plain.state() == {}
-    assert plain.topics.shape == (len(plain.term_idf), 150 // 4)
+    for one in (plain, reader):
+        assert one.topics.shape == (len(one.term_idf), 150 // 4)
 
 
 @pytest.mark.parametrize("n", [8, 150])
@@ -97,11 +98,6 @@ def test_products_in_a_view_are_kept(plain, texts):
         assert read.gram(name) is read.gram(name)
         some = np.array([4, 1])
         np.testing.assert_allclose(read.take(some).gram(name), rows[some] @ rows[some].T, atol=1e-5)
-
-
-def test_with_a_table_there_are_four_views(reader):
-    assert set(reader.read(ASKED).views) == WITH_TABLE
-    assert reader.topics.shape == (len(reader.term_idf), 150 // 4)
 
 
 def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):

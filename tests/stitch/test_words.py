@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from migrate.stitch.text_reader import DECAY, split_words
+from migrate.stitch.text_reader import split_words
 
 TEXTS = ["to be or not to be", "", " \t\n", "or  else\u00a0be", "be"]
 
@@ -19,35 +19,14 @@ def judge_weights(texts, words, lengths=None, limit=None):
     return found
 
 
-def test_words_are_what_white_space_divides():
-    found = split_words(TEXTS)
-    assert found.words == ("to", "be", "or", "not", "else")
-    read = [
-        " ".join(found.words[word] for word in found.flat[start:end])
-        for start, end in zip(found.starts[:-1], found.starts[1:], strict=True)
-    ]
-    assert read == [" ".join(text.split()) for text in TEXTS]
-
-
-def test_early_words_weigh_more():
-    assert DECAY == 0.3
-    found = split_words(["a b c a"]).weights().toarray()
-    np.testing.assert_allclose(found, [[1 + 4**-0.3, 2**-0.3, 3**-0.3]], rtol=1e-6)
-
-
-def test_weights_are_those_of_a_walk_through_each_text():
-    words = split_words(TEXTS)
-    found = words.weights()
-    assert (found.dtype, found.shape) == (np.float32, (5, 5))
-    np.testing.assert_allclose(found.toarray(), judge_weights(TEXTS, words.words), rtol=1e-6)
-
-
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 5, 6, 7, 100, None])
 def test_a_text_ends_where_the_model_reads_no_further(limit):
     words = split_words(TEXTS)
     lengths = np.array([1, 2, 3, 1, 0])
-    found = words.weights(lengths, limit).toarray()
-    np.testing.assert_allclose(found, judge_weights(TEXTS, words.words, lengths, limit), rtol=1e-6)
+    for _ in range(2):  # nothing is changed by asking
+        found = words.weights(lengths, limit)
+        assert (found.dtype, found.shape) == (np.float32, (5, 5))
+        np.testing.assert_allclose(found.toarray(), judge_weights(TEXTS, words.words, lengths, limit), rtol=1e-6)
 
 
 def test_a_word_longer_than_the_limit_is_read_whole():
@@ -55,15 +34,6 @@ def test_a_word_longer_than_the_limit_is_read_whole():
     words = split_words(["标题 正文没有空格 尾"])
     found = words.weights(np.array([2, 500, 1]), 256).toarray()
     np.testing.assert_allclose(found, [[1, 2**-0.3, 0]], rtol=1e-6)
-
-
-def test_weights_may_be_asked_for_again():
-    words = split_words(TEXTS)
-    before = words.flat.copy(), words.starts.copy()
-    first = words.weights(np.ones(5, dtype=np.int64), 2).toarray()
-    np.testing.assert_array_equal(words.weights(np.ones(5, dtype=np.int64), 2).toarray(), first)
-    np.testing.assert_array_equal(words.flat, before[0])
-    np.testing.assert_array_equal(words.starts, before[1])
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", " "]])
