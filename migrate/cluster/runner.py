@@ -35,13 +35,7 @@ _LOCAL: Final = "local:"
 
 
 def named_runner(address: str, shards: str | None) -> DaskRunner:
-    """The runner of `dask:ADDRESS`: `local:N`, the scheduler's address or its file; `shards` as in `DaskRunner`.
-
-    Raises
-    ------
-    UsageError
-        The address is none of these.
-    """
+    """Return the runner of `local:N`, a scheduler's address or its file; `shards` as in `DaskRunner`."""
     if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
         raise UsageError(f"expected a number of worker processes as in dask:local:4, found 'dask:{address}'")
     is_address = address.startswith((_LOCAL, "tcp://", "tls://", "ws://", "wss://", "ucx://"))

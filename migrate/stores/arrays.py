@@ -36,14 +36,7 @@ class ArraysKind:
     def open(self, location: str) -> ArrayStore:
         """Open a file of vectors, or a folder with exactly one.
 
-        Raises
-        ------
-        StoreError
-            There is none, or more than one; or it is malformed, or does not match its documents.
-        UsageError
-            It is a file of Parquet.
-        OutputError
-            The operating system refused.
+        Raises a StoreError where there is none, or more than one; or it is malformed, or does not match its documents.
         """
         path = Path(location)
         if path.is_file():
@@ -60,19 +53,9 @@ class ArraysKind:
 
 
 class ArrayStore(RowFileStore):
-    """A store of arrays.
+    """A store of arrays: `path` is what the user gave, `index` the file of vectors.
 
-    Parameters
-    ----------
-    path
-        What the user gave: a folder or a file.
-    index
-        The file of vectors.
-
-    Raises
-    ------
-    StoreError
-        The vectors or the documents are malformed, or do not match.
+    Raises a StoreError where the vectors or the documents are malformed, or do not match.
     """
 
     def __init__(self, path: Path, index: Path) -> None:

@@ -190,13 +190,7 @@ class Store(ABC):
 
     @abstractmethod
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
-        """Read the documents of some rows in the order of `rows`, or of all rows.
-
-        Raises
-        ------
-        StoreError
-            The store holds no texts.
-        """
+        """Read the documents of some rows, in their order, or of all rows; a StoreError where there are no texts."""
 
     @property
     def folder(self) -> Path | None:
@@ -224,13 +218,7 @@ class Store(ABC):
         return type(self).keep_manifest is not Store.keep_manifest
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
-        """Keep a manifest beside the store, which stays as it is; says where.
-
-        Raises
-        ------
-        UsageError
-            There is no place for one.
-        """
+        """Keep a manifest beside the store, which stays as it is; says where. A UsageError where there is no place."""
         raise no_place(self.info.location)
 
     def verify(self) -> tuple[str, ...]:
@@ -240,34 +228,19 @@ class Store(ABC):
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Return the nearest `k` documents of each query, or as many as there are; several threads may search at once.
 
-        Parameters
-        ----------
-        queries
-            (q, dim), float32, of the model that the store's vectors are of.
-        k
-            How many.
-        where
-            Which documents may be among them, as the kind's own client says it, or, for SQL, FAISS or none, a mapping
-            of metadata to the values that they must have; None for any.
+        The queries, (q, dim), float32, are of the model that the store's vectors are of. `where` says which documents
+        may be among them: as the kind's own client says it, or, for SQL, FAISS or none, as a mapping of metadata to the
+        values that they must have; None for any.
 
-        Raises
-        ------
-        UsageError
-            The filter is not one that the kind knows.
-        VectorError
-            The queries are of another dimension.
-        StoreError, RemoteError
-            The store is gone, or its server.
+        Raises a UsageError where the kind does not know the filter, a VectorError for queries of another dimension, and
+        a StoreError or a RemoteError where the store or its server is gone.
         """
         raise NotImplementedError
 
     def exchange(self, new: Store) -> Exchange:
         """Return how this store and another one of its kind trade names; nothing is changed yet.
 
-        Raises
-        ------
-        UsageError
-            They cannot, because of what is named.
+        Raises a UsageError where they cannot, because of what is named.
         """
         raise UsageError(f"{self.info.location}: stores of the kind {self.info.kind} cannot be switched; name another")
 
@@ -315,12 +288,7 @@ class Store(ABC):
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.
 
-        Raises
-        ------
-        StoreError
-            It is not.
-        OutputError
-            A file of it vanished.
+        Raises a StoreError where it is not, and an OutputError where a file of it vanished.
         """
         if self.snapshot() != before:
             raise StoreError(

@@ -65,13 +65,7 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
 
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:
-    """Read the confidence of each document of a store, (count,); None if it has none.
-
-    Raises
-    ------
-    StoreError
-        The file is damaged, or of another store.
-    """
+    """Read the confidence of each document of a store, (count,); None if it has none. Raises as `read_row_values`."""
     values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice=_ADVICE)
     return None if values is None else values.astype(np.float32)
 
@@ -114,10 +108,7 @@ def unreliable(spearman: float) -> str:
 def stored_confidence(store: Store) -> Vectors | None:
     """Read the confidence of each document of a store, (count,); None if nothing lies beside it, or no confidence.
 
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, of another store, or not the one that the manifest has the hash of.
+    Raises a StoreError where `confidence.npy` is damaged, of another store, or not what the manifest has the hash of.
     """
     values = stored_row_values(store, CONFIDENCE_NAME, _TYPE, advice=_ADVICE)
     return None if values is None else values.astype(np.float32)
@@ -135,25 +126,14 @@ def distrust_of(spearman: float | None) -> str | None:
 
 
 def usable_confidence(store: Store) -> Vectors | None:
-    """Read the confidence as `stored_confidence` does; None if it is not to be used.
-
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, or of another store.
-    """
+    """Read the confidence as `stored_confidence` does; None if it is not to be used."""
     return stored_confidence(store) if distrust(store) is None else None
 
 
 def find_outside(store: Store) -> Outside | None:
-    """Find the documents of a translated store that its sample does not cover.
+    """Find the documents of a translated store that its sample does not cover; raises as `stored_confidence`.
 
     None where nothing is known of it, or the confidence that would say so is not to be used.
-
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, or of another store.
     """
     manifest = store.info.manifest
     lowest = manifest.store.confidence_lowest if manifest else None

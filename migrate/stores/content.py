@@ -19,12 +19,7 @@ def content_of(store: Store) -> dict[str, Any]:
     """Return the fingerprint of a store and hashes of all it has, to the last vector; reads it whole.
 
     A report notes it of the stores that it is of, and `switch` asks whether these are the ones (`is_content`). Of what
-    lies beside the store it has the files of numbers, one a document.
-
-    Raises
-    ------
-    OutputError
-        A file beside the store cannot be read.
+    lies beside the store it has the files of numbers, one a document; an OutputError where one cannot be read.
     """
     ids, vectors = hashlib.sha256(), hashlib.sha256()
     for batch in store.scan():

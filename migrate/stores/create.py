@@ -39,21 +39,11 @@ def create_store(
     metric: Metric = "ip",
     goes_on: bool = False,
 ) -> NewStoreWriter:
-    """Return a writer of a new store in a folder that exists.
+    """Return a writer of a new store in a folder that exists: of `index.faiss` and its companion.
 
-    Parameters
-    ----------
-    folder
-        Where `index.faiss` and its companion are written.
-    format
-        "faiss": a docs.jsonl beside the index, streamed. "langchain": an `index.pkl` as the present LangChain writes
-        it; documents are held in memory until the end.
-    dim
-        Dimension of the vectors.
-    metric
-        How the index compares.
-    goes_on
-        Keep the vectors of an earlier writer in the index; their documents are added with `keep`.
+    In the format "faiss" that is a docs.jsonl, streamed; in "langchain" an `index.pkl` as the present LangChain writes
+    it, whose documents are held in memory until the end. If it `goes_on`, the vectors of an earlier writer stay in the
+    index, and their documents are added with `keep`.
     """
     if not goes_on:
         (folder / INDEX_NAME).unlink(missing_ok=True)
@@ -83,13 +73,7 @@ class NewStoreWriter(FlatFileWriter):
         self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
 
     def finish(self, rows: Rows | None = None) -> None:
-        """Complete the store, durably.
-
-        Raises
-        ------
-        StoreError
-            Nothing was appended, or two documents share an id.
-        """
+        """Complete the store, durably; a StoreError where nothing was appended, or two documents share an id."""
         count = self._stop if rows is None else rows.count
         if not count:
             raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")

@@ -76,12 +76,7 @@ class FileStore(Store):
         FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
         for each store that is opened.
 
-        Raises
-        ------
-        StoreError
-            The bytes of a file are others, or it is not there any more.
-        OutputError
-            A file cannot be read.
+        Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
         """
         index = self.index_path.name
         expected = expected_hashes(self.info, index)

@@ -78,14 +78,8 @@ class ServerOutput(Output):
     """A table or a collection of a server.
 
     What is written goes to a name that nobody uses; `publish` makes it the final one, in one step. The files in
-    `content` (manifest, confidence, state of the model) go with it.
-
-    Parameters
-    ----------
-    location
-        Without password.
-    name
-        What it is called, for the names of the local files.
+    `content` (manifest, confidence, state of the model) go with it. `location` has no password; local files are called
+    after `name`.
     """
 
     def __init__(self, location: str, name: str) -> None:

@@ -85,20 +85,14 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
     """Open a store for reading.
 
-    Parameters
-    ----------
-    location
-        `KIND:...`, or a path, which the first kind that recognises it opens: FAISS, arrays, then kinds of other
-        packages by name.
-    verify
-        Hold the files against the hashes in the manifest, where it has them; see `FileStore.verify`.
+    The location is `KIND:...`, or a path, which the first kind that recognises it opens: FAISS, Parquet, arrays,
+    databases, then kinds of other packages by name. With `verify` the files are held against the hashes in the
+    manifest, where it has them; see `FileStore.verify`.
 
     Raises
     ------
     StoreError
-        There is no store, or it is malformed, or not the one of its manifest.
-    UnsupportedStoreError
-        The store is of a kind that is not read.
+        There is no store, or it is malformed, of a kind that is not read, or not the one of its manifest.
     ManifestError
         The store has a manifest that is not one of a store.
     UsageError
@@ -162,10 +156,7 @@ def _parts(location: str) -> Iterator[tuple[str, str, str]]:
 def output_of(location: Path | str) -> Output:
     """Return the place of a new store: a folder for a path, a place of a kind for `KIND:...`.
 
-    Raises
-    ------
-    UsageError
-        There is no such kind, or it cannot be written to by name.
+    Raises a UsageError where there is no such kind, or it cannot be written to by name.
     """
     scheme = None if isinstance(location, Path) else _scheme_of(location)
     if scheme is None:

@@ -56,10 +56,7 @@ def _split_mix(count: int) -> NDArray[np.uint64]:
 def stored_sources(store: Store) -> Checksums | None:
     """Read the checksum of the old vector of each document, (count,); None of a store that was made without.
 
-    Raises
-    ------
-    StoreError
-        The file is damaged, of another store, or not the one that the manifest has the hash of.
+    Raises a StoreError where the file is damaged, of another store, or not what the manifest has the hash of.
     """
     advice = "remove it, and `sync` compares texts alone"
     values = stored_row_values(store, SOURCES_NAME, "<u8", advice=advice)
@@ -70,11 +67,6 @@ def check_all_vectors(store: Store, checksums: Callable[[], Checksums]) -> None:
     """Make sure that no vector changed since its checksum was taken; `checksums` gives those of all, (count,).
 
     Reads all vectors again, of a store that does not notice changed ones by itself, and nothing of any other.
-
-    Raises
-    ------
-    StoreError
-        One did.
     """
     if store.notices_vectors:
         return

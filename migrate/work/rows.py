@@ -23,19 +23,9 @@ if TYPE_CHECKING:
 class Rows:
     """Vectors read where they lie; as much of an array of (count, dim) as is needed.
 
-    They are copied into an aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned
-    float32 differ in the last digits. `preadv` reads them, not a memory map: a map kills the process if a file is cut.
-
-    Parameters
-    ----------
-    paths
-        The files.
-    runs
-        Number of the file, offset and count of rows that follow each other in it, (n, 3).
-    dim
-        Numbers in a row.
-    dtype
-        Of the files; rows are read as float32.
+    `runs` has the number of the file, offset and count of rows that follow each other in it, (n, 3), of `dtype`. They
+    are copied into an aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned float32
+    differ in the last digits. `preadv` reads them, not a memory map: a map kills the process if a file is cut.
     """
 
     shards: ShardFolder

@@ -94,14 +94,10 @@ LOCAL = LocalRunner()
 
 
 def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
-    """The runner of a name: `local`, or KIND:ADDRESS with a kind of the entry points `lead_migrate.runners`, as dask.
+    """Return the runner of a name: `local`, or KIND:ADDRESS with a kind of the entry points `lead_migrate.runners`.
 
-    `workers` are the processes of `local`, `shards` is where those of a cluster leave what they have done.
-
-    Raises
-    ------
-    UsageError
-        There is no such runner, or it does not take one of these.
+    `workers` are the processes of `local`, `shards` is where those of a cluster leave what they have done. Raises a
+    UsageError where there is no such runner, or it does not take one of these.
     """
     kind, _, address = (name or "local").partition(":")
     if kind == "local" and not address:

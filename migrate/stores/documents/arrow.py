@@ -170,10 +170,7 @@ def check_ids(column: Any, path: Path) -> Any:
 class ParquetDocuments(ArrowDocuments):
     """Rows of the Parquet file beside an index, matched as `match_rows` says; ids are in memory, texts are streamed.
 
-    Raises
-    ------
-    StoreError
-        There are several files; or it is malformed, or not of this index.
+    Raises a StoreError where there are several files, or the one is malformed or not of this index.
     """
 
     def __init__(self, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:

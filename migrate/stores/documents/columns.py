@@ -73,10 +73,7 @@ def columns_beside_index(schema: Any, place: Any, named: Mapping[str, str] = Map
 def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Columns:
     """Choose the columns of a store; `named` has those for `vector`, `id`, `text` and `metadata`.
 
-    Raises
-    ------
-    StoreError
-        One that is named is not there, or there is more than one choice.
+    Raises a StoreError where one that is named is not there, or there is more than one choice.
     """
     types = _types(schema, place)
     lists = {name: kind for name, kind in types.items() if re.match("(fixed_size_|large_)?list<", str(kind))}
@@ -100,10 +97,7 @@ def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Colum
 def to_document(place: str, row: int, fields: Mapping[str, Any], columns: Columns) -> Document:
     """Return the document of a row of a store, whose values are `fields`.
 
-    Raises
-    ------
-    StoreError
-        Its metadata is no object, or has a name that a column has, too.
+    Raises a StoreError where its metadata is no object, or has a name that a column has, too.
     """
     key = columns.id
     doc_id = str(row if key is None else fields[key])

@@ -162,10 +162,7 @@ def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: 
 class OwnFileDocuments(JsonlDocuments):
     """Records of a file by row, matched as `match_rows` says.
 
-    Raises
-    ------
-    StoreError
-        The file is malformed, has no field of texts, or is not of this index.
+    Raises a StoreError where the file is malformed, has no field of texts, or is not of this index.
     """
 
     def __init__(self, path: Path, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:
@@ -234,13 +231,8 @@ def find_own_file(
 ) -> tuple[DocumentSource | None, str]:
     """Return the documents of the one file beside an index that fits it; else none, and why.
 
-    A file of the index's own name comes first. One that does not fit may be anything, and is no error unless fields
-    are `named`.
-
-    Raises
-    ------
-    StoreError
-        Fields are named, and no file has them, or more than one.
+    A file of the index's own name comes first. One that does not fit may be anything, and is no error unless fields are
+    `named`: then a StoreError is raised where no file has them, or more than one.
     """
     files = [file for file in sidecar_files(index, *PATTERNS) if file.name not in BESIDE]
     files.sort(key=lambda file: file.stem != index.stem)

@@ -106,13 +106,6 @@ class FaissStore(RowFileStore):
     IVF indexes are read in the order of their lists. Ids of batches are read when they are looked at. `path` is what
     the user gave, `pickled` the LangChain pickle of the index, `fields` are the fields of a file beside it that the
     location names as `text` and `id`; else those of the manifest.
-
-    Raises
-    ------
-    StoreError
-        The index or the documents are malformed, or do not match.
-    OutputError
-        The operating system refused.
     """
 
     searches = True
@@ -279,24 +272,8 @@ def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
     """Measure recall@10 of the index of a store against exact search, so that nobody blames the stitch for it.
 
     The truth is exact search over the vectors as they are read back. Where these are approximate, what coding lost is
-    not in the figure: the originals are not there to compare with.
-
-    Parameters
-    ----------
-    store
-        A store with a FAISS index.
-    queries
-        How many of its rows, spread evenly, are looked up; at most as many as there are.
-
-    Returns
-    -------
-    float or None
-        Between 0 and 1; None for a flat index, whose search is exact, and for stores of other kinds.
-
-    Raises
-    ------
-    StoreError
-        FAISS cannot search the index.
+    not in the figure: the originals are not there to compare with. At most `queries` rows, spread evenly, are looked
+    up. None for a flat index, whose search is exact, and for stores of other kinds.
     """
     if not isinstance(store, FaissStore) or not store.info.count:
         return None

@@ -186,10 +186,7 @@ def _described(name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
 def find_files(files: LocalFiles | RemoteFiles) -> list[ParquetFile]:
     """Return the files of rows of a store in their order.
 
-    Raises
-    ------
-    StoreError
-        There are none, or others than `_shards.json` lists; or they are not all there yet.
+    Raises a StoreError where there are none, or others than `_shards.json` lists; or they are not all there yet.
     """
     by_name = {file.name: file for file in files.list_all()}
     if not files.is_folder:

@@ -66,16 +66,7 @@ def _shard_names(content: Path) -> list[str]:
 class ParquetWriter(StoreWriter):
     """Writes the files one by one, in any order: each is a part, with the vectors of some rows.
 
-    Parameters
-    ----------
-    source
-        The documents that the rows belong to.
-    folder
-        Where the files go, unless they go to `storage`.
-    dim
-        Dimension of the vectors.
-    storage
-        Object storage that every machine can write to.
+    They go to `folder`, unless to `storage`, which every machine can write to.
     """
 
     def __init__(self, source: Store, folder: Path, dim: int, storage: ObjectOutput | None = None) -> None:

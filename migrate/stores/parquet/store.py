@@ -43,21 +43,10 @@ _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "do
 
 
 class ParquetStore(Store):
-    """Files of rows, wherever they are.
+    """Files of rows, wherever they are: `location` opens them again, `options` name columns and the distance.
 
-    Parameters
-    ----------
-    location
-        What opens it again.
-    files
-        Where the files are.
-    options
-        Which columns are vector, id, text and metadata; the distance.
-
-    Raises
-    ------
-    StoreError
-        A file is malformed, or unlike the others; a column is not there or not the only choice; two ids are the same.
+    Raises a StoreError where a file is malformed or unlike the others, a column is not there or not the only choice, or
+    two ids are the same.
     """
 
     def __init__(self, location: str, files: LocalFiles | RemoteFiles, options: Mapping[str, str]) -> None:
