@@ -64,40 +64,40 @@ class _Facts:
     """What `details` says of a kind of artefact; facts that it knows nothing of stay in `details` alone."""
 
     @classmethod
+    @cache
+    def _shape(cls) -> dict[str, tuple[str, Any]]:
+        """Return names and types of the fields by their names in `details`; null is no value unless it says something."""
+        hints, shape = get_type_hints(cls), {}
+        for fact in fields(cls):
+            hint = hints[fact.name]
+            if NoneType in get_args(hint) and not fact.metadata["nullable"]:
+                (hint,) = (part for part in get_args(hint) if part is not NoneType)
+            shape[fact.metadata["key"]] = fact.name, hint
+        return shape
+
+    @classmethod
     def parse(cls, details: Mapping[str, Any], source: str) -> Self:
         """Return the facts in `details`; ManifestError where one is of another type, with the manifest as `source`."""
-        shape = {key: hint for key, (_, hint) in _shape(cls).items() if key in details}
+        shape = {key: hint for key, (_, hint) in cls._shape().items() if key in details}
         try:
             expect(details, shape)
         except MalformedError as error:
             raise ManifestError(
                 f"{source}: in its details {error}; the file is damaged, copy or make it again"
             ) from error
-        values = {_shape(cls)[key][0]: details[key] for key in shape}
+        values = {cls._shape()[key][0]: details[key] for key in shape}
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
     @classmethod
     def unknown(cls, details: Mapping[str, Any]) -> dict[str, Any]:
         """Return the rest of `details`, which only another version of the tool knows."""
-        return {key: value for key, value in details.items() if key not in _shape(cls)}
+        return {key: value for key, value in details.items() if key not in cls._shape()}
 
     def as_details(self) -> dict[str, Any]:
         """Return the facts that there are, as `Manifest.details` holds them."""
-        values = {key: getattr(self, name) for key, (name, _) in _shape(type(self)).items()}
+        values = {key: getattr(self, name) for key, (name, _) in self._shape().items()}
         present = {key: value for key, value in values.items() if value is not None and value != ()}
         return {key: list(value) if isinstance(value, tuple) else value for key, value in present.items()}
-
-
-@cache
-def _shape(kind: type[_Facts]) -> dict[str, tuple[str, Any]]:
-    """Return the names and types of the fields by their names in `details`; null is none, unless it says something."""
-    hints, shape = get_type_hints(kind), {}
-    for fact in fields(kind):
-        hint = hints[fact.name]
-        if NoneType in get_args(hint) and not fact.metadata["nullable"]:
-            (hint,) = (part for part in get_args(hint) if part is not NoneType)
-        shape[fact.metadata["key"]] = fact.name, hint
-    return shape
 
 
 MADE_BY_STAMP: Final = "stamp"

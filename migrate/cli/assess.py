@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 @options.command(
     "assess",
-    "What moving a store would cost; spends nothing.",
     example="lead-migrate assess my-store --target openai:text-embedding-3-small",
 )
 @step_options(Assess)

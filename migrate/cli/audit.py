@@ -610,5 +610,5 @@ def _by_labels(
     if outputs.report is not None:
         with atomic_file(outputs.report, force=general.force) as aside:
             write_json(aside, downstream_document(kept))
-    outputs.ci.leave(downstream_suite(kept, store), force=general.force)
+    outputs.leave(downstream_suite(kept, store), force=general.force)
     return EXIT_CODES[kept.outcome.value]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrate.cli import options
 from migrate.cli.next_step import lead_on
-from migrate.cli.options import CI, ModelOptions, ci_options, option
+from migrate.cli.options import ModelOptions, Outputs, ci_options, option
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
 from migrate.cli.steps import step_options
@@ -15,9 +15,7 @@ from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.steps.check import Check
 
 
-@options.command(
-    "check", "Whether a store comes from a model.", example="lead-migrate check my-store/ --model tfidf:32"
-)
+@options.command("check", example="lead-migrate check my-store/ --model tfidf:32")
 @step_options(Check)
 @option("--html", type=options.PATH, metavar="FILE", help="File to write the finding to as a page for a browser.")
 @open_option
@@ -31,7 +29,7 @@ def command(
     html: Path | None,
     opens: bool,
     model: ModelOptions,
-    ci: CI,
+    ci: Outputs,
     force: bool,
     as_json: bool,
     quiet: bool,

@@ -20,9 +20,7 @@ _MADE_BY = ("hard", "source_spec", "docs", "size", "seed")
 _PAGE_HERE = "lead-migrate-demo.html"
 
 
-@options.command(
-    "demo", "The whole path on a store that comes along, offline.", example="lead-migrate demo --from tfidf:256"
-)
+@options.command("demo", example="lead-migrate demo --from tfidf:256")
 @option("--hard", is_flag=True, help="Move the other way, to the smaller model, where staying is the better deal.")
 @option(
     "--from",

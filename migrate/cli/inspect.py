@@ -13,7 +13,7 @@ from migrate.inspect import Inspect
 from migrate.report.characters import printable
 
 
-@options.command("inspect", "What is in a store or a stitch.", example="lead-migrate inspect my-store/")
+@options.command("inspect", example="lead-migrate inspect my-store/")
 @step_options(Inspect)
 @options.as_json
 def command(asked: Inspect, as_json: bool) -> None:

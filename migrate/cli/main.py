@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from migrate import __version__
+from migrate.cli import SUMMARIES
 from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.files import WORK_FOLDER
@@ -26,29 +27,6 @@ from migrate.threads import limit_threads
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-COMMANDS = (
-    "inspect",
-    "assess",
-    "check",
-    "stamp",
-    "embed",
-    "fit",
-    "translate",
-    "reembed",
-    "backfill",
-    "sync",
-    "audit",
-    "compare",
-    "carry",
-    "private",
-    "run",
-    "switch",
-    "rollback",
-    "forget",
-    "live",
-    "demo",
-)
 
 ROOMS = {"compare": "lab", "carry": "lab", "private": "private", "live": "live"}
 """Commands that come by entry points of `lead_migrate.commands`, as others may, and the extras that install them."""
@@ -67,10 +45,17 @@ class _InterruptedRun(Exception):  # noqa: N818
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command's module when it is asked for, in the order of `COMMANDS`."""
+    """A group that imports a command's module when it is asked for, in the order of `SUMMARIES`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(dict.fromkeys([*COMMANDS, *_entry_points()]))
+        return list(dict.fromkeys([*SUMMARIES, *_entry_points()]))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, SUMMARIES.get(name) or _load(name).get_short_help_str()) for name in self.list_commands(ctx)]
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
@@ -82,7 +67,7 @@ class _LazyGroup(click.Group):
             raise _InterruptedRun from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _load(cmd_name) if cmd_name in COMMANDS or cmd_name in _entry_points() else None
+        return _load(cmd_name) if cmd_name in SUMMARIES or cmd_name in _entry_points() else None
 
     def _defaults(self, ctx: click.Context) -> dict[str, Any]:
         """What the pyproject.toml of the project around us says, where it says something."""
@@ -132,7 +117,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _load(name: str) -> click.Command:
-    if name in COMMANDS and name not in ROOMS:
+    if name in SUMMARIES and name not in ROOMS:
         module = importlib.import_module(f"migrate.cli.{_BESIDE.get(name, name)}")
         command: click.Command = getattr(module, name if name in _BESIDE else "command")
         return command
@@ -248,16 +233,16 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
 
 def _annotate(words: Sequence[str], code: int, message: str) -> None:
     """Show what ended a command with --github in GitHub Actions, under the name of its store."""
-    name = next(word for word in words if word in COMMANDS)
+    name = next(word for word in words if word in SUMMARIES)
     rest = list(words[list(words).index(name) + 1 :])
     params = _load(name).make_context(name, rest, resilient_parsing=True).params  # whatever is wrong with them
     if not params.get("github"):
         return
-    from migrate.cli.options import CI
+    from migrate.cli.options import Outputs
     from migrate.report.suite import failed_suite
 
     suite = failed_suite(name, str(params.get("store") or ""), code, as_options(message))
-    CI(None, github=True).leave(suite, force=True)
+    Outputs(github=True).leave(suite, force=True)
 
 
 def _refusal(error: OSError | MemoryError) -> str:

@@ -1,9 +1,4 @@
-"""Options that several commands share, spelled and explained once.
-
-What the fitting commands share: the query log, and what came of it.
-
-Where a finding goes besides the terminal: files, and what CI reads.
-"""
+"""Options that several commands share, spelled and explained once; the options of the fields of steps."""
 
 from __future__ import annotations
 
@@ -11,15 +6,15 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
+from migrate.cli import SUMMARIES
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
@@ -38,11 +33,14 @@ from migrate.steps.base import (
     SPLIT,
     UNJUDGED,
 )
+from migrate.steps.base import option as described
 from migrate.steps.fit import SOURCE_MODEL, TARGET
 from migrate.steps.translate import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
 
     from migrate.audit.query_set import QuerySet
     from migrate.embedders.base import Embedder
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
-    """How much of a stitch's sample the log has chosen, and by what."""
+    """Say how much of a stitch's sample the log has chosen, and by what."""
     from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
     remark = "" if from_log == pairs else "; the others are random"
@@ -66,47 +64,28 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
-class Location(click.types.StringParamType):
-    """Where a store is: a path, or a URI. No path is made of it, which would take a slash from `kind:http://host`.
+class _Place(click.types.StringParamType):
+    """A location: a path, or a URI, of which no path is made: that would take a slash from `kind:http://host`."""
 
-    A password in it is taken out here, before anything could print it.
-    """
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self.read = read
 
-    name = "store"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The location as it was typed, without a password."""
-        if not value:
-            self.fail("expected a path or a URI, found nothing", param, ctx)
-        return hide_secrets(str(value))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the location as it was typed."""
+        return self.read(str(value)) if value else self.fail("no path or URI is given", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete a path."""
-        return [CompletionItem(incomplete, type="file")]
-
-
-STORE = Location()
-
-
-class Place(click.types.StringParamType):
-    """Where a stitch is: a path, or a URL such as `s3://BUCKET/FOLDER`, which no path is made of."""
-
-    name = "stitch"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path or the URL."""
-        return place_of(value) if value else self.fail("expected a path or a URL, found nothing", param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Files and folders."""
         return PATH.shell_complete(ctx, param, incomplete)
 
 
-STITCH = Place()
+STORE = _Place("store", hide_secrets)  # a password is taken out here, before anything could print it
+STITCH = _Place("stitch", place_of)
 
 
 def local_paths(*locations: Path | str | None) -> list[Path]:
-    """The files and folders among what is read, which no output may replace."""
+    """Return the files and folders among what is read, which no output may replace."""
     from migrate.stores.registry import path_in
 
     return [path for location in locations if location is not None and (path := path_in(location)) is not None]
@@ -116,15 +95,12 @@ class FiniteRange(click.FloatRange):
     """Numbers between bounds, of which NaN is none: it passes every comparison with them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number."""
+        """Read the number."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail(f"expected a number, found {value!r}", param, ctx)
         return number
 
-
-MODELS, REPORTS = "Models", "Reports"
-"""Titles of the sections of a help text that several commands share."""
 
 _NO_SECTION = "Options"
 
@@ -156,7 +132,7 @@ class _Command(click.Command):
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """A click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too.
+    """Return a click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too.
 
     `section` is the title that it stands under in the help text.
     """
@@ -167,13 +143,7 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 
 def usd(value: object) -> float:
-    """US dollars from 0 on, with or without the sign.
-
-    Raises
-    ------
-    click.BadParameter
-        They are none.
-    """
+    """Read US dollars from 0 on, with or without the sign."""
     try:
         amount = float(str(value).strip().removeprefix("$").replace(",", ""))
     except ValueError:
@@ -184,13 +154,7 @@ def usd(value: object) -> float:
 
 
 def plan_name(name: str) -> str:
-    """Return the name of a plan, if there can be one; whether the audit has it is known after it.
-
-    Raises
-    ------
-    click.BadParameter
-        There can be none.
-    """
+    """Return the name of a plan, if there can be one; whether the audit has it is known after it."""
     if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
         raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
     return name
@@ -207,6 +171,7 @@ _KINDS: dict[str, Any] = {
     "path": PATH,
     "text": str,
     "count": click.IntRange(min=1),
+    "requests": click.IntRange(1, 256),
     "pairs": click.IntRange(min=2),
     "tokens": click.IntRange(1, 10**8),
     "sample": _sample,
@@ -239,14 +204,17 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def option_group(kind: type[Any], argument: str, *added: Decorator, section: str | None = None) -> Decorator:
     """Add options to a command, which gets them as one `argument`: a dataclass of `kind` with a field for each.
 
-    Those that name no section of the help text stand in `section`.
+    The options are those of the fields, unless they are `added`. Those that name no section of the help text stand in
+    `section`.
     """
-    names = [field.name for field in fields(kind)]
+    added = added or tuple(declared(field.name, field.metadata, field.default) for field in fields(kind))
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        names: list[str] = []
+
         @wraps(command)
         def with_group(**arguments: Any) -> Any:
-            values = {name: arguments.pop(name) for name in names if name in arguments}
+            values = {name: arguments.pop(name) for name in names}
             return command(**{argument: kind(**values)}, **arguments)
 
         wrapped: Callable[..., Any] = with_group
@@ -254,14 +222,24 @@ def option_group(kind: type[Any], argument: str, *added: Decorator, section: str
             wrapped = decorate(wrapped)
             newest: _Option = wrapped.__click_params__[-1]  # type: ignore[attr-defined]
             newest.section = newest.section or section
+            names.append(str(newest.name))
         return wrapped
 
     return add
 
 
-def command(name: str, summary: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command with a summary for the list of commands, and an example at the end of its help."""
-    return click.command(name, cls=_Command, short_help=summary, epilog=f"\b\nExample:\n  {example}")
+def command(name: str, summary: str = "", *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a click command with an example at the end of its help, and a summary, if the list has none of it."""
+    short = SUMMARIES.get(name) or summary
+    return click.command(name, cls=_Command, short_help=short, epilog=f"\b\nExample:\n  {example}")
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they were added."""
+        return list(self.commands)
 
 
 seed = declared("seed", SEED, 0)
@@ -486,88 +464,79 @@ parent_field = option(
     help="Metadata field in which a chunk names the document it was cut from.",
 )
 
-_MODEL_OPTIONS = (
-    option("--base-url", metavar="URL", help="Server to use for openai: models."),
-    option("--device", default="auto", help="Where sentence-transformers: models run: auto, cpu, cuda, mps."),
-    option("--batch-size", type=click.IntRange(min=1), help="Texts per batch of the model.  [default: the model's]"),
-    option("--concurrency", type=click.IntRange(1, 256), default=8, help="Requests in flight at once, for openai:."),
-    option("--rate", metavar="N/UNIT", help="Most requests to openai:, as 3000/min, 50/s, 100/h.  [default: server's]"),
-    option("--dimensions", type=click.IntRange(min=1), help="Shorter vectors, for openai: models that offer them."),
-    option("--document-prefix", metavar="TEXT", help="Put before documents.  [default: the registry's]"),
-    option("--query-prefix", metavar="TEXT", help="Put before queries.  [default: the registry's]"),
-    option("--cache", type=PATH, help="Embedding cache file.  [default: in the user's cache folder]"),
-    option("--no-cache", is_flag=True, help="Neither read the cache nor keep embeddings in it."),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """How models are reached. What belongs to one model alone, such as a prefix, is for the target only."""
 
-    base_url: str | None
-    device: str
-    batch_size: int | None
-    concurrency: int
-    rate: str | None
-    dimensions: int | None
-    document_prefix: str | None
-    query_prefix: str | None
-    cache: Path | None
-    no_cache: bool
+    base_url: str | None = field(
+        default=None, metadata=described("Server to use for openai: models.", "text", metavar="URL")
+    )
+    device: str = field(
+        default="auto", metadata=described("Where sentence-transformers: models run: auto, cpu, cuda, mps.", "text")
+    )
+    batch_size: int | None = field(
+        default=None, metadata=described("Texts per batch of the model.  [default: the model's]", "count")
+    )
+    concurrency: int = field(default=8, metadata=described("Requests in flight at once, for openai:.", "requests"))
+    rate: str | None = field(
+        default=None,
+        metadata=described(
+            "Most requests to openai:, as 3000/min, 50/s, 100/h.  [default: server's]", "text", metavar="N/UNIT"
+        ),
+    )
+    dimensions: int | None = field(
+        default=None, metadata=described("Shorter vectors, for openai: models that offer them.", "count")
+    )
+    document_prefix: str | None = field(
+        default=None, metadata=described("Put before documents.  [default: the registry's]", "text", metavar="TEXT")
+    )
+    query_prefix: str | None = field(
+        default=None, metadata=described("Put before queries.  [default: the registry's]", "text", metavar="TEXT")
+    )
+    cache: Path | None = field(
+        default=None, metadata=described("Embedding cache file.  [default: in the user's cache folder]", "path")
+    )
+    no_cache: bool = field(default=False, metadata=described("Neither read the cache nor keep embeddings in it."))
 
     def load(self, spec: str, *, state: Path | None = None, seed: int = 0, asks_again: bool = True) -> Embedder:
-        """The embedder of a spec, with these options.
+        """Return the embedder of a spec, with these options.
 
         A command that `asks_again` for the same texts pays for them once even without the cache: what it embeds is
-        kept aside until it ends.
+        stored in a file until it ends.
         """
         from migrate.embedders import load_embedder
         from migrate.embedders.cache import CachedEmbedder
 
-        embedder = load_embedder(
-            spec,
-            base_url=self.base_url,
-            device=self.device,
-            batch_size=self.batch_size,
-            concurrency=self.concurrency,
-            rate=self.rate,
-            dimensions=self.dimensions,
-            document_prefix=self.document_prefix,
-            query_prefix=self.query_prefix,
-            state=state,
-            cache=self.cache_file,
-            seed=seed,
-        )
+        settings = {name: getattr(self, name) for name in _MODEL if name not in ("cache", "no_cache")}
+        embedder = load_embedder(spec, **settings, state=state, cache=self.cache_file, seed=seed)
         aside = _file_aside() if asks_again and self.no_cache and embedder.cacheable else None
         return embedder if aside is None else CachedEmbedder(embedder, aside, keeps=False)
 
     def for_source(self) -> ModelOptions:
-        """The options without those that belong to the target model alone."""
+        """Return the options without those that belong to the target model alone."""
         return replace(self, dimensions=None, document_prefix=None, query_prefix=None)
 
     def as_recorded(self, model: ModelIdentity) -> ModelOptions:
-        """The options, completed by what a manifest remembers of the model: prefixes, shorter vectors."""
+        """Return the options, completed by what a manifest remembers of the model: prefixes, shorter vectors."""
         from migrate.embedders import recorded_options
 
         recorded = recorded_options(model)
-        prefix, query_prefix = recorded.get("document_prefix"), recorded.get("query_prefix")
-        return replace(
-            self,
-            dimensions=self.dimensions or recorded.get("dimensions"),
-            document_prefix=prefix if self.document_prefix is None else self.document_prefix,
-            query_prefix=query_prefix if self.query_prefix is None else self.query_prefix,
-        )
+        return replace(self, **{name: value for name, value in recorded.items() if getattr(self, name) is None})
 
     @property
     def cache_file(self) -> Path | None:
-        """Where embeddings are kept, or None for nowhere."""
+        """The file of the embedding cache, or None for none."""
         from migrate.embedders.cache import default_cache_path
 
         return None if self.no_cache else self.cache or default_cache_path()
 
 
+_MODEL = tuple(ModelOptions.__dataclass_fields__)
+
+
 def _file_aside() -> Path | None:
-    """A file that goes away with the command that is running; the same one for all its models. None outside of one."""
+    """Return a file that goes away with the command that is running, one for all its models; None outside of one."""
     from tempfile import TemporaryDirectory
 
     context = click.get_current_context(silent=True)
@@ -580,7 +549,7 @@ def _file_aside() -> Path | None:
     return folder / "embeddings.sqlite"
 
 
-model_options = option_group(ModelOptions, "model", *_MODEL_OPTIONS, section=MODELS)
+model_options = option_group(ModelOptions, "model", section="Models")
 """Adds the options of `ModelOptions`."""
 
 NO_VIEW = "none"
@@ -603,158 +572,97 @@ def load_views(specs: Sequence[str], model: ModelOptions) -> dict[str, Embedder]
     return {}
 
 
-MACHINES = "Machines"
-_RUNNER_OPTIONS = (
-    option(
-        "--runner",
-        metavar="local|dask:ADDRESS|dask:local:N",
-        help="Who does the work: processes of this machine, the workers of a Dask cluster (the address of its "
-        "scheduler, or its file), or N of Dask's own here.  [default: local]",
-    ),
-    option(
-        "--workers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
-    ),
-    option(
-        "--shards",
-        metavar="LOCATION",
-        help="Where workers leave finished shards, such as s3://BUCKET/FOLDER, until they are in the output.  "
-        "[default: they come over the network]",
-    ),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """Who does the work."""
+    """The runner that does the work."""
 
-    runner: str | None
-    workers: int | None
-    shards: str | None
+    runner: str | None = field(
+        default=None,
+        metadata=described(
+            "Who does the work: processes of this machine, the workers of a Dask cluster (the address of its "
+            "scheduler, or its file), or N of Dask's own here.  [default: local]",
+            "text",
+            metavar="local|dask:ADDRESS|dask:local:N",
+        ),
+    )
+    workers: int | None = field(
+        default=None,
+        metadata=described(
+            "Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
+            "count",
+            metavar="N",
+        ),
+    )
+    shards: str | None = field(
+        default=None,
+        metadata=described(
+            "Where workers leave finished shards, such as s3://BUCKET/FOLDER, until they are in the output.  "
+            "[default: they come over the network]",
+            "text",
+            metavar="LOCATION",
+        ),
+    )
 
     def open(self) -> Runner:
-        """The runner; raises as `migrate.work.runner.runner_of`."""
+        """Return the runner."""
         from migrate.work.runner import runner_of
 
         return runner_of(self.runner, workers=self.workers, shards=self.shards)
 
 
-runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, section=MACHINES)
+runner_options = option_group(RunnerOptions, "running", section="Machines")
 """Adds the options of `RunnerOptions`."""
-
-_SUMMARY = "GITHUB_STEP_SUMMARY"
-_REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.", section=REPORTS)
-_HTML = option(
-    "--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.", section=REPORTS
-)
-
-
-@dataclass(frozen=True, slots=True)
-class CI:
-    """Where a finding goes besides the terminal."""
-
-    junit: Path | None
-    github: bool
-
-    def refuse(self, *inputs: Path, force: bool) -> None:
-        """Make sure, before anything is spent, that the JUnit file can be written.
-
-        Raises
-        ------
-        UsageError, OutputError
-            It is there already, or is one of the inputs, or its folder may not be written to.
-        """
-        _refuse([self.junit], inputs, force=force)
-
-    def leave(self, suite: Suite, *, force: bool) -> None:
-        """Write what was asked for. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
-        from migrate.files import atomic_file, write_bytes
-        from migrate.report.characters import for_markup
-        from migrate.report.suite import annotation_lines, junit_xml
-
-        if self.junit is not None:
-            with atomic_file(self.junit, force=force) as aside:
-                write_bytes(aside, junit_xml(suite))
-        if self.github:
-            for line in annotation_lines(suite):
-                advise(line, quiet=False)
-            _summarize(for_markup(suite.markdown))
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where a report goes besides the terminal: JSON, a page, and what CI reads."""
+    """Where a result goes besides the terminal: JSON, a page, and what CI reads."""
 
-    report: Path | None
-    html: Path | None
-    ci: CI
+    report: Path | None = field(
+        default=None, metadata=described("File to write the JSON report to.", "path", metavar="FILE")
+    )
+    html: Path | None = field(
+        default=None, metadata=described("File to write the report to as a page for a browser.", "path", metavar="FILE")
+    )
+    junit: Path | None = field(
+        default=None, metadata=described("File to write the finding to as JUnit XML.", "path", metavar="FILE")
+    )
+    github: bool = field(
+        default=False, metadata=described("Annotate the run of GitHub Actions, and summarize it on its page.")
+    )
 
     def refuse(self, *inputs: Path, force: bool) -> None:
-        """Make sure, before anything is spent, that the files can be written.
+        """Make sure, before anything is spent, that the files can be written, and are none of the inputs."""
+        from migrate.files import refuse_file
 
-        Raises
-        ------
-        UsageError, OutputError
-            One is there already, or is one of the inputs, or its folder may not be written to.
-        """
-        _refuse([self.report, self.html], inputs, force=force)
-        self.ci.refuse(*inputs, force=force)
+        for path in filter(None, (self.report, self.html, self.junit)):
+            refuse_file(path, *inputs, force=force)
 
+    def leave(self, suite: Suite, *, force: bool) -> None:
+        """Write what CI reads. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
+        from migrate.files import atomic_file, output_errors, write_bytes
+        from migrate.report.characters import for_markup
+        from migrate.report.suite import annotation_lines, junit_xml
 
-def _refuse(outputs: Sequence[Path | None], inputs: Sequence[Path], *, force: bool) -> None:
-    from migrate.files import refuse_file
-
-    for path in filter(None, outputs):
-        refuse_file(path, *inputs, force=force)
-
-
-def _summarize(markdown: str) -> None:
-    from migrate.files import output_errors
-
-    path = os.environ.get(_SUMMARY)
-    if path:
-        with output_errors(Path(path)), Path(path).open("a", encoding="utf-8") as file:
-            file.write(markdown + "\n")
+        if self.junit is not None:
+            with atomic_file(self.junit, force=force) as unfinished:
+                write_bytes(unfinished, junit_xml(suite))
+        if not self.github:
+            return
+        for line in annotation_lines(suite):
+            advise(line, quiet=False)
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+                file.write(for_markup(suite.markdown) + "\n")
 
 
-def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Outputs`; the command gets one argument `outputs`."""
+report_options = option_group(Outputs, "outputs", section="Reports")
+"""Adds the options of `Outputs`."""
 
-    @wraps(command)
-    def with_outputs(ci: CI, **arguments: Any) -> Any:
-        return command(outputs=Outputs(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
-
-    return _REPORT(_HTML(ci_options(with_outputs)))
-
-
-def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `CI`; the command gets one argument `ci`."""
-
-    @wraps(command)
-    def with_ci(**arguments: Any) -> Any:
-        return command(ci=CI(arguments.pop("junit"), arguments.pop("github")), **arguments)
-
-    wrapped: Callable[..., Any] = with_ci
-    for add in (
-        option(
-            "--github",
-            is_flag=True,
-            help="Annotate the run of GitHub Actions, and summarize it on its page.",
-            section=REPORTS,
-        ),
-        option(
-            "--junit", type=PATH, metavar="FILE", help="File to write the finding to as JUnit XML.", section=REPORTS
-        ),
-    ):
-        wrapped = add(wrapped)
-    return wrapped
-
-
-class OrderedGroup(click.Group):
-    """A group that lists its commands in the order in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which they were added."""
-        return list(self.commands)
+ci_options = option_group(
+    Outputs,
+    "ci",
+    *(declared(it.name, it.metadata, it.default) for it in fields(Outputs) if it.name in ("github", "junit")),
+    section="Reports",
+)
+"""Adds those of `Outputs` that CI reads."""

@@ -16,9 +16,7 @@ from migrate.cli.unread import warn_of_store
 from migrate.steps.reembed import Reembed
 
 
-@options.command(
-    "reembed", "A store with the new model.", example="lead-migrate reembed my-store --target tfidf:64 -o new-store"
-)
+@options.command("reembed", example="lead-migrate reembed my-store --target tfidf:64 -o new-store")
 @step_options(Reembed)
 @options.model_options
 @options.runner_options

@@ -16,7 +16,6 @@ from migrate.cli.next_step import (
     warn_of_place,
 )
 from migrate.cli.options import (
-    CI,
     GeneralOptions,
     MarginOptions,
     ModelOptions,
@@ -55,7 +54,7 @@ def command(
     accept_margin: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
-    ci: CI,
+    ci: Outputs,
     opens: bool,
     general: GeneralOptions,
 ) -> int:
@@ -144,7 +143,7 @@ def command(
             show(candidates_table(done.stitch.selection) + "\n")
             if asked.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
-        code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
+        code = show_report(done.report, ci, general, page=output / PAGE)
     if not general.as_json:
         found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
         advise_recommendation(found, quiet=quiet)

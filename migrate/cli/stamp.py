@@ -12,9 +12,7 @@ from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.steps.check import Stamp
 
 
-@options.command(
-    "stamp", "Write down which model a store is of.", example="lead-migrate stamp my-store/ --model tfidf:32"
-)
+@options.command("stamp", example="lead-migrate stamp my-store/ --model tfidf:32")
 @step_options(Stamp)
 @options.model_options
 @options.as_json

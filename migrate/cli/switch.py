@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 @options.command(
     "switch",
-    "Let the new store answer under the old name.",
     example="lead-migrate switch my-store new-store --report report.json",
 )
 @step_options(Switch)
@@ -63,7 +62,7 @@ def _folder_under_shell(done: Switched) -> str | None:
     return str(folder / here.relative_to(moved)) if here.is_relative_to(moved) else None
 
 
-@options.command("rollback", "Let the old store answer again.", example="lead-migrate rollback my-store")
+@options.command("rollback", example="lead-migrate rollback my-store")
 @step_options(Rollback)
 @options.as_json
 def rollback(asked: Rollback, as_json: bool) -> None:
@@ -73,7 +72,7 @@ def rollback(asked: Rollback, as_json: bool) -> None:
     _show("rollback", asked.run(), rolled_back_text, as_json=as_json)
 
 
-@options.command("forget", "Delete the old store after a switch.", example="lead-migrate forget my-store --yes")
+@options.command("forget", example="lead-migrate forget my-store --yes")
 @step_options(Forget)
 @option("--yes", is_flag=True, help="Do not ask.")
 @options.as_json

@@ -17,7 +17,6 @@ from migrate.steps.sync import Sync
 
 @options.command(
     "sync",
-    "Bring a translated store up to date.",
     example="lead-migrate sync my-store new-store --dry-run",
 )
 @option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")

@@ -89,9 +89,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
     return model.as_recorded(recorded).load(recorded.spec, state=folder)
 
 
-@options.command(
-    "translate", "A store through a stitch.", example="lead-migrate translate my-store my-stitch -o new-store"
-)
+@options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
 @step_options(Translate)
 @options.model_options
 @options.runner_options

@@ -10,7 +10,7 @@ from migrate.cli.terminal import show, show_json, show_summary
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
-    from migrate.cli.options import CI, GeneralOptions, ModelOptions, Outputs
+    from migrate.cli.options import GeneralOptions, ModelOptions, Outputs
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
@@ -86,11 +86,11 @@ def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, 
         if outputs.html is not None:
             with atomic_file(outputs.html, force=general.force) as aside:
                 write_bytes(aside, audit_page(report).encode())
-        outputs.ci.leave(audit_suite(report), force=general.force)
+        outputs.leave(audit_suite(report), force=general.force)
     return EXIT_CODES[report.outcome.value]
 
 
-def show_finished(finished: Finished, ci: CI, general: GeneralOptions) -> int:
+def show_finished(finished: Finished, ci: Outputs, general: GeneralOptions) -> int:
     """Print what a finished run said, write what CI reads, and return its exit code."""
     if general.as_json:
         show_json(finished.document)

@@ -33,7 +33,7 @@ def added(tmp_path, monkeypatch):
 
 def test_rooms_come_by_entry_points_and_are_where_they_belong():
     assert set(entry.ROOMS) <= set(entry._entry_points())
-    assert entry.cli.list_commands(None)[: len(entry.COMMANDS)] == list(entry.COMMANDS)
+    assert entry.cli.list_commands(None)[: len(entry.SUMMARIES)] == list(entry.SUMMARIES)
 
 
 def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(monkeypatch, capsys):
