@@ -177,6 +177,8 @@ _KINDS: dict[str, Any] = {
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
+    "share": FiniteRange(0, 1, min_open=True),
+    "minutes": FiniteRange(0),
 }
 """How the words of a command line are read, by the kinds that fields name."""
 
