@@ -24,7 +24,7 @@ from unjudged import load, stores_of
 from migrate.audit.unjudged import agreement, limits_of
 from migrate.audit.verdict import MARGIN, Outcome
 from migrate.embedders.base import Embedder, Role
-from migrate.live.monitor import CALIBRATION, Monitor
+from migrate.live.monitor import CALIBRATION, Monitor, ServedPool
 from migrate.live.state import ServedQuery
 from migrate.manifest import ModelIdentity
 from migrate.report.terminal import table
@@ -91,7 +91,7 @@ def watched(
     untrue = np.zeros(len(documents), dtype=bool)
     starts = [0, *range(CALIBRATION, len(answers), LOOK)]
     for start, stop in zip(starts, [*starts[1:], len(answers)], strict=True):
-        monitor = monitor.judged(store, embedder, answers[start:stop], untrue)
+        monitor = monitor.judged(ServedPool(store, embedder, answers[start:stop], untrue))
     return monitor
 
 

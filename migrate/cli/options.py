@@ -180,6 +180,7 @@ _KINDS: dict[str, Any] = {
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
     "plan": plan_name,
+    "minutes": FiniteRange(0),
 }
 """How the words of a command line are read, by the kinds that fields name."""
 

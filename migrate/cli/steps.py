@@ -8,11 +8,11 @@ from typing import Any
 
 from migrate.cli.options import Decorator, declared
 from migrate.cli.spending import AGREED, SpendingOptions
-from migrate.steps.base import PaidStep, Step, fields_of
+from migrate.steps.base import PaidStep, fields_of
 
 
-def step_options(step: type[Step[Any]]) -> Decorator:
-    """Add the arguments and options of a step to a command, which gets the step as `asked`.
+def step_options(step: type[Any]) -> Decorator:
+    """Add the arguments and options of a step, or another dataclass, to a command, which gets it as `asked`.
 
     A command of a step that may cost money gets `spending` too.
     """

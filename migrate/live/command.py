@@ -5,21 +5,16 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
 from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
 from migrate.cli.options import MarginOptions, ModelOptions, option
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
-
-if TYPE_CHECKING:
-    from migrate.live.renewal import Renewal
-
-_FILES = "Stores in files"
-_RENEWAL = "Fitting the stitch again"
+from migrate.live.options import WorkerOptions
 
 
 @click.group("live", cls=options.OrderedGroup, short_help="True vectors for a store that serves.")
@@ -38,82 +33,20 @@ def command() -> None:
     example="lead-migrate live run new-store --budget 40% --once",
 )
 @click.argument("store", type=options.STORE)
-@option(
-    "--budget",
-    metavar="BUDGET",
-    help="How far to go: 10%, 5000 documents, $20, or 300000tok; money and tokens are what workers of this store spend "
-    "in all their runs.  [default: the whole store]",
-)
-@option("--pace", metavar="N/UNIT", help="How fast at most: documents as 20/s, or tokens as 90000tok/min.")
-@option("--from-queue", is_flag=True, help="Only documents that queries found.")
-@option("--once", is_flag=True, help="End when nothing is left to write, in the place of waiting for more.")
-@option(
-    "--on-unsafe",
-    metavar="COMMAND",
-    help="Shell command for when the verdict becomes NOT SAFE; it gets the verdict as JSON on its standard input.",
-)
-@option(
-    "--publish",
-    type=options.FiniteRange(0, 1, min_open=True),
-    default=0.02,
-    metavar="SHARE",
-    help="What share of the store waits for a new folder to be written.",
-    section=_FILES,
-)
-@option(
-    "--publish-minutes",
-    type=options.FiniteRange(0),
-    default=10.0,
-    help="Or how long what waits waits at most.",
-    section=_FILES,
-)
-@option(
-    "--stitch",
-    type=options.STITCH,
-    metavar="STITCH",
-    help="Stitch that the store was translated by, to fit it again.",
-    section=_RENEWAL,
-)
-@option(
-    "--source",
-    type=options.STORE,
-    metavar="STORE",
-    help="Store that it was translated from, for --stitch.",
-    section=_RENEWAL,
-)
-@option(
-    "--refit-at",
-    default="10%,30%,60%",
-    metavar="SHARES",
-    help="With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
-    section=_RENEWAL,
-)
-@options.margin_options
+@step_options(WorkerOptions)
+@options.option_group(MarginOptions, "safe", options.margin, options.accept_margin)
 @option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
-@options.price
 @option("--yes", is_flag=True, help="Agree to embed all of the store where no --budget is given.")
 @options.model_options
-@options.seed
 @options.as_json
 @options.quiet
 def run(
     store: str,
-    budget: str | None,
-    pace: str | None,
-    from_queue: bool,
-    once: bool,
-    on_unsafe: str | None,
-    publish: float,
-    publish_minutes: float,
-    stitch: Path | str | None,
-    source: str | None,
-    refit_at: str,
-    asked: MarginOptions,
+    asked: WorkerOptions,
+    safe: MarginOptions,
     target: str | None,
-    price: float | None,
     yes: bool,
     model: ModelOptions,
-    seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -122,10 +55,8 @@ def run(
     A database is written to record by record, a folder by a new one that takes its place in one step.
     """
     from migrate.errors import UsageError
-    from migrate.live.paying import Pace
     from migrate.live.report import report_document, report_text
-    from migrate.live.worker import Worker, WorkerOptions
-    from migrate.steps.translate.choice import Budget
+    from migrate.live.worker import Worker
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
 
@@ -134,29 +65,12 @@ def run(
     opened = open_store(location, verify=True)
     model = replace(model, cache=model.cache and model.cache.absolute())
     embedder = load_model_of(opened, target, "--target", model)
-    if budget is None and not yes and embedder.profile.is_paid is not False:
+    if asked.budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
             f"{store}: all of its texts would be embedded by {embedder.identity.spec}, which may cost money; say how "
             "far to go with --budget, or agree with --yes"
         )
-    worker = Worker(
-        location,
-        embedder,
-        WorkerOptions(
-            budget=None if budget is None else Budget.parse(budget),
-            pace=None if pace is None else Pace.parse(pace),
-            queue_only=from_queue,
-            publish=publish,
-            publish_s=60 * publish_minutes,
-            once=once,
-            on_unsafe=on_unsafe,
-            margin=asked.margin,
-            margin_from=asked.origin,
-            price_usd_per_mtok=price,
-            renewal=_renewal(stitch, source, refit_at),
-            seed=seed,
-        ),
-    )
+    worker = Worker(location, embedder, replace(asked, margin=safe.margin, margin_from=safe.origin))
     said = shlex.join(["lead-migrate", "live", "status", store])
     advise(f"working at {store}; `{said}` says how it is doing", quiet=quiet)
     report = worker.run()
@@ -166,23 +80,6 @@ def run(
     show(report_text(report))
     if report.phase != "complete" or not advise_switch(OLD, None, store, quiet=quiet):
         advise_next("live status", store, quiet=quiet)
-
-
-def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Renewal | None:
-    from migrate.errors import UsageError
-    from migrate.live.renewal import Renewal
-    from migrate.steps.translate.choice import Budget
-    from migrate.stores import open_store
-    from migrate.stores.registry import absolute_location
-
-    if stitch is None and source is None:
-        return None
-    if stitch is None or source is None:
-        raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
-    budgets = [Budget.parse(part) for part in refit_at.split(",")]
-    if any(budget.unit != "share" for budget in budgets):
-        raise UsageError(f"--refit-at {refit_at}: these are no shares of the store; write them such as 10%,30%")
-    return Renewal.of(open_store(absolute_location(source)), str(stitch), tuple(budget.amount for budget in budgets))
 
 
 @command.add_command

@@ -151,32 +151,12 @@ class Monitor:
         """The monitor after the translated vectors have become others: nothing is known of these yet."""
         return Monitor(self.margin, self.epoch + 1, self.last)
 
-    def judged(
-        self,
-        store: Store,
-        embedder: Embedder,
-        queries: Sequence[ServedQuery],
-        is_true: NDArray[np.bool_],
-        *,
-        seed: int = 0,
-    ) -> Monitor:
-        """Look at some more queries, in their order. Reads the store; embeds what the pool lacks.
+    def judged(self, pool: ServedPool) -> Monitor:
+        """Look at some more queries, in their order: all that were sampled since, whatever their answers were.
 
-        Parameters
-        ----------
-        store
-            What serves, with its texts.
-        embedder
-            The model of its vectors; with a cache it embeds what queries left out.
-        queries
-            All that were sampled since the last look, whatever their answers were.
-        is_true
-            Which rows of the store have true vectors, (n,).
+        Reads the store; embeds documents that the pool lacks. Where that fails, they are to be looked at again.
         """
-        if not queries:
-            return self
-        last, count = queries[-1].number, store.info.count
-        pool = _ServedPool(store, embedder, queries, is_true, seed)
+        last, count = pool.last, pool.store.info.count
         if not pool.queries:  # documents that they were answered with are gone
             return replace(self, last=last, n_documents=count)
         if self.calibration is None:
@@ -236,8 +216,11 @@ class Monitor:
         return cls(**facts)
 
 
-class _ServedPool:
-    """The true vectors that some queries are judged by: of `rows`, and of those that are true in the store."""
+class ServedPool:
+    """The true vectors that some queries are judged by: of `pooled` rows, and of those that are true in the store.
+
+    `embedder` is the model of the vectors of `store`; `is_true` marks the rows with true vectors, (n,).
+    """
 
     def __init__(
         self,
@@ -245,9 +228,11 @@ class _ServedPool:
         embedder: Embedder,
         queries: Sequence[ServedQuery],
         is_true: NDArray[np.bool_],
-        seed: int,
+        *,
+        seed: int = 0,
     ) -> None:
         self.store, self.embedder, self.is_true, self.seed = store, embedder, is_true, seed
+        self.last = queries[-1].number
         self.metric: Metric = store.info.metric
         self.ids = [doc_id for batch in store.scan() for doc_id in batch.ids]
         self.row_of = {doc_id: row for row, doc_id in enumerate(self.ids)}

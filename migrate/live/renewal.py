@@ -15,17 +15,20 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.live.generation import model_of
+from migrate.live.options import WorkerOptions
 from migrate.live.state import text_hash
 from migrate.live.writing import FolderWriter, RecordWriter, VectorWriter
 from migrate.manifest import StitchFacts
 from migrate.selection.choosers import choosers_of
 from migrate.selection.sample import MOST_PAIRS
 from migrate.steps.translate import Translate
+from migrate.steps.translate.choice import Budget
 from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
+from migrate.stores.registry import absolute_location, open_store
 from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Vectors
 
@@ -39,10 +42,19 @@ class Renewal:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, source: Store, stitch: str, shares: tuple[float, ...]) -> Renewal:
-        """From a folder of `fit`."""
-        if not all(0 < share < 1 for share in shares):
-            raise UsageError("a share at which to fit the stitch again is not between 0 and 100 %; correct --refit-at")
+    def of(cls, options: WorkerOptions) -> Renewal | None:
+        """Open the source and the stitch that the options name; None where they name none."""
+        if options.stitch is None and options.source is None:
+            return None
+        if options.stitch is None or options.source is None:
+            raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
+        budgets = [Budget.parse(part) for part in options.refit_at.split(",")]
+        if not all(budget.unit == "share" and 0 < budget.amount < 1 for budget in budgets):
+            raise UsageError(
+                f"--refit-at {options.refit_at}: these are no shares of the store between 0 and 100 %; write them such "
+                "as 10%,30%"
+            )
+        source, stitch = open_store(absolute_location(options.source)), str(options.stitch)
         fitted = load_stitch(stitch)
         if fitted.reader is not None and any(
             view.profile.is_paid is not False for view in fitted.reader.models.values()
@@ -52,7 +64,7 @@ class Renewal:
             )
         if not source.info.has_texts:
             raise StitchError(f"{source.info.location}: the source has no texts; name one with texts")
-        return cls(source, fitted, tuple(sorted(shares)))
+        return cls(source, fitted, tuple(sorted(budget.amount for budget in budgets)))
 
     def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
         """The shares that are reached and were not acted on."""

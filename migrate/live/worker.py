@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from migrate.audit.verdict import MARGIN, Outcome
+from migrate.audit.verdict import Outcome
 from migrate.check.facts import require_model
 from migrate.cost import tally_of
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
@@ -36,7 +36,8 @@ from migrate.errors import (
 )
 from migrate.files import canonical_json, output_lock
 from migrate.live.generation import confidence_of, generation_of, model_of
-from migrate.live.monitor import LiveVerdict, Monitor
+from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
+from migrate.live.options import WorkerOptions
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
 from migrate.live.state import STOP, Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
@@ -52,40 +53,13 @@ from migrate.vectors import Document, Vectors, unit_rows
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
 _MINUTE_S: Final = 60.0
+_SURVEY_S: Final = 600.0
+"""A database is looked through for new and changed documents so often."""
 _SAID: Final = "own verdict that was told"
 _RENEWED: Final = "own shares at which the stitch was fitted again"
 
 MONITOR: Final = "own monitor"
 """Under this name the state keeps the monitor."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """The ways of a worker.
-
-    `budget` is in documents or a share of the store, and no more are embedded once so many are, by whomever; or in
-    tokens or dollars that the worker spends in all its runs; None for the whole store. What is embedded already is
-    written in any case. `queue_only` leaves alone what nobody asked for. `publish` is the share of a store in files,
-    0-1, that waits for a new folder, `publish_s` the seconds after which that does not matter; `survey_s` the seconds
-    after which a database is looked through for new and changed documents. `once` ends a run when there is nothing
-    left to write. `on_unsafe` is a shell command, run when the verdict becomes NOT SAFE, with the verdict as JSON on
-    its standard input. `margin_from` is where the margin is from, empty where it was named. `renewal` says when the
-    stitch is fitted again.
-    """
-
-    budget: Budget | None = None
-    pace: Pace | None = None
-    queue_only: bool = False
-    publish: float = 0.02
-    publish_s: float = 600.0
-    survey_s: float = 600.0
-    once: bool = False
-    on_unsafe: str | None = None
-    margin: float = MARGIN
-    margin_from: str = ""
-    price_usd_per_mtok: float | None = None
-    renewal: Renewal | None = None
-    seed: int = 0
 
 
 @dataclass
@@ -135,19 +109,20 @@ class Worker:
 
     def __init__(self, location: str, embedder: Embedder, options: WorkerOptions | None = None) -> None:
         self.location, self.options = location, options or WorkerOptions()
+        self.budget = None if self.options.budget is None else Budget.parse(self.options.budget)
+        pace = None if self.options.pace is None else Pace.parse(self.options.pace)
+        self.renewal = Renewal.of(self.options)
         store, embedder = open_store(location), whole_embedder(embedder)
         _check_fits(store, embedder)
-        if self.options.renewal is not None:
-            self.options.renewal.require_of(store)
+        if self.renewal is not None:
+            self.renewal.require_of(store)
         self.state = LiveState(state_path(store))
         try:
-            tally = tally_of(embedder, self.options.price_usd_per_mtok)
-            self.account = Account(
-                self.state, tally, self.options.budget, self.options.pace, room=self._room, sleep=self._wait
-            )
+            tally = tally_of(embedder, self.options.price)
+            self.account = Account(self.state, tally, self.budget, pace, room=self._room, sleep=self._wait)
             self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
             self.writer: VectorWriter = writer_of(
-                store, self.state, share=self.options.publish, seconds=self.options.publish_s
+                store, self.state, share=self.options.publish, seconds=60 * self.options.publish_minutes
             )
         except BaseException:
             self.state.close()
@@ -223,8 +198,8 @@ class Worker:
         """Take one step of the work; return the phase and why, where there was nothing to write."""
         if self._is_other():
             self._survey()
-        if not self._is_checked and self.options.renewal is not None:
-            self.options.renewal.require_documents(self.store, self.embedder, self.survey.texts)
+        if not self._is_checked and self.renewal is not None:
+            self.renewal.require_documents(self.store, self.embedder, self.survey.texts)
         self._is_checked = True
         if not self._is_proven:
             self._prove_model()
@@ -258,8 +233,8 @@ class Worker:
             refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
             equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
-        if survey.left and not self.options.queue_only:
-            return "paused", f"the budget of {self.options.budget} is used up"
+        if survey.left and not self.options.from_queue:
+            return "paused", f"the budget of {self.budget} is used up"
         return "running", "nothing more was asked for"
 
     # What there is to do.
@@ -270,7 +245,7 @@ class Worker:
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
-            return time.monotonic() - self._surveyed_at >= self.options.survey_s
+            return time.monotonic() - self._surveyed_at >= _SURVEY_S
         return not files.is_as_opened()
 
     def _since(self, *names: Counter) -> int:
@@ -363,7 +338,7 @@ class Worker:
         queued = (doc_id for doc_id in self.state.queue(_BATCH + len(waiting)) if doc_id in survey.rows)
         ids = [doc_id for doc_id in queued if doc_id not in waiting and doc_id not in survey.true][:size]
         chosen = set(ids)
-        while not self.options.queue_only and len(ids) < size and survey.left:
+        while not self.options.from_queue and len(ids) < size and survey.left:
             doc_id = survey.left.pop()
             if doc_id not in chosen and doc_id not in waiting and doc_id not in survey.true:
                 ids.append(doc_id)
@@ -371,7 +346,7 @@ class Worker:
 
     def _room(self) -> int:
         """Return how many more documents the budget lets be embedded, where it is one of documents."""
-        budget, survey = self.options.budget, self.survey
+        budget, survey = self.budget, self.survey
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
         most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
@@ -403,7 +378,7 @@ class Worker:
         if not left:
             return None
         self.survey.left.extend(sorted(left))
-        return f"the budget of {self.options.budget} is used up"
+        return f"the budget of {self.budget} is used up"
 
     def _note_choosers(self) -> None:
         """Have the cache remember that what is embedded from now on was chosen by the queries that were served."""
@@ -438,7 +413,7 @@ class Worker:
 
     def _renew(self) -> None:
         """Fit the stitch again at set shares of true vectors, and renew the translations that are left."""
-        renewal, survey = self.options.renewal, self.survey
+        renewal, survey = self.renewal, self.survey
         if renewal is None or not survey.count:
             return
         done = tuple(self.state.noted(_RENEWED) or ())
@@ -488,7 +463,8 @@ class Worker:
         is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
         self._note_choosers()
         try:
-            self._keep(self._monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed))
+            pool = ServedPool(self.store, self.embedder, queries, is_true, seed=self.options.seed)
+            self._keep(self._monitor.judged(pool))
         finally:
             self.survey.judged += self._since("embedded_by_worker") - before
 

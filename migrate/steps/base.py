@@ -187,7 +187,7 @@ class PaidStep(Step[Result]):
         return self.execute()
 
 
-def fields_of(step: type[Step[Any]]) -> list[Field[Any]]:
+def fields_of(step: type[Any]) -> list[Field[Any]]:
     """Return the fields of a step in the order that a reader expects: its own, then those of every step."""
     shared = {field.name for field in fields(PaidStep)}
     return sorted(fields(step), key=lambda field: field.name in shared)

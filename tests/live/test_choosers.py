@@ -21,7 +21,7 @@ def serve(location, embedder, queries, *, embedded=2):
     with LiveSearcher(location, embedder, limits=LiveLimits(depth=8, max_documents=embedded)) as searcher:
         for query in queries:
             searcher.search(query)
-    Worker(location, embedder, WorkerOptions(once=True, queue_only=True, publish=0.01)).run()
+    Worker(location, embedder, WorkerOptions(once=True, from_queue=True, publish=0.01)).run()
 
 
 @pytest.mark.parametrize("kind", ["folder", *DATABASES])

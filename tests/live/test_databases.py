@@ -9,7 +9,7 @@ import pytest
 from asking import asking
 from database_edits import edit
 from live_tools import make_store
-from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
+from worker_tools import DATABASES, Hashed, Other, place_of, qdrant_url, translate
 
 from migrate.errors import StoreError
 from migrate.live.searcher import LiveLimits, LiveSearcher
@@ -21,29 +21,12 @@ from migrate.stores import open_store
 from migrate.stores.serving import is_cosine
 from migrate.vectors import unit_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
 __all__ = ["place_of", "qdrant_url"]
 
 ALL = LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.1)
-
-
-class Other(Hashed):
-    """Another model of the same dimension."""
-
-    @property
-    def identity(self):
-        return ModelIdentity("other", self.dim, True)
-
-    def one(self, text):
-        return super().one("other " + text)
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 FILTERS = {
@@ -144,16 +127,6 @@ def test_vectors_that_the_worker_puts_there_are_taken_for_true(location, tmp_pat
         found, _ = pool(location, query)
         assert answer.untrue == len(set(found) - set(ids))
         assert list(answer.ids) == found[:10]
-
-
-def test_a_text_that_changes_is_not_ranked_by_its_old_vector(location, tmp_path):
-    model, query = Hashed(), Hashed().one("a question")
-    with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
-        last = searcher.search(query, k=20).ids[-1]
-        execute(location, "UPDATE items SET content = ? WHERE id = ?", ("a question", last))
-        time.sleep(0.3)
-        answer = searcher.search(query)
-        assert answer.ids[0] == last and answer.scores[0] == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", DATABASES)

@@ -8,7 +8,7 @@ import pytest
 
 from migrate.audit.verdict import Outcome
 from migrate.embedders.base import Embedder
-from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor
+from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor, ServedPool
 from migrate.live.state import ServedQuery
 from migrate.manifest import ModelIdentity
 from migrate.stores import create_store, open_store
@@ -78,12 +78,14 @@ def true_agreement(answers, temperature):
     return np.array(values)
 
 
-def watch(store, answers, is_true=None, embedder=None):
-    monitor = Monitor()
+def look(monitor, store, answers, is_true=None, embedder=None):
     is_true = np.zeros(COUNT, dtype=bool) if is_true is None else is_true
-    embedder = embedder or Table()
-    monitor = monitor.judged(store, embedder, answers[:CALIBRATION], is_true)
-    return monitor, monitor.judged(store, embedder, answers[CALIBRATION:], is_true)
+    return monitor.judged(ServedPool(store, embedder or Table(), answers, is_true))
+
+
+def watch(store, answers, *known):
+    monitor = look(Monitor(), store, answers[:CALIBRATION], *known)
+    return monitor, look(monitor, store, answers[CALIBRATION:], *known)
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.1])
@@ -105,7 +107,7 @@ def test_each_query_agrees_no_less_in_the_pool_than_in_truth(tmp_path):
     monitor, _ = watch(store, answers)
     for answer in answers[CALIBRATION:]:
         (truth,) = true_agreement([answer], monitor.calibration.temperature)
-        one = monitor.judged(store, Table(), [answer], np.zeros(COUNT, dtype=bool))
+        one = look(monitor, store, [answer])
         assert one.high.mean >= truth - 1e-6
         assert one.low.mean <= one.high.mean
 
@@ -146,7 +148,7 @@ def test_queries_in_runs_of_one_kind_count_once_a_kind(tmp_path):
     assert monitor.low.lower(0.01) > monitor.verdict().safe
     assert monitor.verdict().outcome is Outcome.INCONCLUSIVE and monitor.verdict().n_groups == 6
     kept = Monitor.of_json(json.loads(json.dumps(monitor.as_json())))
-    again = kept.judged(store, Table(), runs[:5], np.zeros(COUNT, dtype=bool))
+    again = look(kept, store, runs[:5])
     assert again.first_high.count == 6  # remembered from look to look
     older = {name: value for name, value in monitor.as_json().items() if "first" not in name and name != "kinds"}
     assert Monitor.of_json(older).verdict().outcome is Outcome.INCONCLUSIVE
@@ -169,7 +171,7 @@ def test_documents_that_are_true_in_the_store_count_however_low_it_ranks_them(tm
     answers = serve(vectors, CALIBRATION + 40)
     store = make_store(tmp_path / "s", vectors)
     monitor, judged = watch(store, answers, is_true)
-    without = monitor.judged(store, Table(), answers[CALIBRATION:], np.zeros(COUNT, dtype=bool))
+    without = look(monitor, store, answers[CALIBRATION:])
     truth = true_agreement(answers[CALIBRATION:], monitor.calibration.temperature).mean()
     assert truth - 1e-6 <= judged.high.mean < without.high.mean
 
@@ -179,7 +181,7 @@ def test_the_pool_is_what_was_served_and_what_is_found_first(tmp_path):
     answers = serve(vectors, CALIBRATION + 5, rerank=20)
     store = make_store(tmp_path / "s", vectors)
     monitor, _ = watch(store, answers)
-    monitor.judged(store, embedder, answers[CALIBRATION:], np.zeros(COUNT, dtype=bool))
+    look(monitor, store, answers[CALIBRATION:], embedder=embedder)
     assert 0 < len(set(embedder.asked)) <= 5 * max(DEPTHS)
 
 
@@ -189,7 +191,7 @@ def test_answers_of_documents_that_are_gone_are_passed_over(tmp_path):
     store = make_store(tmp_path / "s", vectors)
     monitor, _ = watch(store, answers)
     gone = ServedQuery(answers[-1].vector, ("gone",), np.zeros(1, dtype=np.float32), number=999)
-    after = monitor.judged(store, Table(), [gone], np.zeros(COUNT, dtype=bool))
+    after = look(monitor, store, [gone])
     assert (after.high.count, after.last) == (0, 999)
 
 
@@ -199,7 +201,7 @@ def test_what_is_kept_as_json_goes_on_as_it_was(tmp_path):
     store = make_store(tmp_path / "s", vectors)
     monitor, judged = watch(store, answers)
     again = Monitor.of_json(json.loads(json.dumps(monitor.as_json())))
-    assert again.judged(store, Table(), answers[CALIBRATION:], np.zeros(COUNT, dtype=bool)) == judged
+    assert look(again, store, answers[CALIBRATION:]) == judged
 
 
 def test_epochs_share_one_chance_to_be_wrong():

@@ -14,7 +14,7 @@ import pytest
 from asking import asking
 from children import call_in_child, start_child
 from database_edits import edit
-from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate, work
+from worker_tools import DATABASES, Hashed, Other, place_of, qdrant_url, translate, work
 
 import migrate
 from migrate.audit.verdict import Outcome
@@ -25,7 +25,6 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
-from migrate.live.renewal import Renewal
 from migrate.live.report import metrics_text, status_document, status_page, status_text
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import STOP, LiveState, ServedQuery, state_path
@@ -33,7 +32,6 @@ from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
 from migrate.steps.switch import switch
-from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
@@ -99,7 +97,7 @@ def test_most_wanted_documents_come_first(location, embedder):
     untrue = sorted({d.id for d in store.documents()} - true_ids(location))
     with state_of(location) as state:
         state.want({untrue[5]: (9, 0.5), untrue[7]: (1, 0.9), untrue[9]: (3, 0.9)})
-    Worker(location, embedder, options(queue_only=True)).run()
+    Worker(location, embedder, options(from_queue=True)).run()
     assert embedder.embedder.asked == [untrue[5], untrue[9], untrue[7]]
     assert {untrue[5], untrue[7], untrue[9]} <= true_ids(location)
     assert len(true_ids(location)) == 43
@@ -108,7 +106,7 @@ def test_most_wanted_documents_come_first(location, embedder):
 @every_kind
 @pytest.mark.parametrize("budget", ["60", "40%"])
 def test_a_budget_of_documents_counts_all_that_are_true(location, embedder, budget):
-    report = Worker(location, embedder, options(budget=Budget.parse(budget))).run()
+    report = Worker(location, embedder, options(budget=budget)).run()
     assert (report.phase, len(true_ids(location))) == ("paused", 60)
     assert "budget" in report.message
 
@@ -121,11 +119,11 @@ def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
     with state_of(location) as state:
         state.count({"embedded_by_queries": 30})
     embedder.embedder.asked.clear()
-    report = Worker(location, embedder, options(budget=Budget.parse("60"))).run()
+    report = Worker(location, embedder, options(budget="60")).run()
     assert embedder.embedder.asked == []
     assert report.true == len(true_ids(location)) == 70
     assert {document.id for document in untrue[:30]} <= true_ids(location)
-    Worker(location, embedder, options(budget=Budget.parse("75"))).run()
+    Worker(location, embedder, options(budget="75")).run()
     assert len(embedder.embedder.asked) == 5
 
 
@@ -137,7 +135,7 @@ def _wait_for(condition):
 
 
 def test_what_queries_embed_meanwhile_is_found(location, embedder):
-    worker = Worker(location, embedder, WorkerOptions(budget=Budget.parse("40"), publish=0.1))
+    worker = Worker(location, embedder, WorkerOptions(budget="40", publish=0.1))
     running = threading.Thread(target=worker.run, daemon=True)
     running.start()
     try:
@@ -156,30 +154,30 @@ def test_what_queries_embed_meanwhile_is_found(location, embedder):
 
 
 def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
-    first = Worker(location, embedder, options(budget=Budget.parse("500tok")))
+    first = Worker(location, embedder, options(budget="500tok"))
     first.run()
     spent, asked = first.account.tally, len(embedder.embedder.asked)
     with state_of(location) as state:
         tokens = state.noted("own spent by the worker")["tokens"]
     assert 300 < tokens <= 500
-    Worker(location, embedder, options(budget=Budget.parse("500tok"))).run()
+    Worker(location, embedder, options(budget="500tok")).run()
     assert len(embedder.embedder.asked) == asked
-    Worker(location, embedder, options(budget=Budget.parse("900tok"))).run()
+    Worker(location, embedder, options(budget="900tok")).run()
     assert len(embedder.embedder.asked) > asked
     assert spent is not None
 
 
 def test_a_budget_in_dollars_needs_a_price(location, embedder):
     with pytest.raises(UsageError, match="price is not known"):
-        Worker(location, embedder, options(budget=Budget.parse("$1")))
-    Worker(location, embedder, options(budget=Budget.parse("$0.001"), price_usd_per_mtok=2.0)).run()
+        Worker(location, embedder, options(budget="$1"))
+    Worker(location, embedder, options(budget="$0.001", price=2.0)).run()
     with state_of(location) as state:
         assert 0 < state.counters()["usd"] <= 0.001
 
 
 def test_the_pace_is_kept(location, embedder):
     waited = []
-    worker = Worker(location, embedder, options(pace=Pace.parse("10/s")))
+    worker = Worker(location, embedder, options(pace="10/s"))
     worker.account._sleep = waited.append
     worker.run()
     assert 5.0 < sum(waited) <= 11.0 * 60, "the clock does not move in between"
@@ -241,17 +239,6 @@ def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, em
     report = worker.run()
     assert (report.phase, report.true, report.count) == ("complete", 147, 147)
     assert len(true_ids(location)) == 147
-
-
-class Other(Hashed):
-    """Another model of the same dimension."""
-
-    @property
-    def identity(self):
-        return ModelIdentity("other", self.dim, True)
-
-    def one(self, text):
-        return super().one("other " + text)
 
 
 @pytest.mark.parametrize("location", ["folder", *DATABASES], indirect=True)
@@ -510,7 +497,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
             queries.append(ServedQuery(query, tuple(batch.ids[row] for row in first), np.zeros(10, np.float32)))
         state.keep_queries(queries)
     for budget, last in (("40", 0), ("60", 0), ("150", 180)):  # 40 are embedded: the verdict's documents count
-        Worker(location, embedder, options(budget=Budget.parse(budget))).run()
+        Worker(location, embedder, options(budget=budget)).run()
         assert len(embedder.embedder.asked) <= int(budget)
         with state_of(location) as state:
             assert Monitor.of_json(state.noted(MONITOR)).last == last
@@ -520,7 +507,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         assert state.worker().verdict["outcome"] in set(map(str, Outcome))
         assert state.history()
         state.keep_queries(queries[:60])
-    Worker(location, embedder, options(budget=Budget.parse("150"))).run()
+    Worker(location, embedder, options(budget="150")).run()
     with state_of(location) as state:
         assert Monitor.of_json(state.noted(MONITOR)).last > 180, "nothing is left that would have to be embedded"
 
@@ -552,15 +539,15 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
     migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
     migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
     before = mean_cosine(place)
-    renewal = Renewal.of(slow_source, str(tmp_path / "stitch"), (0.4, 0.9))
-    report = Worker(place, embedder, options(budget=Budget.parse("100"), renewal=renewal)).run()
+    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "40%,90%"}
+    report = Worker(place, embedder, options(budget="100", **renewal)).run()
     assert report.true == 100 == len(true_ids(place))
     assert mean_cosine(place) > before + 0.02
     with state_of(place) as state:
         assert state.counters()["refits"] == 1
         assert Monitor.of_json(state.noted(MONITOR)).epoch == 2, "the verdict begins anew"
     assert len(embedder.embedder.asked) == 100, "a refit embeds nothing"
-    done = Worker(place, embedder, options(renewal=renewal)).run()
+    done = Worker(place, embedder, options(**renewal)).run()
     assert (done.phase, done.bitwise) == ("complete", True)
 
 
@@ -577,30 +564,12 @@ def test_translations_are_left_alone_where_the_source_has_changed(location, embe
     documents = list(slow_source.documents())
     changed = store_of(tmp_path / "changed", [*documents[:-10], *(Document(d.id, "new") for d in documents[-10:])])
     for source, refits in ((changed, 0), (slow_source, 1)):  # what could not be done is done when it can be
-        renewal = Renewal.of(source, str(tmp_path / "stitch"), (0.3,))
-        report = Worker(location, embedder, options(renewal=renewal, budget=Budget.parse("50"))).run()
+        renewal = {"source": source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
+        report = Worker(location, embedder, options(budget="50", **renewal)).run()
         assert (report.phase, report.true) == ("paused", 50)
         assert ("the stitch was not fitted again: " in report.message) == (refits == 0)
         with state_of(location) as state:
             assert state.counters()["refits"] == refits
-
-
-def test_a_source_or_a_stitch_of_other_documents_is_refused_before_anything_is_embedded(
-    location, embedder, slow_source, tmp_path
-):
-    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
-    documents = list(slow_source.documents())
-    other = store_of(tmp_path / "other", [Document(document.id, f"other {document.id}") for document in documents])
-    migrate.fit(other, embedder, stitch="ridge", sample=14).save(tmp_path / "strange")
-    embedder.embedder.asked.clear()
-    for source, stitch, line in (
-        (other, "strange", "its documents are not those of"),
-        (slow_source, "strange", "the stitch was fitted on other documents"),
-    ):
-        renewal = Renewal.of(source, str(tmp_path / stitch), (0.3,))
-        with pytest.raises(StitchError, match=line):
-            Worker(location, embedder, options(renewal=renewal)).run()
-    assert not embedder.embedder.asked
 
 
 class Drifting(Hashed):
@@ -620,7 +589,7 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
     embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
     translate(source_folder, embedder, tmp_path / "new")
     location = str(tmp_path / "new")
-    assert Worker(location, embedder, options(budget=Budget.parse("60"))).run().true == 60
+    assert Worker(location, embedder, options(budget="60")).run().true == 60
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
     with pytest.raises(VectorError, match=r"gives another vector of the text of .* has changed"):
@@ -632,7 +601,7 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
 @every_database
 def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_given(location, embedder):
     ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
-    worker = Worker(location, embedder, options(budget=Budget.parse("80%")))
+    worker = Worker(location, embedder, options(budget="80%"))
     worker._wait = lambda seconds: None
     embed, vectors = embedder.embedder.embed, {}
 
@@ -697,22 +666,33 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     assert status_document(status)["true"] is None and "nother store is there" in status_page(status)
 
 
+@pytest.mark.parametrize(
+    ("source", "stitch", "error", "line"),
+    [
+        ("translated", "stitch", UsageError, "this is the translated store itself"),
+        ("source", "other model", StitchError, "the stitch leads to hashed, the store is of hashed;"),
+        ("wide", "stitch", StitchError, "its vectors have 8 dimensions, and the stitch takes 12"),
+        ("other", "strange", StitchError, "its documents are not those of"),
+        ("source", "strange", StitchError, "the stitch was fitted on other documents"),
+    ],
+)
 def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embedded(
-    location, embedder, slow_source, tmp_path
+    source, stitch, error, line, location, embedder, slow_source, tmp_path
 ):
-    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
-    wider = CachedEmbedder(Hashed(8), tmp_path / "other.sqlite")
-    migrate.fit(slow_source, wider, stitch="ridge", sample=14).save(tmp_path / "other")
-    embed_corpus(lambda: slow_source.documents(), Hashed(8), tmp_path / "wide")
+    others = [Document(document.id, f"other {document.id}") for document in slow_source.documents()]
+    other = store_of(tmp_path / "other", others)
+    fits = {
+        "stitch": (slow_source, embedder),
+        "strange": (other, embedder),
+        "other model": (slow_source, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite")),
+    }
+    migrate.fit(*fits[stitch], stitch="ridge", sample=14).save(tmp_path / "stitch")
+    if source == "wide":
+        embed_corpus(lambda: slow_source.documents(), Hashed(8), tmp_path / "wide")
+    place = location if source == "translated" else tmp_path / source
     embedder.embedder.asked.clear()
-    for source, stitch, error, line in (
-        (location, "stitch", UsageError, "this is the translated store itself"),
-        (slow_source.info.location, "other", StitchError, "the stitch leads to hashed, the store is of hashed;"),
-        (tmp_path / "wide", "stitch", StitchError, "its vectors have 8 dimensions, and the stitch takes 12"),
-    ):
-        renewal = Renewal.of(open_store(source), str(tmp_path / stitch), (0.3,))
-        with pytest.raises(error, match=line):
-            Worker(location, embedder, options(renewal=renewal))
+    with pytest.raises(error, match=line):
+        Worker(location, embedder, options(source=str(place), stitch=tmp_path / "stitch", refit_at="30%")).run()
     assert not embedder.embedder.asked
 
 

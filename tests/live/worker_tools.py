@@ -39,6 +39,17 @@ class Hashed(Embedder):
         return (row / np.linalg.norm(row)).astype(np.float32)
 
 
+class Other(Hashed):
+    """Another model of the same dimension."""
+
+    @property
+    def identity(self):
+        return ModelIdentity("other", self.dim, True)
+
+    def one(self, text):
+        return super().one("other " + text)
+
+
 NEEDS = {
     "chroma": ["chromadb"],
     "chroma server": ["chromadb"],

@@ -108,8 +108,7 @@ def test_any_dimensions_may_meet(p, q, tmp_path):
     )
     holder.encrypt(rows.astype(np.float32), sent)
     product = EncryptedMap(scheme, matrix, offset, tmp_path / ckks.TURNS_NAME)
-    with product.strip(product.strips[0]) as strip:
-        product.apply(strip, sent, back)
+    list(product.apply(product.strips[0], [(sent, back)]))
     decrypted = holder.decrypt(back, 64, q)
     expected = rows.astype(np.float32).astype(np.float64) @ matrix + offset
     assert np.abs(decrypted - expected).max() < 1e-6
@@ -123,12 +122,8 @@ def test_a_map_in_strips_is_the_same_map(place, monkeypatch):
     assert product.strips == [range(1), range(1, 2), range(2, 3)]
     paths = [place / f"y{block}" for block in range(3)]
     for blocks in product.strips:
-        with product.strip(blocks) as strip:
-            product.apply(
-                strip,
-                [place / "sent" / f"0000000-00{block}.seal" for block in range(2)],
-                paths[blocks.start : blocks.stop],
-            )
+        sources = [place / "sent" / f"0000000-00{block}.seal" for block in range(2)]
+        list(product.apply(blocks, [(sources, paths[blocks.start : blocks.stop])]))
     rows = read_all(open_store(place / "store").scan()).vectors[:64]
     decrypted = Holder(Scheme(), place / "keys" / ckks.SECRET_NAME).decrypt(paths, 64, 300)
     np.testing.assert_allclose(decrypted, rows.astype(np.float64) @ matrix, atol=1e-6)
@@ -170,8 +165,7 @@ def test_one_query_more_than_there_are_dimensions_recovers_the_stitch(tmp_path):
     asked = np.vstack([np.zeros(12), np.eye(12)]).astype(np.float32)
     holder.encrypt(asked, [tmp_path / "x"])
     product = EncryptedMap(scheme, matrix, offset, tmp_path / ckks.TURNS_NAME)
-    with product.strip(range(1)) as strip:
-        product.apply(strip, [tmp_path / "x"], [tmp_path / "y"])
+    list(product.apply(range(1), [([tmp_path / "x"], [tmp_path / "y"])]))
     answers = holder.decrypt([tmp_path / "y"], 13, 5)
     np.testing.assert_allclose(answers[0], offset, atol=1e-5)
     np.testing.assert_allclose(answers[1:] - answers[0], matrix, atol=1e-5)

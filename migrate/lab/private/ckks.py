@@ -12,8 +12,7 @@ All turns are by one of two steps, again and again, so that two keys for turning
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -142,10 +141,6 @@ class Holder:
         return rows[:count, :dim].astype(np.float32)
 
 
-Strip = dict[int, list[dict[tuple[int, int], Any]]]
-"""Some blocks of a result: the encoded diagonals of each by giant step, then by incoming block and baby step."""
-
-
 class EncryptedMap:
     """`x @ matrix + offset` of encrypted vectors, without the secret key.
 
@@ -173,13 +168,6 @@ class EncryptedMap:
         most = max(_STRIP_BYTES // (self._in * BLOCK * _DIAGONAL_BYTES), 1)
         return [range(first, min(first + most, self._out)) for first in range(0, self._out, most)]
 
-    @contextmanager
-    def strip(self, blocks: range) -> Iterator[Strip]:
-        """A part of the map, encoded, for `apply`; its memory is free again afterwards."""
-        encoded = {block: self._encoded(block) for block in blocks}
-        yield encoded
-        encoded.clear()
-
     def _encoded(self, block: int) -> list[dict[tuple[int, int], Any]]:
         """The diagonals for a block of the result: by giant step, and in it by block that comes in and baby step."""
         steps: list[dict[tuple[int, int], Any]] = [{} for _ in range(BLOCK // _BABY)]
@@ -199,17 +187,23 @@ class EncryptedMap:
             )
         return steps
 
-    def apply(self, strip: Strip, sources: Sequence[Path], targets: Sequence[Path]) -> None:
-        """Map a group of vectors: the files of its blocks, to files of the blocks of this strip."""
-        turned = [list(self._baby_steps(path)) for path in sources]
-        for (block, steps), path in zip(strip.items(), targets, strict=True):
-            total: Any = None
-            for diagonals in reversed(steps):
-                if total is not None:
-                    self._scheme.evaluator.rotate_vector_inplace(total, _BABY * _STEP, self._turns)
-                for (source, baby), diagonal in diagonals.items():
-                    total = self._added(total, turned[source][baby], diagonal)
-            _write(self._finished(total, block), path)
+    def apply(self, blocks: range, groups: Iterable[tuple[Sequence[Path], Sequence[Path]]]) -> Iterator[None]:
+        """Map groups of vectors, the files of their blocks, to files of these blocks of the result, one at a time.
+
+        This part of the map is held encoded meanwhile.
+        """
+        encoded = {block: self._encoded(block) for block in blocks}
+        for sources, targets in groups:
+            turned = [list(self._baby_steps(path)) for path in sources]
+            for (block, steps), path in zip(encoded.items(), targets, strict=True):
+                total: Any = None
+                for diagonals in reversed(steps):
+                    if total is not None:
+                        self._scheme.evaluator.rotate_vector_inplace(total, _BABY * _STEP, self._turns)
+                    for (source, baby), diagonal in diagonals.items():
+                        total = self._added(total, turned[source][baby], diagonal)
+                _write(self._finished(total, block), path)
+            yield
 
     def _baby_steps(self, path: Path) -> Iterator[Any]:
         value = self._scheme.read("Ciphertext", path)

@@ -130,12 +130,12 @@ def translate_ciphertext(
     groups = -(-count // GROUP)
     with atomic_folder(output, force=force) as aside:
         for done, blocks in enumerate(encrypted.strips):
-            with encrypted.strip(blocks) as strip:
-                for group in range(groups):
-                    encrypted.apply(
-                        strip, _paths(ciphertext, group, range(blocks_of(dim))), _paths(aside, group, blocks)
-                    )
-                    progress("translate", done * groups + group + 1, len(encrypted.strips) * groups)
+            files = (
+                (_paths(ciphertext, group, range(blocks_of(dim))), _paths(aside, group, blocks))
+                for group in range(groups)
+            )
+            for group, _ in enumerate(encrypted.apply(blocks, files), start=1):
+                progress("translate", done * groups + group, len(encrypted.strips) * groups)
         told = CiphertextFacts(
             key=facts.key,
             store=facts.store,

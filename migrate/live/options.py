@@ -1,0 +1,82 @@
+"""The options of a worker, of the library and of `live run`. No library is imported here, as `--help` reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from migrate.steps.base import PRICE, SEED, option
+
+_FILES: Final = {"section": "Stores in files"}
+_RENEWAL: Final = {"section": "Fitting the stitch again"}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """The ways of a worker. A budget in documents counts those that anybody embeds; what is embedded is written anyway.
+
+    `margin_from` is where the margin is from, empty where it was named.
+    """
+
+    budget: str | None = field(
+        default=None,
+        metadata=option(
+            "How far to go: 10%, 5000 documents, $20, or 300000tok; money and tokens are what workers of this store "
+            "spend in all their runs.  [default: the whole store]",
+            "text",
+            metavar="BUDGET",
+        ),
+    )
+    pace: str | None = field(
+        default=None,
+        metadata=option(
+            "How fast at most: documents as 20/s, or tokens as 90000tok/min.",
+            "text",
+            metavar="N/UNIT",
+        ),
+    )
+    from_queue: bool = field(default=False, metadata=option("Only documents that queries found."))
+    once: bool = field(
+        default=False, metadata=option("End when nothing is left to write, in the place of waiting for more.")
+    )
+    on_unsafe: str | None = field(
+        default=None,
+        metadata=option(
+            "Shell command for when the verdict becomes NOT SAFE; it gets the verdict as JSON on its standard input.",
+            "text",
+            metavar="COMMAND",
+        ),
+    )
+    publish: float = field(
+        default=0.02,
+        metadata=option(
+            "What share of the store waits for a new folder to be written.", "share", metavar="SHARE", **_FILES
+        ),
+    )
+    publish_minutes: float = field(
+        default=10.0, metadata=option("Or how long what waits waits at most.", "minutes", **_FILES)
+    )
+    stitch: Path | str | None = field(
+        default=None,
+        metadata=option(
+            "Stitch that the store was translated by, to fit it again.", "stitch", metavar="STITCH", **_RENEWAL
+        ),
+    )
+    source: str | None = field(
+        default=None,
+        metadata=option("Store that it was translated from, for --stitch.", "store", metavar="STORE", **_RENEWAL),
+    )
+    refit_at: str = field(
+        default="10%,30%,60%",
+        metadata=option(
+            "With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
+            "text",
+            metavar="SHARES",
+            **_RENEWAL,
+        ),
+    )
+    price: float | None = field(default=None, metadata=PRICE)
+    seed: int = field(default=0, metadata=SEED)
+    margin: float = 0.95
+    margin_from: str = ""
