@@ -132,7 +132,7 @@ def command(
     paid.finish()
     bare = direction == "document" and not opened.info.has_texts
     if general.as_json:
-        show_json(_document(fitted, output, direction, unread, bare=bare))
+        show_json(_facts(fitted, output, direction, unread, bare=bare), kind="fit")
         return
     _show(fitted, output, opened.info.count, bare=bare)
     if learning.query_log is not None:
@@ -147,7 +147,7 @@ def command(
     advise_next("translate", *words, quiet=quiet)
 
 
-def _document(
+def _facts(
     fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
     from migrate.report.fit import WITHOUT_TEXTS
@@ -159,7 +159,7 @@ def _document(
     facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
     if confidence is not None:
         facts["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
-    return {**facts, "schema_version": 1, "kind": "fit"}
+    return facts
 
 
 def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:

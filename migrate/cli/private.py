@@ -60,7 +60,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
     refuse_output(output, force=force)
     path = make_keyring(output, force=force)
     if as_json:
-        show_json({"schema_version": 1, "kind": "private keygen", "path": str(path)})
+        show_json({"path": path}, kind="private keygen")
     else:
         show(keyring_text(path))
         advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate", quiet=False)

@@ -17,27 +17,21 @@ from migrate.lab.compare.comparison import LocalDocument, StoresComparison
 from migrate.lab.compare.figures import Between, Figures, Matrix, figures_of, matrix_of
 from migrate.lab.compare.groups import FEWEST_DRAWN, Contrast, Groups, Interval
 from migrate.lab.compare.labels import Accuracy, Downstream
-from migrate.report.page import answer_html, as_plain
+from migrate.report.facts import document
+from migrate.report.page import answer_html
 from migrate.report.terminal import filled_columns, number, table, wrap
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
 
-SCHEMA_VERSION = 1
-
 
 def compare_document(comparison: StoresComparison) -> dict[str, Any]:
     """Every matrix, every spectrum and the facts of the stores, as values that JSON holds; no figure is null."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "compare",
+    facts = {
         "documents": comparison.documents,
         "shared": comparison.shared,
         "seed": comparison.seed,
-        "stores": [
-            {**asdict(store), "dimension": _known(store.dimension), "two_nn": _known(store.two_nn)}
-            for store in comparison.stores
-        ],
+        "stores": comparison.stores,
         "stitches_fitted": list(comparison.specs),
         "measures": [_measure_document(figures) for figures in figures_of(comparison)],
         "stitches": [
@@ -53,10 +47,11 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             {end: [_local_document(document, comparison) for document in getattr(local, end)] for end in _ENDS}
             for local in comparison.local
         ],
-        "groups": None if comparison.groups is None else as_plain(comparison.groups),
-        "downstream": None if comparison.downstream is None else asdict(comparison.downstream),
-        "notes": list(comparison.notes),
+        "groups": comparison.groups,
+        "downstream": comparison.downstream,
+        "notes": comparison.notes,
     }
+    return document("compare", facts)
 
 
 _ENDS = ("lowest", "highest")
@@ -225,10 +220,6 @@ def _cells_of(figures: Figures, names: Sequence[str]) -> Iterator[tuple[str, str
     if figures.measure.directed:
         yield from ((name, "", value) for name, value in zip(names, figures.by_source, strict=True))
         yield from (("", name, value) for name, value in zip(names, figures.by_target, strict=True))
-
-
-def _known(value: float) -> float | None:
-    return value if isfinite(value) else None
 
 
 def _exact(value: float | None) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from migrate.lab.private.exchange import Exchanged
+from migrate.report.facts import document
 
 _WHAT = {"encrypt": "encrypted", "translate": "translated, still encrypted", "decrypt": "decrypted"}
 _WHERE_TO = {
@@ -33,11 +34,5 @@ def where_to(step: str) -> str:
 
 def exchanged_document(step: str, done: Exchanged) -> dict[str, Any]:
     """The same as JSON."""
-    return {
-        "schema_version": 1,
-        "kind": f"private {step}",
-        "path": str(done.path),
-        "vectors": done.count,
-        "dimension": done.dim,
-        "bytes": done.bytes,
-    }
+    facts = {"path": done.path, "vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
+    return document(f"private {step}", facts)
