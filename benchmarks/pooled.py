@@ -58,7 +58,7 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.file import read_arrays
 from migrate.manifest import Manifest
-from migrate.report.page import as_plain
+from migrate.report.facts import as_plain
 from migrate.report.terminal import table
 from migrate.search.runs import search
 from migrate.stores import create_store, open_store

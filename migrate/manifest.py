@@ -66,7 +66,7 @@ class _Facts:
     @classmethod
     @cache
     def _shape(cls) -> dict[str, tuple[str, Any]]:
-        """Return names and types of the fields by their names in `details`; null is no value unless it says something."""
+        """Return name and type of each field by its name in `details`; null is no value unless it says something."""
         hints, shape = get_type_hints(cls), {}
         for fact in fields(cls):
             hint = hints[fact.name]

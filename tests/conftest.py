@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
+from schema import check_document
 
 import migrate
 from migrate.datasets.beir import write_beir
@@ -20,6 +21,7 @@ from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
+from migrate.report.characters import printable_json
 
 SOURCE_SPEC = "tfidf:32"
 LONGEST = "test_sessions.py"
@@ -37,6 +39,19 @@ def pytest_collection_modifyitems(items):
     """Modules with slow tests go first, so that no core is left with a long one while the others idle."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def documents_follow_their_schema():
+    """No command prints, in any test of its process, a document that `docs/schema.json` does not describe."""
+
+    def checked(text):
+        check_document(json.loads(text))
+        return printable_json(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("migrate.cli.terminal.printable_json", checked)
+        yield
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def command(
         done = backfill_store(opened, embedder, output, force=force, restart=restart, progress=progress)
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
-        show_json({"schema_version": 1, "kind": "backfill", "path": str(done.path), **counts})
+        show_json({"path": done.path, **counts}, kind="backfill")
         return
     show(
         f"{done.path}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "

@@ -192,7 +192,7 @@ def command(
     if general.as_json:
         facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
         facts |= {"chunks": chunks, "over_limit": None if unread is None else unread.facts}
-        show_json({"schema_version": 1, "kind": "embed", **facts})
+        show_json(facts, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
         advise_next("assess", done.path, "--target", TARGET, names_model=False, quiet=quiet)

@@ -86,7 +86,7 @@ def command(
         fitted.save(output, force=general.force)
     paid.finish()
     if general.as_json:
-        show_json(_document(fitted, output, step.direction, unread, bare=is_bare))
+        show_json(_facts(fitted, output, step.direction, unread, bare=is_bare), kind="fit")
         return
     _show(fitted, output, opened.info.count, bare=is_bare)
     if step.inputs.log is not None:
@@ -101,7 +101,7 @@ def command(
     advise_next("translate", *words, quiet=quiet)
 
 
-def _document(
+def _facts(
     fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
     from migrate.report.fit import WITHOUT_TEXTS
@@ -113,7 +113,7 @@ def _document(
     facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
     if confidence is not None:
         facts["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
-    return {**facts, "schema_version": 1, "kind": "fit"}
+    return facts
 
 
 def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:

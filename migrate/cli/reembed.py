@@ -63,7 +63,7 @@ def _embed_all(
     paid.finish()
     if general.as_json:
         facts = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
-        show_json({"schema_version": 1, "kind": "reembed", **facts})
+        show_json(facts, kind="reembed")
         return
     show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}, all of them true ones")
     for remark in done.remarks:

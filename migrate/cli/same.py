@@ -30,7 +30,7 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
     sentence = f"{location} is of {spec} already: nothing to migrate"
     if as_json:
         same = {"store": location, "model": spec, "nothing_to_migrate": sentence}
-        show_json({"schema_version": 1, "kind": kind, **same})
+        show_json(same, kind=kind)
     else:
         show(sentence)
         advise_switch(OLD, None, location, quiet=False)

@@ -120,9 +120,12 @@ class Log(logging.Handler):
         complain(record.getMessage())
 
 
-def show_json(document: dict[str, Any]) -> None:
-    """Print one JSON document."""
-    _print(printable_json(json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
+def show_json(facts: Any, *, kind: str = "") -> None:
+    """Print a document as JSON, or with a `kind` the facts of a result as one."""
+    from migrate.report.facts import document
+
+    whole = document(kind, facts) if kind else facts
+    _print(printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
 def advise(text: str, *, quiet: bool) -> None:

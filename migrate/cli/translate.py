@@ -110,8 +110,6 @@ def run_translation(
     asked: Translate, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
-    from dataclasses import asdict
-
     from migrate.cost.spending import VIEW
     from migrate.stitch.persistence import load_stitch, stitch_folder
     from migrate.stores import open_store
@@ -138,7 +136,7 @@ def run_translation(
         done = step.execute()
     paid.finish()
     if general.as_json:
-        show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
+        show_json(done, kind="translate")
         return
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path), quiet=quiet):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 from migrate import __version__
@@ -12,7 +11,9 @@ from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
-from migrate.report.page import Content, Page, as_plain, element, facts, sentence, stamp
+from migrate.report import page
+from migrate.report.facts import document
+from migrate.report.page import Content, Page, element, sentence, stamp
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import wrap
@@ -106,29 +107,25 @@ def report_text(report: WorkerReport) -> str:
 
 def report_document(report: WorkerReport) -> dict[str, Any]:
     """The same for programs."""
-    return {"schema_version": 1, "kind": "live run", **asdict(report)}
+    return document("live run", report)
 
 
 def status_document(status: LiveStatus) -> dict[str, Any]:
     """The status for programs."""
     worker = {name: getattr(status.worker, name) for name in ("phase", "pid", "spent_usd", "message", "updated")}
-    plain: dict[str, Any] = as_plain(
-        {
-            "schema_version": 1,
-            "kind": "live status",
-            "path": status.location,
-            "outcome": str(status.outcome),
-            "verdict": None if status.verdict is None else status.verdict.as_json(),
-            "count": status.count,
-            "true": status.true,
-            "queued": status.queued,
-            "refused": status.refused,
-            "running": status.is_running,
-            "worker": worker,
-            "counters": dict(status.counters),
-        }
-    )
-    return plain
+    facts = {
+        "path": status.location,
+        "outcome": status.outcome,
+        "verdict": None if status.verdict is None else status.verdict.as_json(),
+        "count": status.count,
+        "true": status.true,
+        "queued": status.queued,
+        "refused": status.refused,
+        "running": status.is_running,
+        "worker": worker,
+        "counters": status.counters,
+    }
+    return document("live status", facts)
 
 
 def metrics_text(status: LiveStatus) -> str:
@@ -182,7 +179,7 @@ def status_page(status: LiveStatus) -> str:
             element("p", stamp(status.outcome, _COLOURS[status.outcome]), " ", verdict, class_="lead"),
             [element("p", sentence(line)) for line in (_true_sentence(status), _worker_sentence(status))],
         ],
-        sections={**sections, "Counters": facts(counters)},
+        sections={**sections, "Counters": page.facts(counters)},
         footer=f"lead-migrate {__version__}, {now}",
     ).html()
 

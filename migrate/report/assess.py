@@ -6,14 +6,15 @@ An assessment as an HTML page: the answers, the plans side by side, and what the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import TWO_STAGE, Plan
 from migrate.cost.quality import SAFE
-from migrate.report.page import Page, element, facts, items, sentence, words
+from migrate.report import page
+from migrate.report.facts import as_plain, document
+from migrate.report.page import Page, element, items, sentence, words
 from migrate.report.page import table as html_table
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
@@ -118,10 +119,8 @@ def size_text(count: int | None) -> str:
 def assess_document(assessment: Assessment) -> dict[str, Any]:
     """Everything an assessment knows, as values that JSON holds."""
     count, target, info = assessment.count, assessment.target, assessment.store
-    counted = {name: value for name, value in asdict(count).items() if name != "long_documents"}
-    return {
-        "schema_version": 1,
-        "kind": "assess",
+    counted = {name: value for name, value in as_plain(count).items() if name != "long_documents"}
+    facts = {
         "store": {"path": info.location, "format": info.kind, "index_type": info.index_type, "dim": info.dim},
         "target": {
             "spec": target.spec,
@@ -133,13 +132,14 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
         },
         "tokens": {"source": target.counter.source, "exact": target.counter.exact, "error": target.counter.error},
         "texts": {**counted, "distinct": count.distinct, "to_embed": count.to_embed},
-        "chunking": None if assessment.chunking is None else asdict(assessment.chunking),
-        "bytes": None if assessment.size is None else {**asdict(assessment.size), "after": assessment.size.after},
-        "rate": None if assessment.rate is None else asdict(assessment.rate),
-        "plans": [asdict(plan) for plan in assessment.plans],
-        "answers": list(assessment.answers),
-        "notes": list(assessment.notes),
+        "chunking": assessment.chunking,
+        "bytes": None if assessment.size is None else {**as_plain(assessment.size), "after": assessment.size.after},
+        "rate": assessment.rate,
+        "plans": assessment.plans,
+        "answers": assessment.answers,
+        "notes": assessment.notes,
     }
+    return document("assess", facts)
 
 
 def assess_page(assessment: Assessment) -> str:
@@ -154,7 +154,7 @@ def assess_page(assessment: Assessment) -> str:
         sections={
             "The plans": [None if chart is None else chart.figure(), html_table(cost_rows(assessment), marked=safe)],
             "What they need": html_table(_need_rows(plans), marked=safe, text_columns=[4]),
-            "The store": facts(_store_facts(assessment)),
+            "The store": page.facts(_store_facts(assessment)),
             "How this is known": items(map(words, assessment.notes)),
         },
     ).html()

@@ -27,7 +27,7 @@ from migrate.audit.results import (
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.downstream import downstream_text
-from migrate.report.page import as_plain
+from migrate.report.facts import as_plain
 from migrate.report.terminal import WIDTH, filled_columns, table, wrap
 
 _QUERIES, _SLICES = 3, 3

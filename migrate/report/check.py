@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from migrate.check.model import Agreement, Compatibility, Example, Found, Trial
 from migrate.check.stamp import Stamped
 from migrate.report.characters import printable
+from migrate.report.facts import as_plain, document
 from migrate.report.page import Content, Page, element, items, sentence, stamp, words
 from migrate.report.page import table as html_table
 from migrate.report.terminal import table, wrap
-
-SCHEMA_VERSION = 1
 
 _BASES = {
     "manifest": "judged by the manifest; no text was embedded",
@@ -158,22 +156,8 @@ def finding_rows(result: Compatibility) -> list[list[str]]:
 
 def check_document(result: Compatibility) -> dict[str, Any]:
     """Everything the check knows, as values that JSON holds."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "check",
-        "store": result.store,
-        "model": asdict(result.model),
-        "compatible": result.compatible,
-        "cause": result.cause.value,
-        "sentence": result.sentence,
-        "basis": result.basis,
-        "findings": [asdict(finding) for finding in result.findings],
-        "figures": None if result.figures is None else asdict(result.figures),
-        "trials": [asdict(trial) for trial in result.trials],
-        "examples": [asdict(example) for example in result.examples],
-        "found": None if result.found is None else asdict(result.found),
-        "notes": list(result.notes),
-    }
+    facts = {name: fact for name, fact in as_plain(result).items() if name != "suits_queries"}
+    return document("check", {**facts, "compatible": result.compatible})
 
 
 def stamp_document(stamp: Stamped) -> dict[str, Any]:
@@ -181,10 +165,5 @@ def stamp_document(stamp: Stamped) -> dict[str, Any]:
 
     `found` is what an earlier check had found, where it rests on that.
     """
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "stamp",
-        "manifest": None if stamp.path is None else str(stamp.path),
-        "check": None if stamp.checked is None else check_document(stamp.checked),
-        "found": None if stamp.found is None else asdict(stamp.found),
-    }
+    checked = None if stamp.checked is None else check_document(stamp.checked)
+    return document("stamp", {"manifest": stamp.path, "check": checked, "found": stamp.found})

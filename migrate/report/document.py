@@ -17,7 +17,7 @@ from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import frontier_document
 from migrate.report.downstream import downstream_facts
-from migrate.report.page import as_plain
+from migrate.report.facts import as_plain, document
 from migrate.report.terminal import number
 from migrate.similarity import Similarity
 from migrate.similarity.measures import ABOVE_SELF, MEASURES
@@ -54,38 +54,37 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     What the full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
     """
     diagnostics, measured = report.diagnostics, report.verdict.measured
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "audit",
+    facts = {
         "verdict": {
             **_verdict(report.verdict),
             "measure": report.measure,
             "basis": report.basis or None,
-            "caveats": list(report.caveats),
+            "caveats": report.caveats,
         },
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
         "arms": [_arm(arm, report) for arm in report.arms],
-        "family": as_plain(report.family),
-        "plan": {"name": report.plan, "outcome": report.outcome.value},
+        "family": report.family,
+        "plan": {"name": report.plan, "outcome": report.outcome},
         "recommendation": recommendation_document(report),
         "options": _by_measure(options_of(report), measured),
-        "missing": dict(report.skipped_arms),
+        "missing": report.skipped_arms,
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
-        "regressions": as_plain(diagnostics.regressions),
+        "regressions": diagnostics.regressions,
         "slices": _by_measure(diagnostics.slices, measured),
-        "calibration": as_plain(diagnostics.calibration),
-        "hubness": as_plain(diagnostics.hubness),
-        "spaces": as_plain(diagnostics.spaces),
-        "likeness": as_plain(similarity_document(diagnostics.similarities)),
-        "query_ids": list(report.query_ids),
-        "notes": list(report.notes),
-        "manifest": as_plain(report.manifest),
-        "stores": as_plain(report.stores),
+        "calibration": diagnostics.calibration,
+        "hubness": diagnostics.hubness,
+        "spaces": diagnostics.spaces,
+        "likeness": similarity_document(diagnostics.similarities),
+        "query_ids": report.query_ids,
+        "notes": report.notes,
+        "manifest": report.manifest,
+        "stores": report.stores,
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
+    return document("audit", facts, version=SCHEMA_VERSION)
 
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
@@ -101,15 +100,15 @@ def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
-        "outcome": verdict.outcome.value,
+        "outcome": verdict.outcome,
         "sentence": verdict.sentence,
         "provisional": verdict.provisional,
         "measured": verdict.measured,
-        verdict.measured: as_plain(verdict.retention),
+        verdict.measured: verdict.retention,
         "safe_from": verdict.margin,
         "not_safe_below": verdict.margin if verdict.harmful is None else verdict.harmful,
         "margin": verdict.margin if verdict.stands_for is None else verdict.stands_for,
-        "gain_over_stay": as_plain(verdict.gain_over_stay),
+        "gain_over_stay": verdict.gain_over_stay,
         "worse_than_stay": verdict.worse_than_stay,
         "queries": verdict.n_queries,
         "groups": verdict.n_independent,
@@ -119,12 +118,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 def _reference(report: AuditReport) -> dict[str, Any]:
     proof = report.reference
-    evidence = [] if proof is None else list(proof.evidence)
-    return {"proven": proof is not None and proof.proven, "evidence": evidence, "doubts": list(report.doubts)}
+    evidence = () if proof is None else proof.evidence
+    return {"proven": proof is not None and proof.proven, "evidence": evidence, "doubts": report.doubts}
 
 
 def _pool(pool: PoolSummary) -> dict[str, Any]:
-    return {**as_plain(pool), "share": pool.share, "exact": pool.is_exact, "sentences": list(pool.sentences)}
+    return {**as_plain(pool), "share": pool.share, "exact": pool.is_exact, "sentences": pool.sentences}
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:
@@ -133,7 +132,7 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
 
 
 def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
-    reranking = {} if arm.reranking is None else {"reranking": as_plain(arm.reranking)}
+    reranking = {} if arm.reranking is None else {"reranking": arm.reranking}
     comparison = report.comparisons.get(arm.name)
     return {
         **reranking,
@@ -144,5 +143,5 @@ def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
         "seconds": arm.seconds,
         "tokens": arm.tokens,
         "usd": arm.usd,
-        "per_query": {measure: values.tolist() for measure, values in arm.scores.items()},
+        "per_query": arm.scores,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from migrate.audit.downstream import DownstreamAudit, Kept
 from migrate.audit.verdict import Outcome, margin_remarks
-from migrate.report.page import as_plain
+from migrate.report.facts import as_plain, document
 from migrate.report.terminal import table, wrap
 from migrate.similarity.roc import Bounded
 
@@ -83,4 +83,4 @@ def downstream_facts(audit: DownstreamAudit) -> dict[str, Any]:
 def downstream_document(audit: DownstreamAudit) -> dict[str, Any]:
     """A document of its own, for an audit by labels alone."""
     caveats = list(margin_remarks(audit.margin, audit.margin_from))
-    return {"schema_version": 1, "kind": "audit by labels", "caveats": caveats, **downstream_facts(audit)}
+    return document("audit by labels", {"caveats": caveats, **downstream_facts(audit)})

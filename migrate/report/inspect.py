@@ -10,6 +10,7 @@ import numpy as np
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.locations import place_of
 from migrate.manifest import artefact_kind
+from migrate.report.facts import document
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -26,7 +27,7 @@ def inspect_document(location: Store | str | Path) -> dict[str, Any]:
         As `open_store`, or `load_stitch`.
     """
     facts = _facts(location) if isinstance(location, Store) else _facts_at(str(location))
-    return {"schema_version": 1, "kind": "inspect", **facts}
+    return document("inspect", facts)
 
 
 def _facts_at(location: str) -> dict[str, Any]:

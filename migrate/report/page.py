@@ -1,6 +1,6 @@
 """Results as HTML: pages, each one file without outside parts, and pieces for notebooks.
 
-ElementTree writes the markup and escapes every text. Results as values that JSON holds are made here too.
+ElementTree writes the markup, and escapes every text.
 """
 
 from __future__ import annotations
@@ -8,15 +8,11 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from math import isfinite
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from xml.etree.ElementTree import Element, tostring
-
-import numpy as np
 
 from migrate.report.characters import for_markup
 
@@ -24,27 +20,6 @@ Content: TypeAlias = "str | Element | Iterable[Content] | None"
 """A text that is shown as it is, an element, or several of them; None for nothing."""
 
 _NEWLINE_AFTER = frozenset({"a", "p", "tr", "li", "h1", "h2", "h3", "figure", "section", "header", "style"})
-
-
-def as_plain(value: Any) -> Any:
-    """Return the value, and all that it holds, as dictionaries, lists, texts and finite numbers.
-
-    >>> as_plain({"upper": float("inf"), "span": (0.5, np.float32(1))})
-    {'upper': None, 'span': [0.5, 1.0]}
-    """
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, np.ndarray | np.generic):
-        return as_plain(value.tolist())
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): as_plain(item) for name, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [as_plain(item) for item in value]
-    return value
 
 
 def element(tag: str, *content: Content, **attributes: str | float | None) -> Element:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from migrate.report.page import as_plain
 from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.mlp import Mlp
@@ -30,7 +29,7 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
     if fitted.direction != DOCUMENT:
         models = {"from_model": manifest.model, "to_model": manifest.source_model}
     dim, curve = input_dim(manifest), fitted.stitch.loss_curve_ if isinstance(fitted.stitch, Mlp) else None
-    facts = {
+    return {
         "stitch": folder,
         "spec": fitted.stitch.spec,
         "maps": "documents" if fitted.direction == DOCUMENT else "queries",
@@ -47,14 +46,12 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "candidates": _candidates(fitted.selection),
         "mean_norm": _mean_norm(fitted),
         "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
-        "loss_curve": [] if curve is None else curve.tolist(),
+        "loss_curve": [] if curve is None else curve,
         "facts": dict(fitted.stitch.facts() or manifest.stitch.kind_facts or {}),
         "arrays": {name: list(array.shape) for name, array in fitted.stitch.saved().items()},
         "files": sorted(manifest.stitch.files or ()),
         "made_by": f"lead-migrate {manifest.tool_version}",
     }
-    plain: dict[str, Any] = as_plain(facts)
-    return plain
 
 
 def _candidates(selection: Selection) -> dict[str, float]:

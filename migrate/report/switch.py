@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from typing import Any, Final
 
 from migrate.audit.recommendation import serving_lines
+from migrate.report.facts import document
 from migrate.steps.switch.job import Switched
 
 _UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
@@ -61,7 +61,7 @@ def forgotten_text(done: Switched) -> str:
 
 def switch_document(kind: str, done: Switched) -> dict[str, Any]:
     """The same for programs."""
-    return {"schema_version": 1, "kind": kind, **asdict(done)}
+    return document(kind, done)
 
 
 def _queries(model: str | None, before: str | None) -> str:

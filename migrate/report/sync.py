@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from migrate.report.facts import document
 from migrate.steps.sync import Sync
 from migrate.steps.sync.changes import ChangeCounts
 from migrate.steps.sync.job import Synced
@@ -53,15 +54,11 @@ def plan_document(step: Sync) -> dict[str, Any]:
     """Return what would be done, for programs."""
     found, estimate = step.comparison, step.estimate()
     counts = asdict(found.changes.counts)
-    facts = {"path": str(found.output.where), "up_to_date": found.is_current, "dry_run": True, **counts}
-    return _document({**facts, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": list(found.remarks)})
+    facts = {"path": found.output.where, "up_to_date": found.is_current, "dry_run": True, **counts}
+    return document("sync", {**facts, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": found.remarks})
 
 
 def synced_document(done: Synced) -> dict[str, Any]:
     """What was done, for programs."""
-    facts = {"path": str(done.path), "up_to_date": not done.written, "dry_run": False, **asdict(done.counts)}
-    return _document({**facts, "count": done.count, "true": done.n_true, "remarks": list(done.remarks)})
-
-
-def _document(facts: dict[str, Any]) -> dict[str, Any]:
-    return {"schema_version": 1, "kind": "sync", **facts}
+    facts = {"path": done.path, "up_to_date": not done.written, "dry_run": False, **asdict(done.counts)}
+    return document("sync", {**facts, "count": done.count, "true": done.n_true, "remarks": done.remarks})

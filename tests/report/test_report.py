@@ -14,8 +14,8 @@ from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table, sentences
 from migrate.report.document import SCHEMA_VERSION, audit_document
+from migrate.report.facts import as_plain
 from migrate.report.html import audit_page
-from migrate.report.page import as_plain
 from migrate.report.suite import audit_suite
 from migrate.report.summary import audit_summary
 from migrate.report.terminal import candidates_table, table

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from migrate.lab.carry.carry import INTERCEPT, Carried
 from migrate.lab.carry.judge import Judgement
+from migrate.report.facts import document
 from migrate.report.terminal import filled_columns, table, wrap
 from migrate.similarity.roc import Bounded
 
@@ -57,11 +57,10 @@ def _figure(value: Bounded | None) -> str:
 
 def carry_document(done: Carried) -> dict[str, Any]:
     """The same as JSON."""
-    return {
-        "schema_version": 1,
-        "kind": "carry",
+    facts = {
         "pairs": done.pairs,
         "carried": {"directions": sorted(done.directions), "probes": sorted(done.probes)},
-        "left_out": list(done.left_out),
-        "judgements": [asdict(row) for row in done.judgements],
+        "left_out": done.left_out,
+        "judgements": done.judgements,
     }
+    return document("carry", facts)

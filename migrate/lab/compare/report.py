@@ -17,7 +17,8 @@ from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, Stores
 from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matrix_of
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
-from migrate.report.page import answer_html, as_plain
+from migrate.report.facts import document
+from migrate.report.page import answer_html
 from migrate.report.terminal import filled_columns, number, table, wrap
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
@@ -27,10 +28,9 @@ from migrate.similarity.stitching import Stitching
 def compare_document(comparison: StoresComparison) -> dict[str, Any]:
     """Return every matrix, every spectrum and the facts of the stores, as values that JSON holds."""
     names = [store.name for store in comparison.stores]
-    document: dict[str, Any] = as_plain(
+    return document(
+        "compare",
         {
-            "schema_version": 1,
-            "kind": "compare",
             "documents": comparison.documents,
             "shared": comparison.shared,
             "seed": comparison.seed,
@@ -47,7 +47,7 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             ],
             "local_dimensions": [
                 {
-                    end: [{**asdict(document), "text": comparison.texts.get(document.id)} for document in documents]
+                    end: [{**asdict(one), "text": comparison.texts.get(one.id)} for one in documents]
                     for end, documents in _ends(local)
                 }
                 for local in comparison.local
@@ -55,9 +55,8 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             "groups": comparison.groups,
             "downstream": comparison.downstream,
             "notes": comparison.notes,
-        }
+        },
     )
-    return document
 
 
 def _ends(local: LocalDocuments) -> tuple[tuple[str, tuple[LocalDocument, ...]], ...]:

@@ -52,7 +52,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
     refuse_output(output, force=force)
     path = make_keyring(output, force=force)
     if as_json:
-        show_json({"schema_version": 1, "kind": "private keygen", "path": str(path)})
+        show_json({"path": path}, kind="private keygen")
     else:
         show(f"keyring: {path}; never give it away: its secret key opens everything that is encrypted with it")
         advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate", quiet=False)
@@ -174,7 +174,7 @@ def _step(
         done = work(progress)
     if as_json:
         size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
-        show_json({"schema_version": 1, "kind": f"private {step}", "path": str(done.path), **size})
+        show_json({"path": done.path, **size}, kind=f"private {step}")
         return
     result, destination = _STEPS[step]
     size_text = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
