@@ -55,7 +55,7 @@ def write_folder(folder: Path, count: int, words: int) -> None:
 
 def write_stitch(store: Path, folder: Path) -> None:
     """A ridge for the folder, fitted on 1,000 of its rows and a rotation of them."""
-    from migrate.fit import fit_pairs
+    from migrate.steps.fit.job import fit_pairs
 
     from migrate.manifest import Manifest
     from migrate.selection import Pairs

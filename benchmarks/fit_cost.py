@@ -32,7 +32,7 @@ def cpu_seconds() -> float:
 
 def inside(data: Path, space: str, pairs: int) -> None:
     """Fit in this process, and print what it cost."""
-    from migrate.fit import fit_pairs
+    from migrate.steps.fit.job import fit_pairs
 
     from migrate.datasets.beir import load_beir
     from migrate.embedders import load_embedder

@@ -50,7 +50,7 @@ def write_index(path: Path, rows: int, dim: int = DIM) -> None:
 
 def make_stitch(index: Path, folder: Path) -> None:
     """A stitch for the index, fitted on 1,000 of its rows and a rotation of them."""
-    from migrate.fit import fit_pairs
+    from migrate.steps.fit.job import fit_pairs
 
     from migrate.manifest import Manifest
     from migrate.selection import Pairs

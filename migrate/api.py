@@ -5,7 +5,6 @@ Thin: each function opens what it is given and calls the one that does the work,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,7 +21,7 @@ from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.target import find_target
-from migrate.embed import Embedding, plan_embed
+from migrate.embed import Embedding
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
@@ -32,6 +31,7 @@ from migrate.pipeline.job import Migration
 from migrate.report.document import audit_document
 from migrate.report.inspect import inspect_document
 from migrate.steps.base import MAX_COST_USD, function
+from migrate.steps.embed import Embed
 from migrate.steps.fit import Fit
 from migrate.steps.opening import model_at, model_of, runner_at, store_of
 from migrate.steps.reembed import Reembed
@@ -105,51 +105,7 @@ fit = function(Fit)
 translate = function(Translate)
 
 
-def embed(
-    documents: Sequence[Document],
-    model: ModelLike,
-    output: str | Path,
-    *,
-    force: bool = False,
-    restart: bool = False,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Embedding:
-    """Embed documents into a new store, a folder with a FAISS index.
-
-    Parameters
-    ----------
-    documents
-        At least one, each with an id of its own and a text that is not blank.
-    model
-        The model, or its spec.
-    output
-        A new folder. It appears when it is complete; the same call continues one that broke off.
-    force
-        Replace an output that is there.
-    restart
-        Discard what an unfinished run has left.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.embed.embed_corpus`; and a SpendingError beyond `max_cost`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> documents = list(migrate.open_store("my-store").documents())
-    >>> migrate.embed(documents, "tfidf:24", "new-store")
-    <Embedding new-store: 150 vectors of dimension 24>
-    """
-    plan = plan_embed(lambda: documents, model_at(model), Path(output), force=force, restart=restart)
-    return plan.run_within(max_cost, progress=progress)
-
-
+embed = function(Embed)
 reembed = function(Reembed)
 
 

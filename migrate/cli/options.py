@@ -201,6 +201,7 @@ _KINDS: dict[str, Any] = {
     "stitch": STITCH,
     "path": PATH,
     "text": str,
+    "number": click.IntRange(min=0),
     "count": click.IntRange(min=1),
     "pairs": click.IntRange(min=2),
     "tokens": click.IntRange(1, 10**8),
@@ -221,7 +222,7 @@ def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> 
         return click.argument(name, type=_KINDS[kind])
     if kind or choices:
         settings["type"] = click.Choice(choices) if choices else _KINDS[kind]
-        settings |= {"required": True} if default is MISSING else {"default": default}
+        settings = {"required": True, **settings} if default is MISSING else {**settings, "default": default}
     else:
         settings["is_flag"] = True
     return option(*(flags or (f"--{name.replace('_', '-')}",)), name, help=text, **settings)

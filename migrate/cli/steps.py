@@ -8,15 +8,17 @@ from typing import Any
 
 from migrate.cli.options import Decorator, declared
 from migrate.cli.spending import AGREED, SpendingOptions
-from migrate.steps.base import PaidStep, Step, fields_of
+from migrate.steps.base import Step, fields_of
 
 
-def step_options(step: type[Step[Any]]) -> Decorator:
+def step_options(step: type[Step[Any]], *names: str, **settings: Any) -> Decorator:
     """Add the arguments and options of a step to a command, which gets the step as `asked`.
 
-    A command of a step that may cost money gets `spending` too.
+    Only those of the fields in `names` where there are any; `settings` are fields that the command sets itself. A
+    command with a limit of what may be spent gets `spending` too.
     """
-    typed = [field for field in fields_of(step) if "kind" in field.metadata]
+    typed = [field for field in fields_of(step) if "kind" in field.metadata and field.name not in settings]
+    typed = [field for field in typed if not names or field.name in names]
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -24,9 +26,10 @@ def step_options(step: type[Step[Any]]) -> Decorator:
             values = {field.name: arguments.pop(field.name) for field in typed}
             if "yes" in arguments:
                 arguments["spending"] = SpendingOptions(values["max_cost"], arguments.pop("yes"))
-            return command(asked=step(**values), **arguments)
+            return command(asked=step(**values, **settings), **arguments)
 
-        wrapped: Callable[..., Any] = AGREED(with_step) if issubclass(step, PaidStep) else with_step
+        costs = any(field.name == "max_cost" for field in typed)
+        wrapped: Callable[..., Any] = AGREED(with_step) if costs else with_step
         for field in reversed(typed):
             wrapped = declared(field.name, field.metadata, field.default)(wrapped)
         return wrapped

@@ -29,7 +29,7 @@ FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "o
 FIT_API = models.FIT_API
 
 
-BACKFILL = ("backfill", "store", "--from-cache", "-o", "out", "-q")
+BACKFILL = ("backfill", "store", "-o", "out", "-q")
 OTHER_BYTES = ("{}: expected the SHA-256 of the manifest, *, found *; the {} damaged or replaced: copy the file again, "
                "make the store again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)")
 EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
