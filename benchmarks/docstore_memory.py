@@ -55,10 +55,9 @@ def write_folder(folder: Path, count: int, words: int) -> None:
 
 def write_stitch(store: Path, folder: Path) -> None:
     """A ridge for the folder, fitted on 1,000 of its rows and a rotation of them."""
-    from migrate.steps.fit.job import fit_pairs
-
     from migrate.manifest import Manifest
     from migrate.selection import Pairs
+    from migrate.steps.fit.job import fit_pairs
     from migrate.stores import open_store
 
     opened = open_store(store)

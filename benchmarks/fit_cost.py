@@ -32,12 +32,11 @@ def cpu_seconds() -> float:
 
 def inside(data: Path, space: str, pairs: int) -> None:
     """Fit in this process, and print what it cost."""
-    from migrate.steps.fit.job import fit_pairs
-
     from migrate.datasets.beir import load_beir
     from migrate.embedders import load_embedder
     from migrate.manifest import Manifest
     from migrate.selection import Pairs
+    from migrate.steps.fit.job import fit_pairs
     from migrate.stitch.text_reader import TextReader
     from migrate.threads import threads_for
 

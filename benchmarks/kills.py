@@ -49,10 +49,10 @@ from migrate.errors import LeadMigrateError, UsageError
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
+from migrate.steps.switch import rollback, switch
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
-from migrate.switch import roll_back, switch_store
 from migrate.vectors import Document
 
 DIM = 64
@@ -252,13 +252,13 @@ def do_finish(source: str, stitch: str, output: str) -> None:
 
 def do_switch(old: str, new: str) -> None:
     """What `lead-migrate switch --unproven` does."""
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
 
 
 def do_rollback(old: str) -> None:
     """What `lead-migrate rollback` does, where there is something to undo."""
     try:
-        roll_back(old)
+        rollback(old)
     except UsageError as error:
         if "nothing was switched" not in str(error):
             raise

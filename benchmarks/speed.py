@@ -50,10 +50,9 @@ def write_index(path: Path, rows: int, dim: int = DIM) -> None:
 
 def make_stitch(index: Path, folder: Path) -> None:
     """A stitch for the index, fitted on 1,000 of its rows and a rotation of them."""
-    from migrate.steps.fit.job import fit_pairs
-
     from migrate.manifest import Manifest
     from migrate.selection import Pairs
+    from migrate.steps.fit.job import fit_pairs
     from migrate.stores import open_store
 
     store = open_store(index)

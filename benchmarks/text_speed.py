@@ -69,10 +69,9 @@ def write_store(folder: Path, texts: Sequence[str], vectors: np.ndarray) -> None
 
 def fit(data: Path, store: Path, stitch: Path, documents: Sequence[Document], model: Embedder) -> float:
     """Fit `auto` on real pairs, save it for the store, and return the seconds that the fit took."""
-    from migrate.steps.fit.job import fit_pairs
-
     from migrate.manifest import Manifest
     from migrate.selection import Pairs
+    from migrate.steps.fit.job import fit_pairs
     from migrate.stitch.text_reader import TextReader
     from migrate.stores import open_store
 

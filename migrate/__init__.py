@@ -14,106 +14,93 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from migrate.api import (
-        Assessment,
-        AuditReport,
-        Compatibility,
-        Document,
-        Embedder,
-        Embedding,
-        FittedStitch,
-        LeadMigrateError,
-        Migration,
-        Outcome,
-        Query,
-        QuerySet,
-        Stamp,
-        Store,
-        Switch,
-        Synced,
-        Translation,
-        Verdict,
-        assess,
-        audit,
-        check,
-        embed,
-        fit,
-        forget,
-        inspect,
-        load_embedder,
-        load_stitch,
-        open_store,
-        reembed,
-        rollback,
-        run,
-        stamp,
-        switch,
-        sync,
-        translate,
-    )
-    from migrate.lab.api import compare
-    from migrate.lab.compare import StoresComparison
-    from migrate.live.searcher import LiveLimits, LiveSearcher
+    from migrate.api import audit as audit
+    from migrate.audit.query_set import QuerySet as QuerySet
+    from migrate.audit.report import AuditReport as AuditReport
+    from migrate.audit.verdict import Outcome as Outcome
+    from migrate.audit.verdict import Verdict as Verdict
+    from migrate.check import Compatibility as Compatibility
+    from migrate.check import Stamped as Stamped
+    from migrate.cost import Assessment as Assessment
+    from migrate.embed import Embedding as Embedding
+    from migrate.embedders import load_embedder as load_embedder
+    from migrate.embedders.base import Embedder as Embedder
+    from migrate.errors import LeadMigrateError as LeadMigrateError
+    from migrate.inspect import inspect as inspect
+    from migrate.lab.api import compare as compare
+    from migrate.lab.compare.comparison import StoresComparison as StoresComparison
+    from migrate.live.searcher import LiveLimits as LiveLimits
+    from migrate.live.searcher import LiveSearcher as LiveSearcher
+    from migrate.pipeline import run as run
+    from migrate.pipeline.job import Migration as Migration
+    from migrate.steps.assess import assess as assess
+    from migrate.steps.check import check as check
+    from migrate.steps.check import stamp as stamp
+    from migrate.steps.embed import embed as embed
+    from migrate.steps.fit import fit as fit
+    from migrate.steps.reembed import reembed as reembed
+    from migrate.steps.switch import forget as forget
+    from migrate.steps.switch import rollback as rollback
+    from migrate.steps.switch import switch as switch
+    from migrate.steps.switch.job import Switched as Switched
+    from migrate.steps.sync import sync as sync
+    from migrate.steps.sync.job import Synced as Synced
+    from migrate.steps.translate import translate as translate
+    from migrate.steps.translate.job import Translation as Translation
+    from migrate.stitch.fitted import FittedStitch as FittedStitch
+    from migrate.stitch.persistence import load_stitch as load_stitch
+    from migrate.stores import open_store as open_store
+    from migrate.stores.base import Store as Store
+    from migrate.vectors import Document as Document
+    from migrate.vectors import Query as Query
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Assessment",
-    "AuditReport",
-    "Compatibility",
-    "Document",
-    "Embedder",
-    "Embedding",
-    "FittedStitch",
-    "LeadMigrateError",
-    "LiveLimits",
-    "LiveSearcher",
-    "Migration",
-    "Outcome",
-    "Query",
-    "QuerySet",
-    "Stamp",
-    "Store",
-    "StoresComparison",
-    "Switch",
-    "Synced",
-    "Translation",
-    "Verdict",
-    "assess",
-    "audit",
-    "check",
-    "compare",
-    "embed",
-    "fit",
-    "forget",
-    "inspect",
-    "load_embedder",
-    "load_stitch",
-    "open_store",
-    "reembed",
-    "rollback",
-    "run",
-    "stamp",
-    "switch",
-    "sync",
-    "translate",
-]
-
-
-_ROOMS = {
-    "LiveLimits": "migrate.live.searcher",
-    "LiveSearcher": "migrate.live.searcher",
-    "StoresComparison": "migrate.lab.compare",
-    "compare": "migrate.lab.api",
+_MODULES = {
+    "api": "audit",
+    "audit.query_set": "QuerySet",
+    "audit.report": "AuditReport",
+    "audit.verdict": "Outcome Verdict",
+    "check": "Compatibility Stamped",
+    "cost": "Assessment",
+    "embed": "Embedding",
+    "embedders": "load_embedder",
+    "embedders.base": "Embedder",
+    "errors": "LeadMigrateError",
+    "inspect": "inspect",
+    "lab.api": "compare",
+    "lab.compare.comparison": "StoresComparison",
+    "live.searcher": "LiveLimits LiveSearcher",
+    "pipeline": "run",
+    "pipeline.job": "Migration",
+    "steps.assess": "assess",
+    "steps.check": "check stamp",
+    "steps.embed": "embed",
+    "steps.fit": "fit",
+    "steps.reembed": "reembed",
+    "steps.switch": "forget rollback switch",
+    "steps.switch.job": "Switched",
+    "steps.sync": "sync",
+    "steps.sync.job": "Synced",
+    "steps.translate": "translate",
+    "steps.translate.job": "Translation",
+    "stitch.fitted": "FittedStitch",
+    "stitch.persistence": "load_stitch",
+    "stores": "open_store",
+    "stores.base": "Store",
+    "vectors": "Document Query",
 }
-"""Where names are from that are not of `migrate.api`, which knows nothing of these rooms."""
+_MODULE_OF = {name: f"migrate.{module}" for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    """What `__all__` names, imported when it is first used: `import migrate` alone loads no library."""
+    """Import what `__all__` names when it is first used: `import migrate` alone loads no library."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_ROOMS.get(name, "migrate.api")), name)
+    import_module("migrate.report.notebook")  # how results look in a notebook
+    value = getattr(import_module(_MODULE_OF[name]), name)
     submodule = sys.modules.get(f"{__name__}.{name}")
     if isinstance(value, FunctionType) and submodule is not None:
         vars(submodule).update(vars(value))
@@ -127,7 +114,7 @@ def __dir__() -> list[str]:
 
 
 class _FrontDoor(ModuleType):
-    """The module type of this package, for the names that are a function and a submodule: audit, check, fit, sync ...
+    """The module type of this package, for the names that are a function and a submodule: audit, check, fit, embed ...
 
     Importing a submodule binds it in its package, in whatever order and by whomever; here `migrate.audit` is the
     function all the same. What the submodule holds is to be had of the function as well, as both have one namespace:

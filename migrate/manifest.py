@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from types import NoneType
+from typing import Any, Final, Literal, Self, get_args, get_type_hints
 
 from migrate import __version__
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
@@ -43,7 +45,7 @@ class ModelIdentity:
 
 
 def creation_date() -> str:
-    """Now in UTC as ISO 8601, or SOURCE_DATE_EPOCH where it is set, for reproducible bytes."""
+    """Return the time now in UTC as ISO 8601, or SOURCE_DATE_EPOCH where it is set, for reproducible bytes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
@@ -52,37 +54,9 @@ def creation_date() -> str:
     return moment.isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class _Type:
-    """What a fact in `details` must be: in words, and the test of it."""
-
-    words: str
-    test: Callable[[Any], bool]
-
-
-_TEXT: Final = _Type("a text", lambda value: isinstance(value, str))
-_FLAG: Final = _Type("true or false", lambda value: isinstance(value, bool))
-_WHOLE: Final = _Type("a whole number", lambda value: type(value) is int and abs(value) < 1 << 64)
-_NUMBER: Final = _Type("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
-_TABLE: Final = _Type("a table", lambda value: isinstance(value, Mapping))
-_TABLE_OR_NULL: Final = _Type("a table or null", lambda value: value is None or isinstance(value, Mapping))
-_HASHES: Final = _Type(
-    "a table of texts",
-    lambda value: isinstance(value, Mapping) and all(isinstance(part, str) for pair in value.items() for part in pair),
-)
-_TEXTS: Final = _Type(
-    "a list of texts", lambda value: isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
-)
-
-_NUMBERS: Final = _Type(
-    "a list of numbers",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value),
-)
-
-
-def _fact(key: str, kind: _Type, default: Any = None) -> Any:
-    """A field that `details` has under `key`; there is none where it is `default`."""
-    return field(default=default, metadata={"key": key, "type": kind})
+def _fact(key: str, default: Any = None, *, nullable: bool = False) -> Any:
+    """Return a field that `details` has under `key`; there is none where it is `default`."""
+    return field(default=default, metadata={"key": key, "nullable": nullable})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,38 +65,39 @@ class _Facts:
 
     @classmethod
     def parse(cls, details: Mapping[str, Any], source: str) -> Self:
-        """The facts in `details`; `source` names the manifest in errors.
-
-        Raises
-        ------
-        ManifestError
-            A fact is of another type.
-        """
-        facts = {}
-        for fact in fields(cls):
-            key, kind = fact.metadata["key"], fact.metadata["type"]
-            if key not in details:
-                continue
-            value = details[key]
-            if not kind.test(value):
-                raise ManifestError(
-                    f"{source}: {key!r} in its details must be {kind.words}, and is {reprlib.repr(value)}; the file is "
-                    "damaged, copy or make it again"
-                )
-            facts[fact.name] = tuple(value) if isinstance(value, list) else value
-        return cls(**facts)
+        """Return the facts in `details`; ManifestError where one is of another type, with the manifest as `source`."""
+        shape = {key: hint for key, (_, hint) in _shape(cls).items() if key in details}
+        try:
+            expect(details, shape)
+        except MalformedError as error:
+            raise ManifestError(
+                f"{source}: in its details {error}; the file is damaged, copy or make it again"
+            ) from error
+        values = {_shape(cls)[key][0]: details[key] for key in shape}
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
     @classmethod
     def unknown(cls, details: Mapping[str, Any]) -> dict[str, Any]:
-        """The rest of `details`, which only another version of the tool knows."""
-        own = {fact.metadata["key"] for fact in fields(cls)}
-        return {key: value for key, value in details.items() if key not in own}
+        """Return the rest of `details`, which only another version of the tool knows."""
+        return {key: value for key, value in details.items() if key not in _shape(cls)}
 
     def as_details(self) -> dict[str, Any]:
-        """The facts that there are, as `Manifest.details` holds them."""
-        values = {fact.metadata["key"]: getattr(self, fact.name) for fact in fields(self)}
+        """Return the facts that there are, as `Manifest.details` holds them."""
+        values = {key: getattr(self, name) for key, (name, _) in _shape(type(self)).items()}
         present = {key: value for key, value in values.items() if value is not None and value != ()}
         return {key: list(value) if isinstance(value, tuple) else value for key, value in present.items()}
+
+
+@cache
+def _shape(kind: type[_Facts]) -> dict[str, tuple[str, Any]]:
+    """Return the names and types of the fields by their names in `details`; null is none, unless it says something."""
+    hints, shape = get_type_hints(kind), {}
+    for fact in fields(kind):
+        hint = hints[fact.name]
+        if NoneType in get_args(hint) and not fact.metadata["nullable"]:
+            (hint,) = (part for part in get_args(hint) if part is not NoneType)
+        shape[fact.metadata["key"]] = fact.name, hint
+    return shape
 
 
 MADE_BY_STAMP: Final = "stamp"
@@ -145,24 +120,24 @@ class StoreFacts(_Facts):
     holds (`migrate.stores.content.content_of`), where no hash of a file says it.
     """
 
-    made_by: str | None = _fact("made by", _TEXT)
-    index: str | None = _fact("index", _TEXT)
-    index_sha256: str | None = _fact("index_sha256", _TEXT)
-    documents_sha256: Mapping[str, str] | None = _fact("documents_sha256", _HASHES)
-    beside_sha256: Mapping[str, str] | None = _fact("beside_sha256", _HASHES)
-    stitch: str | None = _fact("stitch", _TEXT)
-    confidence_lowest: float | None = _fact("confidence_lowest", _NUMBER)
-    confidence_spearman: float | None = _fact("confidence_spearman", _NUMBER)
-    fallback: Mapping[str, Any] | None = _fact("fallback", _TABLE)
-    filled_in: str | None = _fact("filled in", _TEXT)
-    checked: Mapping[str, Any] | None = _fact("checked", _TABLE_OR_NULL)
-    chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
-    first_tokens: int | None = _fact("first tokens", _WHOLE)
-    source_state: str | None = _fact("source state", _TEXT)
-    written_as: Mapping[str, str] | None = _fact("written as", _HASHES)
-    synced: Mapping[str, Any] | None = _fact("synced", _TABLE)
-    fields: Mapping[str, str] | None = _fact("fields", _HASHES)
-    content: Mapping[str, Any] | None = _fact("content", _TABLE)
+    made_by: str | None = _fact("made by")
+    index: str | None = _fact("index")
+    index_sha256: str | None = _fact("index_sha256")
+    documents_sha256: Mapping[str, str] | None = _fact("documents_sha256")
+    beside_sha256: Mapping[str, str] | None = _fact("beside_sha256")
+    stitch: str | None = _fact("stitch")
+    confidence_lowest: float | None = _fact("confidence_lowest")
+    confidence_spearman: float | None = _fact("confidence_spearman")
+    fallback: Mapping[str, Any] | None = _fact("fallback")
+    filled_in: str | None = _fact("filled in")
+    checked: Mapping[str, Any] | None = _fact("checked", nullable=True)
+    chosen_by: tuple[str, ...] = _fact("chosen by queries", ())
+    first_tokens: int | None = _fact("first tokens")
+    source_state: str | None = _fact("source state")
+    written_as: Mapping[str, str] | None = _fact("written as")
+    synced: Mapping[str, Any] | None = _fact("synced")
+    fields: Mapping[str, str] | None = _fact("fields")
+    content: Mapping[str, Any] | None = _fact("content")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,32 +151,26 @@ class StitchFacts(_Facts):
     that the fit might lean on, `first_tokens` how many tokens of each text it leans on.
     """
 
-    fingerprint: Mapping[str, Any] | None = _fact("fingerprint", _TABLE)
-    direction: str | None = _fact("direction", _TEXT)
-    sample: Mapping[str, Any] | None = _fact("sample", _TABLE)
-    texts: bool | None = _fact("texts", _FLAG)
-    stitch: str | None = _fact("stitch", _TEXT)
-    norm: float | None = _fact("norm", _NUMBER)
-    kind_facts: Mapping[str, Any] | None = _fact("facts", _TABLE)
-    selection: Mapping[str, Any] | None = _fact("selection", _TABLE)
-    fallback: Mapping[str, Any] | None = _fact("fallback", _TABLE)
-    arrays: tuple[str, ...] = _fact("arrays", _TEXTS, ())
-    files: Mapping[str, str] | None = _fact("files", _HASHES)
-    reembedding: Mapping[str, Any] | None = _fact("re-embedding", _TABLE)
-    chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
-    prior: str | None = _fact("prior", _TEXT)
-    first_tokens: int | None = _fact("first tokens", _WHOLE)
+    fingerprint: Mapping[str, Any] | None = _fact("fingerprint")
+    direction: str | None = _fact("direction")
+    sample: Mapping[str, Any] | None = _fact("sample")
+    texts: bool | None = _fact("texts")
+    stitch: str | None = _fact("stitch")
+    norm: float | None = _fact("norm")
+    kind_facts: Mapping[str, Any] | None = _fact("facts")
+    selection: Mapping[str, Any] | None = _fact("selection")
+    fallback: Mapping[str, Any] | None = _fact("fallback")
+    arrays: tuple[str, ...] = _fact("arrays", ())
+    files: Mapping[str, str] | None = _fact("files")
+    reembedding: Mapping[str, Any] | None = _fact("re-embedding")
+    chosen_by: tuple[str, ...] = _fact("chosen by queries", ())
+    prior: str | None = _fact("prior")
+    first_tokens: int | None = _fact("first tokens")
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:
-        """The fingerprint, which every stitch has.
-
-        Raises
-        ------
-        StitchError
-            This one has none, or it does not say the dimension.
-        """
-        if self.fingerprint is None or not _WHOLE.test(self.fingerprint.get("dim")):
+        """The fingerprint, which every stitch has; StitchError if this one has none, or none with a dimension."""
+        if self.fingerprint is None or type(self.fingerprint.get("dim")) is not int:
             raise StitchError("the manifest of the stitch does not say which store it is for; fit it again")
         return self.fingerprint
 
@@ -210,16 +179,16 @@ class StitchFacts(_Facts):
 class ReportFacts(_Facts):
     """What the manifest of an audit's report says: the judged queries, and the resamples of its bootstrap."""
 
-    dataset: str | None = _fact("dataset", _TEXT)
-    resamples: int | None = _fact("resamples", _WHOLE)
+    dataset: str | None = _fact("dataset")
+    resamples: int | None = _fact("resamples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyringFacts(_Facts):
     """What the manifest of a keyring says of it: the random name of its keys, and the SHA-256 of its `files`."""
 
-    key: str | None = _fact("key", _TEXT)
-    files: Mapping[str, str] | None = _fact("files", _HASHES)
+    key: str | None = _fact("key")
+    files: Mapping[str, str] | None = _fact("files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +201,13 @@ class CiphertextFacts(_Facts):
     `stitch`. `files` have their SHA-256.
     """
 
-    key: str | None = _fact("key", _TEXT)
-    store: str | None = _fact("store", _TEXT)
-    norm_bound: float | None = _fact("norm bound", _NUMBER)
-    norm: float | None = _fact("norm", _NUMBER)
-    mean: Sequence[float] | None = _fact("mean", _NUMBERS)
-    stitch: str | None = _fact("stitch", _TEXT)
-    files: Mapping[str, str] | None = _fact("files", _HASHES)
+    key: str | None = _fact("key")
+    store: str | None = _fact("store")
+    norm_bound: float | None = _fact("norm bound")
+    norm: float | None = _fact("norm")
+    mean: Sequence[float] | None = _fact("mean")
+    stitch: str | None = _fact("stitch")
+    files: Mapping[str, str] | None = _fact("files")
 
 
 _FACTS: Final[Mapping[Kind, type[_Facts]]] = {
@@ -322,7 +291,7 @@ def _content_hash(facts: Mapping[str, Any]) -> str:
 
 
 def artefact_kind(folder: Path) -> str | None:
-    """What the manifest of a folder says that it is; None where there is none that can be read."""
+    """Return what the manifest of a folder says that it is; None where there is none that can be read."""
     try:
         facts = read_json(folder / MANIFEST_NAME)
     except (OSError, MalformedError):
@@ -337,8 +306,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     Raises
     ------
     ManifestError
-        There is none, it is not JSON, it is of another kind, or of a newer format version; a fact in it is of another
-        type; or its content does not match the hash in it.
+        There is none, it is of another kind or format version, or damaged.
     OutputError
         The operating system refused.
     """
@@ -353,8 +321,8 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:
         raise ManifestError(f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again") from error
-    if not isinstance(facts, dict) or facts.get("kind") != kind:
-        named = facts.get("kind") if isinstance(facts, dict) else None
+    named = facts.get("kind") if isinstance(facts, dict) else None
+    if named != kind:
         actual = f"a {named}" if isinstance(named, str) else "something else"
         raise ManifestError(f"{folder}: expected a {kind}, found {actual}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
@@ -392,11 +360,5 @@ def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:
 
 
 def find_manifest(folder: Path, kind: Kind) -> Manifest | None:
-    """The manifest of a folder, or None where there is none.
-
-    Raises
-    ------
-    ManifestError
-        As `read_manifest`, except where there is none.
-    """
+    """Return the manifest of a folder, or None where there is none; raises as `read_manifest`."""
     return read_manifest(folder, kind) if (folder / MANIFEST_NAME).exists() else None

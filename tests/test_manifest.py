@@ -198,7 +198,8 @@ def test_a_fact_of_another_type_is_refused_by_file_and_name(kind, key, value, tm
     with pytest.raises(ManifestError) as caught:
         read_manifest(tmp_path, kind)
     message = str(caught.value)
-    assert message.startswith(f"{tmp_path / MANIFEST_NAME}: {key!r} in its details must be ") and "\n" not in message
+    assert message.startswith(f"{tmp_path / MANIFEST_NAME}: in its details '{key}") and "\n" not in message
+    assert " must be " in message
 
 
 def test_a_stitch_that_does_not_say_its_store_is_refused():

@@ -1,8 +1,8 @@
 """Checks whether a store's vectors come from a model: by its manifest, or by embedding a few of its texts again."""
 
 from migrate.check.check import SAMPLE_SIZE, check_store
-from migrate.check.model import Agreement, Cause, Compatibility, Example, Finding, Found, Trial
-from migrate.check.stamp import Stamp, leave_finding, stamp_as_found, stamp_store
+from migrate.check.model import Agreement, Cause, Compatibility, Example, Found, Observation, Trial
+from migrate.check.stamp import Stamped, leave_finding, stamp_as_found, stamp_store
 
 __all__ = [
     "SAMPLE_SIZE",
@@ -10,9 +10,9 @@ __all__ = [
     "Cause",
     "Compatibility",
     "Example",
-    "Finding",
     "Found",
-    "Stamp",
+    "Observation",
+    "Stamped",
     "Trial",
     "check_store",
     "leave_finding",

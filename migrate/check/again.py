@@ -25,13 +25,6 @@ def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, see
     The store is believed in the rows that it says are true (`all_true`: all are), where its index keeps vectors as they
     are. Where neither has anything there is nothing to compare with. Returns how many were embedded; a model that runs
     here is not asked.
-
-    Raises
-    ------
-    VectorError
-        The model gives other vectors than it did.
-    RemoteError, SpendingError
-        As the embedder.
     """
     if not store.info.has_texts or not needs_proof(embedder):
         return 0

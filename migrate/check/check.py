@@ -27,7 +27,7 @@ from migrate.check.facts import (
     sampled_norms,
     unchanged_finding,
 )
-from migrate.check.model import Agreement, Cause, Compatibility, Example, Finding, Found
+from migrate.check.model import Agreement, Cause, Compatibility, Example, Found, Observation
 from migrate.embedders import special_options
 from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
@@ -54,24 +54,8 @@ def check_store(
 ) -> Compatibility:
     """Say whether a store's vectors are those that a model gives to its texts, or why not.
 
-    Parameters
-    ----------
-    sample
-        Documents to embed again, at least 1; all of them where the store has no more.
-    manifest
-        "trust" lets a manifest answer whose hash is that of the index; "compare" holds it against what is found;
-        "ignore" does not look at it.
-    seed
-        Of the sample, and of the permutations that tell another model from other texts.
-
-    Raises
-    ------
-    VectorError
-        A vector that was looked at is zero or not finite.
-    StoreError
-        The store has texts, but none that is not blank.
-    RemoteError, InputError
-        As the embedder.
+    "trust" lets a `manifest` answer whose hash is that of the index, "compare" holds it against what is found, "ignore"
+    does not look at it.
     """
     model = embedder.quick_identity()
     dimension = dimension_finding(store, model)
@@ -100,7 +84,7 @@ def _translated(store: Store) -> tuple[str, ...]:
     return (f"translated from {source.spec}: in the space of the model, but not its vectors; an audit says how good",)
 
 
-def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...]) -> Compatibility:
+def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Observation, ...]) -> Compatibility:
     """Judge without texts: nothing can be proved, but much refuted."""
     wrong = next((finding for finding in findings if not finding.ok), None)
     if wrong is not None:
@@ -112,7 +96,7 @@ def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...])
     return Compatibility(store.info.location, model, cause, sentence, "facts", findings, notes=(note,))
 
 
-def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed: int) -> Compatibility:
+def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, seed: int) -> Compatibility:
     """Judge vectors of another dimension: of another model, or the first part of this one's."""
     model, dim = embedder.quick_identity(), store.info.dim
     notes = (fitting_models(store, model, seed),)
@@ -132,7 +116,7 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed:
 
 
 def _by_sample(
-    store: Store, embedder: Embedder, findings: list[Finding], size: int, seed: int, progress: Progress
+    store: Store, embedder: Embedder, findings: list[Observation], size: int, seed: int, progress: Progress
 ) -> Compatibility:
     sample, stored = draw(store, size, seed)
     fresh = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
@@ -147,7 +131,7 @@ def _by_sample(
             f"model's (median cosine {figures.median_cosine:.3f}); the others are its own"
         )
         diagnosis = replace(diagnosis, cause=Cause.COMPATIBLE, sentence=sentence)
-    findings.append(Finding("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
+    findings.append(Observation("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
     agreeing, way = compared.agreeing, embedder
     has_spec = bool(agreeing.all())
     if (best := diagnosis.best) is not None:
@@ -181,7 +165,7 @@ def _by_sample(
     )
 
 
-def _answer(diagnosis: Diagnosis, findings: list[Finding]) -> tuple[Cause, str]:
+def _answer(diagnosis: Diagnosis, findings: list[Observation]) -> tuple[Cause, str]:
     """Return the cause by the vectors; where these agree, by the first other finding that is not as expected."""
     if diagnosis.cause is Cause.COMPATIBLE:
         advice = {"manifest": "; the vectors agree, so stamp the store anew", "unchanged": "; the vectors agree"}

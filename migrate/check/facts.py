@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from migrate.check.model import Finding
+from migrate.check.model import Observation
 from migrate.embedders import known_models
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
@@ -24,12 +24,12 @@ _WORDS = {
 }
 
 
-def dimension_finding(store: Store, model: ModelIdentity) -> Finding:
+def dimension_finding(store: Store, model: ModelIdentity) -> Observation:
     """Compare the dimensions."""
     store_dim = store.info.dim
     if store_dim == model.dim:
-        return Finding("dimension", True, f"{store_dim:,}, as the model's")
-    return Finding("dimension", False, f"the store has {store_dim:,} dimensions, the model gives {model.dim:,}")
+        return Observation("dimension", True, f"{store_dim:,}, as the model's")
+    return Observation("dimension", False, f"the store has {store_dim:,} dimensions, the model gives {model.dim:,}")
 
 
 def sampled_norms(store: Store, seed: int) -> NormSummary:
@@ -50,48 +50,52 @@ def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
     return f"known models that would fit: {names or 'none'} (norms of {_norm_range(norms)})"
 
 
-def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Finding:
+def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Observation:
     """Compare the norms of some random rows with those that are known of the model."""
     norms = sampled_norms(store, seed)
     if not store.info.exact:
         return _rough_norms(norms)
     fits = norms.is_unit == model.normalized
-    return Finding("norms", fits, f"{_norm_range(norms)}; the model's are {'1' if model.normalized else 'not all 1'}")
+    return Observation(
+        "norms", fits, f"{_norm_range(norms)}; the model's are {'1' if model.normalized else 'not all 1'}"
+    )
 
 
-def norms_by_vectors(stored: Vectors, fresh: Vectors, *, exact: bool) -> Finding:
+def norms_by_vectors(stored: Vectors, fresh: Vectors, *, exact: bool) -> Observation:
     """Compare the lengths of vectors that point the same way, (n, dim) each."""
     old, new = summarize_norms(stored), summarize_norms(fresh)
     if not exact:
         return _rough_norms(old)
     ratios = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(fresh))
     if (np.abs(ratios - 1) < 0.01).mean() > 1 / 2:
-        return Finding("norms", True, f"{_norm_range(old)}, as the model's")
+        return Observation("norms", True, f"{_norm_range(old)}, as the model's")
     if old.is_unit:
         how = "normalised in the store, not by the model"
     else:
         how = "not normalised in the store, but by the model" if new.is_unit else "scaled"
-    return Finding("norms", False, f"{how}: {_norm_range(old)} in the store, {_norm_range(new)} by the model")
+    return Observation("norms", False, f"{how}: {_norm_range(old)} in the store, {_norm_range(new)} by the model")
 
 
-def _rough_norms(norms: NormSummary) -> Finding:
-    return Finding("norms", True, f"{_norm_range(norms)}; not compared, as the index keeps them only roughly")
+def _rough_norms(norms: NormSummary) -> Observation:
+    return Observation("norms", True, f"{_norm_range(norms)}; not compared, as the index keeps them only roughly")
 
 
 def _norm_range(norms: NormSummary) -> str:
     return "1" if norms.is_unit else f"{norms.minimum:.3g} to {norms.maximum:.3g}"
 
 
-def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
+def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
     """Compare the manifest's model and prefixes with this one's; a revision counts where both sides know it."""
     recorded = manifest.model
     if recorded is None:
-        return Finding("manifest", False, "names no model")
+        return Observation("manifest", False, "names no model")
     known = recorded.revision is not None and model.revision is not None
     differences = [words for name, words in _differences(recorded, model).items() if name != "revision" or known]
     if differences:
-        return Finding("manifest", False, f"in the manifest {'; '.join(differences)}")
-    return Finding("manifest", True, f"names {recorded.spec}, made by {manifest.store.made_by or 'an unknown command'}")
+        return Observation("manifest", False, f"in the manifest {'; '.join(differences)}")
+    return Observation(
+        "manifest", True, f"names {recorded.spec}, made by {manifest.store.made_by or 'an unknown command'}"
+    )
 
 
 def _differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:
@@ -122,12 +126,12 @@ def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity)
         )
 
 
-def unchanged_finding(store: Store) -> Finding | None:
+def unchanged_finding(store: Store) -> Observation | None:
     """Hold index and documents against the hashes in the manifest; None where it has no hash of the index."""
     try:
         names = verify_files(store)
     except StoreError as error:
-        return Finding("unchanged", False, str(error))
+        return Observation("unchanged", False, str(error))
     if not index_is_verified(store):
         return None
-    return Finding("unchanged", True, f"as in the manifest, by SHA-256: {', '.join(names)}")
+    return Observation("unchanged", True, f"as in the manifest, by SHA-256: {', '.join(names)}")

@@ -38,7 +38,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Observation:
     """A thing that was looked at, under a name that does not change; `ok` if it is as it should be."""
 
     name: str
@@ -121,7 +121,7 @@ class Compatibility:
     sentence: str
     basis: Literal["manifest", "sample", "facts"]
     """The manifest alone, texts embedded again, or dimension and norms alone."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Observation, ...]
     figures: Agreement | None = None
     trials: tuple[Trial, ...] = ()
     examples: tuple[Example, ...] = ()

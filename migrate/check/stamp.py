@@ -29,7 +29,7 @@ from migrate.vectors import Progress, no_progress
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamped:
     """The manifest that was written, or None where the check refused; `checked` is None where it was left out.
 
     `found` is the finding of an earlier check, where the stamp rests on that.
@@ -49,63 +49,32 @@ def stamp_store(
     force: bool = False,
     seed: int = 0,
     progress: Progress = no_progress,
-) -> Stamp:
-    """Write the manifest of a store that comes from a model, after checking that it does.
-
-    Parameters
-    ----------
-    sample, seed, progress
-        Of the check.
-    trust
-        Write it unchecked; the dimension must still fit.
-    force
-        Replace a manifest.
-
-    Raises
-    ------
-    UsageError
-        There is a manifest and `force` is not given.
-    StoreError
-        The store changed during the check; or as `check_store`.
-    OutputError
-        The folder cannot be written to.
-    VectorError, RemoteError, InputError
-        As `check_store`.
-    """
+) -> Stamped:
+    """Write the manifest of a store that comes from a model, after checking that it does."""
     _refuse_stamped(store, force=force)
     before = store.snapshot()
     checked, basis = None, None
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
         if not checked.compatible:
-            return Stamp(None, checked)
+            return Stamped(None, checked)
         figures = checked.figures
         counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
         basis = {"basis": checked.basis, **counts}
     manifest = _manifest(store, embedder.identity, basis, seed)
     store.check_unchanged(before)
-    return Stamp(store.keep_manifest(manifest), checked)
+    return Stamped(store.keep_manifest(manifest), checked)
 
 
-def stamp_as_found(store: Store, *, force: bool = False) -> Stamp:
-    """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded.
-
-    Raises
-    ------
-    UsageError
-        There is a manifest and `force` is not given; or no check has found a model.
-    StoreError
-        The store changed since, or while it was read.
-    OutputError
-        The folder cannot be written to, or the cache folder cannot be read.
-    """
+def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
+    """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded."""
     _refuse_stamped(store, force=force)
     before = store.snapshot()
     found = _read_finding(store)
     basis = {"basis": "sample", "sampled": found.sampled, "agreeing": found.agreeing}
     manifest = _manifest(store, found.model, basis, found.seed)
     store.check_unchanged(before)
-    return Stamp(store.keep_manifest(manifest), None, found)
+    return Stamped(store.keep_manifest(manifest), None, found)
 
 
 def _refuse_stamped(store: Store, *, force: bool) -> None:

@@ -30,6 +30,7 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
+from migrate.steps.base import QUERIES
 
 if TYPE_CHECKING:
     from migrate.audit.downstream import DownstreamAudit
@@ -404,7 +405,7 @@ class ArmOptions:
     "--judge-next",
     type=options.PATH,
     metavar="FILE",
-    section=options.QUERIES,
+    section=QUERIES,
     help=f"Write up to {TO_JUDGE} queries of --queries FILE with documents to grade, drawn so that few judgements "
     "settle much. Replace each null by a grade, 0 for not relevant, and give the file back with --beir.",
 )

@@ -34,11 +34,6 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     """Defaults by command, as click takes them.
 
     Options of the table go to every command that has them, those of `[tool.lead-migrate.COMMAND]` to one.
-
-    Raises
-    ------
-    UsageError
-        The file is no TOML, or names a command or an option that there is not.
     """
     table = _table(path)
     if table is None:

@@ -5,27 +5,25 @@ from __future__ import annotations
 from textwrap import fill
 from typing import Any
 
-import click
-
 from migrate.cli import options
 from migrate.cli.next_step import STORE, advise_next, advise_store
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import show, show_json
+from migrate.inspect import Inspect
 from migrate.report.characters import printable
 
 
 @options.command("inspect", "What is in a store or a stitch.", example="lead-migrate inspect my-store/")
-@click.argument("store", type=options.STORE, metavar="STORE|STITCH")
+@step_options(Inspect)
 @options.as_json
-def command(store: str, as_json: bool) -> None:
+def command(asked: Inspect, as_json: bool) -> None:
     """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd.
 
     Of a folder with several stores, or a database with several tables or collections, list them.
     Of STITCH, a folder or a URL that `fit` wrote to: what it maps and reads, how it was judged, the singular values and
     bias of each layer, and the loss curve of a network.
     """
-    from migrate.report.inspect import inspect_document
-
-    document = inspect_document(store)
+    store, document = str(asked.store), asked.run()
     if as_json:
         show_json(document)
     elif "stores" in document:

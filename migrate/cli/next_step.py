@@ -86,11 +86,11 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
 
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
+    from migrate.steps.switch.job import find_exchange
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
     from migrate.stores.registry import absolute_location
     from migrate.stores.switching import why_no_switch
-    from migrate.switch import find_exchange
 
     store = open_store(new)
     if not is_all_true(store):

@@ -196,6 +196,11 @@ def plan_name(name: str) -> str:
     return name
 
 
+def _sample(value: Any) -> int | str:
+    """Read a number of documents, or `all`."""
+    return "all" if value == "all" else int(click.IntRange(min=1).convert(value, None, None))
+
+
 _KINDS: dict[str, Any] = {
     "store": STORE,
     "stitch": STITCH,
@@ -205,10 +210,11 @@ _KINDS: dict[str, Any] = {
     "count": click.IntRange(min=1),
     "pairs": click.IntRange(min=2),
     "tokens": click.IntRange(1, 10**8),
+    "sample": _sample,
+    "share": FiniteRange(0, 1, min_open=True),
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
-    "share": FiniteRange(0, 1, min_open=True),
     "plan": plan_name,
 }
 """How the words of a command line are read, by the kinds that fields name."""
@@ -219,12 +225,12 @@ def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> 
     settings = dict(metadata)
     kind, text, flags, choices = (settings.pop(key, None) for key in ("kind", "help", "flags", "choices"))
     if settings.pop("is_argument", False):
-        return click.argument(name, type=_KINDS[kind])
+        return click.argument(name, type=_KINDS[kind], **settings)
     if kind or choices:
         settings["type"] = click.Choice(choices) if choices else _KINDS[kind]
         settings = {"required": True, **settings} if default is MISSING else {**settings, "default": default}
     else:
-        settings["is_flag"] = True
+        settings |= {"is_flag": True} if default is not None else {"is_flag": True, "default": None}
     return option(*(flags or (f"--{name.replace('_', '-')}",)), name, help=text, **settings)
 
 
@@ -745,3 +751,11 @@ def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         wrapped = add(wrapped)
     return wrapped
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they were added."""
+        return list(self.commands)

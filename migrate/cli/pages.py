@@ -16,13 +16,7 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def refuse_open(page: Path | None, *, opens: bool) -> None:
-    """Make sure, before anything is done, that there will be a page to open.
-
-    Raises
-    ------
-    UsageError
-        It is to be opened, and none is written.
-    """
+    """Make sure, before anything is done, that there will be a page to open."""
     from migrate.errors import UsageError
 
     if opens and page is None:

@@ -19,11 +19,6 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
     """Say that there is nothing to migrate, and end with 0, where the manifest shows it.
 
     Once the costs are agreed to, `paid` is what is spent, and some texts that are embedded may show it too.
-
-    Raises
-    ------
-    click.exceptions.Exit
-        So it is.
     """
     from migrate.check.again import is_embedded_by, is_recorded_of
 

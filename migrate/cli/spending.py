@@ -74,7 +74,7 @@ class Spending:
 
     def weigh(
         self,
-        plan: SpendingPlan[Any],
+        plan: SpendingPlan[Any] | PaidStep[Any],
         store: Store,
         what: str,
         words: Sequence[str],
@@ -100,13 +100,7 @@ class Spending:
         return deal
 
     def agree(self, plan: SpendingPlan[Any] | PaidStep[Any], *, progress: Progress) -> None:
-        """Print what a plan will cost, and ask where it is more than may be spent without a question.
-
-        Raises
-        ------
-        SpendingError
-            It is, and nobody agreed.
-        """
+        """Print what a plan will cost, and ask where it is more than may be spent without a question."""
         from migrate.cost.spending import TARGET
 
         if all(model.meter is None for model in plan.models if model.role == TARGET):

@@ -19,16 +19,16 @@ def step_options(step: type[Step[Any]], *names: str, **settings: Any) -> Decorat
     """
     typed = [field for field in fields_of(step) if "kind" in field.metadata and field.name not in settings]
     typed = [field for field in typed if not names or field.name in names]
+    costs = any(field.name == "max_cost" for field in typed)
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_step(**arguments: Any) -> Any:
             values = {field.name: arguments.pop(field.name) for field in typed}
-            if "yes" in arguments:
+            if costs:
                 arguments["spending"] = SpendingOptions(values["max_cost"], arguments.pop("yes"))
             return command(asked=step(**values, **settings), **arguments)
 
-        costs = any(field.name == "max_cost" for field in typed)
         wrapped: Callable[..., Any] = AGREED(with_step) if costs else with_step
         for field in reversed(typed):
             wrapped = declared(field.name, field.metadata, field.default)(wrapped)

@@ -1,4 +1,4 @@
-"""What a person sees: results on stdout, progress and advice on stderr, colour only where it is wanted."""
+"""The terminal: results on stdout, progress and advice on stderr, colour only where it is wanted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,24 +33,13 @@ PROGRAM = "lead-migrate"
 _NARROWEST = 40
 """Columns that everything is laid out for at least."""
 
-_WIDE_ENOUGH_FOR_A_BAR, _WIDE = 60, 80
-"""Columns from which progress has a bar, and figures in full."""
-
-_BAR_WIDTH = 8
-"""Columns of a bar at least."""
-
-_COLOURS = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
-
-
-_STREAMS = ("stdin", "stdout", "stderr")
-
 
 def open_streams() -> None:
     """Give a process that was started without stdin, stdout or stderr one that leads nowhere.
 
     The next file to be opened would get its number otherwise, and what is printed would be written into it.
     """
-    for number, name in enumerate(_STREAMS):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
@@ -78,13 +68,7 @@ def _discard(stream: TextIO) -> None:
 
 
 def show(text: str, *, verdict: bool = False) -> None:
-    """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
+    """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted."""
     text = printable_lines(text)
     _print(coloured_verdict(text) if verdict else text)
 
@@ -115,7 +99,7 @@ _ARGUMENT = re.compile(r"`([a-z]+(?:_[a-z]+)*)=([^`\s]*)`|`([a-z]+(?:_[a-z]+)+)`
 
 
 def as_options(message: str) -> str:
-    """A message of the library, which names its arguments, as it names options.
+    """Return a message of the library, which names its arguments, as it names options.
 
     >>> as_options("is `base_url` right? Give `dimensions=8`, or replace it with `force=True`")
     'is --base-url right? Give --dimensions 8, or replace it with --force'
@@ -129,7 +113,7 @@ def as_options(message: str) -> str:
 
 
 class Log(logging.Handler):
-    """What modules below have to say of damage and retries, as a line on stderr."""
+    """Prints what the library logs of damage and retries, a line each, on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
@@ -159,17 +143,16 @@ def show_summary(report: AuditReport, page: Path | None) -> None:
 
 
 def coloured_verdict(text: str) -> str:
-    """The text with the verdict in colour where it begins a line, if stdout is a terminal and NO_COLOR is unset."""
+    """Return the text with the verdict in colour where it begins a line, unless nobody would see it."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
-    return "\n".join(_coloured(line) for line in text.split("\n"))
-
-
-def _coloured(line: str) -> str:
-    for outcome, colour in _COLOURS.items():
-        if line.startswith(outcome):
-            return click.style(outcome, fg=colour, bold=True) + line[len(outcome) :]
-    return line
+    colours = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
+    return re.sub(
+        f"^({'|'.join(colours)})",
+        lambda found: click.style(found[1], fg=colours[found[1]], bold=True),
+        text,
+        flags=re.M,
+    )
 
 
 _LINES_EVERY_S = 30.0
@@ -187,11 +170,8 @@ def progress_bar(*, quiet: bool) -> Iterator[Progress]:
     """
     if quiet:
         yield lambda _stage, _done, _total: None
-    elif _is_watched():
-        with _live_bar() as report:
-            yield report
     else:
-        with _plain_lines() as report:
+        with _live_bar() if _is_watched() else _plain_lines() as report:
             yield report
 
 
@@ -209,7 +189,7 @@ def bar_hidden() -> Iterator[None]:
 
 
 def _is_watched() -> bool:
-    """Whether stderr is a terminal that can move its cursor, and nobody asked for plain text."""
+    """Return whether stderr is a terminal that can move its cursor, and nobody asked for plain text."""
     environment = os.environ
     plain = environment.get("NO_COLOR") or environment.get("CI", "").lower() not in ("", "0", "false")
     wide = shutil.get_terminal_size().columns >= _NARROWEST
@@ -226,14 +206,15 @@ def _live_bar() -> Iterator[Progress]:
 
     global _bar
     console = Console(file=sys.stderr, force_terminal=True, legacy_windows=False)
-    has_bar, compact = console.width >= _WIDE_ENOUGH_FOR_A_BAR, console.width < _WIDE
+    has_bar, compact = console.width >= 60, console.width < 80
+    bar_width = 8  # at least
 
     class Stage(ProgressColumn):
         """What is done, in as many columns as the figures leave."""
 
         def render(self, task: Task) -> Text:
             stage = Text(task.description)
-            taken = 1 + len(_figures(task, compact=compact)) + (1 + _BAR_WIDTH if has_bar else 0)
+            taken = 1 + len(_figures(task, compact=compact)) + (1 + bar_width if has_bar else 0)
             stage.truncate(console.width - taken, overflow="ellipsis")
             return stage
 
@@ -243,7 +224,7 @@ def _live_bar() -> Iterator[Progress]:
         def render(self, task: Task) -> Text:
             return Text(_figures(task, compact=compact), justify="right")
 
-    drawn = [BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=_BAR_WIDTH))] if has_bar else []
+    drawn = [BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=bar_width))] if has_bar else []
     columns = [Stage(Column(no_wrap=True)), *drawn, Figures(Column(no_wrap=True))]
     # The rate is a mean of minutes, as a candidate or a batch may take one. stdout may lead elsewhere than the bar.
     bar = RichProgress(
@@ -271,7 +252,7 @@ def _live_bar() -> Iterator[Progress]:
 
 
 def _is_another(stage: str, done: int, last: tuple[str, int]) -> bool:
-    """Whether a report is the first of its stage: documents and queries are both embedded, one after the other."""
+    """Return whether a report is the first of its stage: documents are embedded, then queries."""
     return stage != last[0] or done < last[1]
 
 
@@ -292,46 +273,22 @@ def _figures(task: Task, *, compact: bool) -> str:
     return " ".join(parts)
 
 
-class _Lines:
-    """A file for tqdm whose every bar becomes a line."""
-
-    def write(self, text: str) -> None:
-        """Print the line, if there is one."""
-        if line := text.strip():
-            complain(line)
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-
 @contextmanager
 def _plain_lines() -> Iterator[Progress]:
     from tqdm import tqdm
 
-    bar: tqdm[Any] | None = None
-    last = ("", 0)
+    last, begun, shown = ("", 0), (0.0, 0), 0.0
 
     def report(stage: str, done: int, total: int | None) -> None:
-        nonlocal bar, last
-        if bar is None or _is_another(stage, done, last):
-            if bar is not None:
-                bar.close()
-            bar = tqdm(
-                desc=stage,
-                total=total,
-                initial=done,
-                file=_Lines(),
-                delay=_LINES_EVERY_S,
-                mininterval=_LINES_EVERY_S,
-                miniters=1,
-                bar_format="{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]",
-            )
+        nonlocal last, begun, shown
+        now = time.monotonic()
+        if _is_another(stage, done, last):
+            begun, shown = (now, done), now
         last = (stage, done)
-        bar.total = total
-        bar.update(done - bar.n)
+        if now - shown >= _LINES_EVERY_S:
+            shown = now
+            line = "{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
+            seconds, initial = now - begun[0], begun[1]
+            complain(tqdm.format_meter(done, total, seconds, prefix=stage, bar_format=line, initial=initial))
 
-    try:
-        yield report
-    finally:
-        if bar is not None:
-            bar.close()
+    yield report

@@ -74,13 +74,7 @@ class _Reporter:
 
 
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | None, model: ModelOptions) -> Embedder:
-    """The model that a stitch leads to, or the one that was named for it.
-
-    Raises
-    ------
-    UsageError
-        The stitch does not say its model, or names a file of vectors, whose place it does not know.
-    """
+    """The model that a stitch leads to, or the one that was named for it."""
     from migrate.errors import UsageError
 
     recorded = fitted.manifest.model

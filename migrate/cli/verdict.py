@@ -20,19 +20,7 @@ EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 
 def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options: ModelOptions) -> Embedder:
-    """The model that was named, or the one in the store's manifest with the prefixes it was used with.
-
-    Raises
-    ------
-    UsageError
-        Neither is there, or the store's own is a file that is not in the current folder.
-    VectorError
-        The model's vectors are of another dimension than the store's.
-    InputError, RemoteError
-        The store's own model cannot be loaded.
-    StoreError
-        The store's own model is not what it was: its weights or its vocabulary have changed.
-    """
+    """The model that was named, or the one in the store's manifest with the prefixes it was used with."""
     from migrate.check.facts import check_revision
     from migrate.errors import InputError, RemoteError, UsageError
     from migrate.stores.file_store import folder_of
@@ -62,13 +50,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
 
 
 def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> None:
-    """Make sure that what an artefact remembers of its model does not decide which code runs here.
-
-    Raises
-    ------
-    UsageError
-        It is of a kind whose name says so, such as `langchain:`.
-    """
+    """Make sure that what an artefact remembers of its model does not decide which code runs here."""
     from migrate.embedders.kinds import runs_code
     from migrate.errors import UsageError
 

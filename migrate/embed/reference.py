@@ -68,7 +68,7 @@ def reembed_store(
     verify_files(store)
     place = output_of(output)
     with closing(_ReembedJob(store, embedder, place, progress)) as job:
-        facts = write_store(place.published, job, force=force, restart=restart)
+        facts = write_store(place, job, force=force, restart=restart)
     note_content(place.location)
     return as_embedding(place.where, facts)
 

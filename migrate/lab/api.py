@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import migrate.report.compare  # noqa: F401 - how a comparison looks in a notebook
+import migrate.lab.compare.report  # noqa: F401 - how a comparison looks in a notebook
 from migrate.lab.compare.comparison import StoresComparison, compare_stores
 from migrate.lab.compare.matching import SAMPLE
 from migrate.stores import open_store
@@ -43,8 +43,12 @@ def compare(
 
     Raises
     ------
-    LeadMigrateError
-        As `migrate.lab.compare.comparison.compare_stores`.
+    UsageError
+        There are fewer than two stores, a stitch is none of vectors alone, or a group has no stores or another's.
+    StoreError, VectorError
+        The stores share fewer than 10 ids, or cannot be read; a vector is zero or not finite.
+    DatasetError
+        The labels name too few of the documents.
 
     Examples
     --------

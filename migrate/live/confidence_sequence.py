@@ -53,21 +53,15 @@ class ConfidenceSequence:
     variation: float = 0.0
 
     def after(self, score: float) -> ConfidenceSequence:
-        """The sequence with one score more.
-
-        Raises
-        ------
-        UsageError
-            The score is not between 0 and 1.
-        """
+        """The sequence with one score more."""
         if not 0 <= score <= 1:
-            raise UsageError(f"expected a score from 0 to 1, found {score}")
+            raise UsageError(f"the score {score} is not between 0 and 1; correct it")
         guess = (1 + self.total) / (1 + self.count)
         return ConfidenceSequence(self.count + 1, self.total + score, self.variation + (score - guess) ** 2)
 
     @property
     def mean(self) -> float:
-        """That of the scores; of none, 0."""
+        """The mean of the scores; of none, 0."""
         return self.total / self.count if self.count else 0.0
 
     def lower(self, error: float) -> float:
@@ -79,7 +73,7 @@ class ConfidenceSequence:
         return min(self.mean + self._distance(error), 1.0) if self.count else 1.0
 
     def _distance(self, error: float) -> float:
-        """How far from the mean of the scores a bound is: where the mixture reaches 1 / error.
+        """Return the distance of a bound from the mean of the scores: where the mixture reaches 1 / error.
 
         Its logarithm is convex, so that Newton's method comes down to the root and never falls below it.
         """

@@ -1,4 +1,4 @@
-"""What answers a query from beginning to end: one index, its documents, and the model that queries are embedded by.
+"""All that answers a query: one index, its documents, and the model that queries are embedded by.
 
 All of it is opened together and never changed. Whoever notices that another store answers at the location opens
 another generation, and puts it in the place of this one in one step.
@@ -21,7 +21,7 @@ from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.files import FileStamp, canonical_json
 from migrate.live.state import text_hash
-from migrate.live.true_vectors import Pause, TrueVectors
+from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -52,18 +52,11 @@ def generation_of(store: Store) -> str:
 
 
 def model_of(store: Store) -> ModelIdentity:
-    """The model that a store's vectors are of.
-
-    Raises
-    ------
-    StoreError
-        It does not say.
-    """
+    """The model that a store's vectors are of."""
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         raise StoreError(
-            f"{store.info.location}: expected a store that names its model, found none that does; give one that "
-            "translate or embed made, or stamp it"
+            f"{store.info.location}: its model is not named; stamp the store, or give one that translate or embed made"
         )
     return whole_model(manifest.model)
 
@@ -87,13 +80,7 @@ class Texts:
             self.rows = {doc_id: row for row, doc_id in enumerate(i for batch in store.scan() for i in batch.ids)}
 
     def find(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The documents of those ids that are there.
-
-        Raises
-        ------
-        StoreError, OutputError, RemoteError
-            They cannot be read, or not any more.
-        """
+        """The documents of those ids that are there."""
         if not ids or not self._store.info.has_texts:
             return {}
         with self.turn:
@@ -147,7 +134,7 @@ class Generation:
     key: str
     store: Store
     index: Store | IndexSearch
-    vectors: TrueVectors
+    vectors: LiveVectors
     texts: Texts
     is_translated: bool
     confidence: Vectors | None
@@ -155,24 +142,19 @@ class Generation:
     true_in_store: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
-    def is_copy(self) -> bool:
-        """Whether it answers from a copy of a database, which is made again where the database has changed."""
-        return self.store.is_copy
-
-    @property
     def is_in_memory(self) -> bool:
-        """Whether it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None or self.is_copy
+        """True if it answers alike whatever happens to the files."""
+        return as_files(self.store) is not None or self.store.is_copy
 
     def is_behind(self) -> bool:
-        """Whether it answers from a copy of a database that was written to since."""
+        """Tell if it answers from a copy of a database that was written to since."""
         try:
-            return self.is_copy and not self.store.is_as_opened()
+            return self.store.is_copy and not self.store.is_as_opened()
         except (LeadMigrateError, OSError):
             return True
 
     def is_stale(self) -> bool:
-        """Whether something else may be at the location by now."""
+        """Tell if something else may be at the location by now."""
         try:
             with self.texts.turn:
                 return bool(_marker(self.store) != self.marker)
@@ -204,18 +186,8 @@ class Generation:
         return 1.0 if np.isnan(confidence) else min(max(1.0 - confidence, 0.0), 1.0)
 
 
-def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors], *, valid_s: float) -> Generation:
-    """Open the store at a location with the model that its vectors are of.
-
-    Raises
-    ------
-    StoreError
-        There is none, it does not name its model, or one that is not among those given; or a switch is under way.
-    VectorError
-        The dimension is another one.
-    UsageError, OutputError, RemoteError
-        As `open_store`.
-    """
+def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors], *, valid_s: float) -> Generation:
+    """Open the store at a location with the model that its vectors are of."""
     for _ in range(5):
         marker = _marker_at_rest(location)  # from before anything is read that is kept
         generation = _opened(location, vectors, valid_s, marker)
@@ -225,18 +197,17 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors],
     raise StoreError(f"{location}: {_CHANGED}")
 
 
-def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s: float, marker: Any) -> Generation:
+def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s: float, marker: Any) -> Generation:
     store = open_store(location, verify=True)
     model, manifest = model_of(store), store.info.manifest
     if model not in vectors:
         have = [identity.spec for identity in vectors]
         raise StoreError(
-            f"{location}: expected a store of {', '.join(have)}, found one of {model.spec}"
-            f"{' in another state' if model.spec in have else ''}; queries are not embedded by it: name that model, or "
-            "another store"
+            f"{location}: the store is of {model.spec}{' in another state' if model.spec in have else ''}, and queries "
+            f"are embedded by {', '.join(have)}; name the store's model, or another store"
         )
     if model.dim != store.info.dim:
-        raise VectorError(f"{location}: expected vectors of dimension {model.dim}, found {store.info.dim}; stamp it")
+        raise VectorError(f"{location}: its model has {model.dim} dimensions, its vectors {store.info.dim}; stamp it")
     index = open_search(store)
     index.search(np.ones((1, store.info.dim), np.float32), 1)  # what is read at the first search is read now
     translated = manifest is not None and manifest.source_model is not None
@@ -271,7 +242,7 @@ def _marker_at_rest(location: str) -> Any:
 
 
 def _marker(store: Store) -> Any:
-    """What is another when another store comes to the location; None while a database is switched.
+    """Return a mark that is another when another store comes to the location; None while a database is switched.
 
     Of files their stamps; of a database what has the name, and the folder or file that is there.
     """

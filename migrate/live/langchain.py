@@ -121,13 +121,10 @@ class LiveVectorStore(VectorStore):
         )
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        is_distance = self.searcher.generation.store.info.metric == "l2"
-        return lambda score: 1 - score / 2 if is_distance else score
+        return self.searcher.nearness
 
     def _scored(self, query: str | Vectors, k: int, where: Any) -> list[tuple[LangchainDocument, float]]:
-        answer = self.searcher.search(query, k, where)
-        scores = dict(zip(answer.ids, answer.scores.tolist(), strict=True))
-        return [(document, scores[str(document.id)]) for document in self.get_by_ids(answer.ids)]
+        return [(as_langchain(document), score) for document, score in self.searcher.scored_documents(query, k, where)]
 
 
 class LiveRetriever(BaseRetriever):
@@ -142,8 +139,8 @@ class LiveRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[LangchainDocument]:
-        answer = self.searcher.search(query, k or self.k, self.filter)
-        return [as_langchain(document) for document in self.searcher.documents(answer.ids)]
+        found = self.searcher.scored_documents(query, k or self.k, self.filter)
+        return [as_langchain(document) for document, _ in found]
 
 
 def as_langchain(document: Document) -> LangchainDocument:

@@ -59,16 +59,12 @@ class LiveRetriever(BaseRetriever):
         query: str | Vectors = query_bundle.query_str
         if query_bundle.embedding is not None:  # another part of the app has embedded it
             query = np.asarray(query_bundle.embedding, np.float32)
-        answer = self.searcher.search(query, self.similarity_top_k, self.where)
-        is_distance = self.searcher.generation.store.info.metric == "l2"
-        nearness = 1 - answer.scores / 2 if is_distance else answer.scores
-        scores = dict(zip(answer.ids, nearness.tolist(), strict=True))
         return [
             NodeWithScore(
                 node=TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata)),
-                score=scores[document.id],
+                score=self.searcher.nearness(score),
             )
-            for document in self.searcher.documents(answer.ids)
+            for document, score in self.searcher.scored_documents(query, self.similarity_top_k, self.where)
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

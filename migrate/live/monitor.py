@@ -71,8 +71,8 @@ _LOSS: Final = 5e-3
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """What the first queries of an epoch say of the others.
+class EpochCalibration:
+    """The temperature and errors of the first queries of an epoch, by which the others are scored.
 
     `errors` of translated scores by band, each descending; `most` is the upper bound of what documents did take over
     what errors predict of them.
@@ -90,7 +90,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdict:
-    """What the monitor says now: agreement@10 of the `n_queries`, of `n_groups` kinds, scored in this `epoch`.
+    """The verdict of now: agreement@10 of the `n_queries`, of `n_groups` kinds, scored in this `epoch`.
 
     `mean` is the most that it was on average, by the pool, `likely` the mean less what documents outside may take;
     `lower` and `upper` hold at all looks together. SAFE from `safe` on, NOT SAFE below `harmful`.
@@ -131,7 +131,7 @@ class Monitor:
     n_documents: int = 0
     low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
-    calibration: Calibration | None = None
+    calibration: EpochCalibration | None = None
     kinds: Kinds = field(default_factory=Kinds)
     first_low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     first_high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
@@ -172,18 +172,11 @@ class Monitor:
             All that were sampled since the last look, whatever their answers were.
         is_true
             Which rows of the store have true vectors, (n,).
-
-        Raises
-        ------
-        RemoteError, SpendingError
-            A document could not be embedded; the queries are to be looked at again.
-        VectorError
-            A vector is zero or not finite.
         """
         if not queries:
             return self
         last, count = queries[-1].number, store.info.count
-        pool = _Pool(store, embedder, queries, is_true, seed)
+        pool = _ServedPool(store, embedder, queries, is_true, seed)
         if not pool.queries:  # documents that they were answered with are gone
             return replace(self, last=last, n_documents=count)
         if self.calibration is None:
@@ -199,7 +192,7 @@ class Monitor:
         return replace(found, kinds=kinds, first_low=first_low, first_high=first_high)
 
     def verdict(self, waiting: int = 0) -> LiveVerdict:
-        """What can be said now, at any time; `waiting` are queries that were not looked at yet."""
+        """Return the verdict of now, at any time; `waiting` are queries that were not looked at yet."""
         limits = limits_of(self.margin)
         lower = min(scores.lower((1 - FLOOR_SHARE) * self.error) for scores in (self.low, self.first_low))
         upper = max(scores.upper(self.error) for scores in (self.high, self.first_high))
@@ -226,7 +219,7 @@ class Monitor:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What `of_json` makes it from again."""
+        """Return what `of_json` reads."""
         return {**asdict(self), "kinds": self.kinds.as_json()}
 
     @classmethod
@@ -237,13 +230,13 @@ class Monitor:
             facts[name] = ConfidenceSequence(**facts[name])
         if facts["calibration"] is not None:
             errors = tuple(map(tuple, facts["calibration"]["errors"]))
-            facts["calibration"] = Calibration(**facts["calibration"] | {"errors": errors})
+            facts["calibration"] = EpochCalibration(**facts["calibration"] | {"errors": errors})
         if "kinds" in facts:
             facts["kinds"] = Kinds.of_json(facts["kinds"])
         return cls(**facts)
 
 
-class _Pool:
+class _ServedPool:
     """The true vectors that some queries are judged by: of `rows`, and of those that are true in the store."""
 
     def __init__(
@@ -290,7 +283,7 @@ class _Pool:
         return unit_rows(vectors) if self.is_cosine else vectors
 
     def _best(self) -> Run:
-        """What a full re-embed has first, among the pool and all that is true in the store."""
+        """Return the first documents of a full re-embed, among the pool and all that is true in the store."""
         top = TopK(self.query_set.query_ids, self.vectors, metric=self.metric, depth=CUT)
         top.add([self.ids[row] for row in self.pooled], np.stack([self.true[row] for row in self.pooled.tolist()]))
         outside = self.is_true.copy()
@@ -303,7 +296,7 @@ class _Pool:
         return top.run()
 
     def _surroundings(self) -> Surroundings | None:
-        """What is not known, None where all is."""
+        """Return the documents whose true vectors are not known; None where all are."""
         unknown = ~self.is_true
         unknown[self.pooled] = False
         if not unknown.any():
@@ -319,12 +312,12 @@ class _Pool:
         scores: NDArray[np.float64] = score_rows(self.vectors[query : query + 1], vectors, self.metric)[0].astype(float)
         return scores
 
-    def calibrated(self, error: float) -> Calibration:
-        """What these queries say of others; embeds a random sample of the documents outside."""
+    def calibrated(self, error: float) -> EpochCalibration:
+        """Return what these queries tell of others; embeds a random sample of the documents outside."""
         temperature = temperature_of(self._full())
         around = self._surroundings()
         if around is None:
-            return Calibration(temperature, ((0.0,),), 1.0)
+            return EpochCalibration(temperature, ((0.0,),), 1.0)
         vectors = dict(zip(around.rows.tolist(), self._true_vectors(around.rows), strict=True))
         bands = []
         for part in around.drawn:
@@ -348,7 +341,7 @@ class _Pool:
             resamples=RESAMPLES,
             error=error,
         )
-        return Calibration(temperature, tuple(bands), most)
+        return EpochCalibration(temperature, tuple(bands), most)
 
     def _lately(self, query: int) -> Lately:
         """The later half of a query's documents, those that are translated; served or not, which depends on errors."""
@@ -359,7 +352,7 @@ class _Pool:
         true = self._scores_of(query, rows[other]) if other.any() else np.empty(0)
         return Lately(self.ranked.scores[query, half][other], true, names)
 
-    def scores(self, calibration: Calibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def scores(self, calibration: EpochCalibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
         losses = self._losses(calibration)
         for depth in DEPTHS[1:]:
@@ -376,7 +369,7 @@ class _Pool:
         most = agreement(arm, full, temperature=calibration.temperature)
         return most * (1 - losses), most
 
-    def _losses(self, calibration: Calibration) -> NDArray[np.float64]:
+    def _losses(self, calibration: EpochCalibration) -> NDArray[np.float64]:
         """The most that documents outside are expected to take from the agreement of each query, a share, (q,)."""
         around = self._surroundings()
         if around is None:

@@ -1,4 +1,4 @@
-"""What the worker may spend, and how fast: a budget over all its runs, and a pace, below the embedding cache.
+"""The budget of the worker over all its runs, and its pace, kept below the embedding cache.
 
 Only what is not in the cache comes here, so that nothing is counted which costs nothing.
 """
@@ -23,7 +23,7 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 
 _SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_SPENT: Final = "spent by the worker"
+_SPENT: Final = "own spent by the worker"
 _BURST_S: Final = 5.0
 _TOKENS: Final = 200
 """Of a text, where a pace in tokens is made one of texts; each is waited for by its own."""
@@ -31,7 +31,7 @@ _TOKENS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast documents are embedded at most: so many documents, or tokens of the model, a second."""
+    """A limit of documents, or tokens of the model, a second."""
 
     per_second: float
     unit: Literal["documents", "tokens"]
@@ -42,20 +42,15 @@ class Pace:
 
         >>> Pace.parse("600/min")
         Pace(per_second=10.0, unit='documents')
-
-        Raises
-        ------
-        UsageError
-            It is none of these.
         """
         parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
         if parsed is None or float(parsed["amount"]) == 0:
-            raise UsageError(f"--pace {text}: expected documents or tokens, such as 20/s or 90000tok/min")
+            raise UsageError(f"--pace {text}: this is no pace; write documents or tokens such as 20/s or 90000tok/min")
         return cls(float(parsed["amount"]) / _SECONDS[parsed["unit"]], "tokens" if parsed["tokens"] else "documents")
 
 
 class Account:
-    """What the worker has spent on a store, in all its runs; kept in the state before anything is sent.
+    """The spending of the worker on a store, in all its runs; kept in the state before anything is sent.
 
     Parameters
     ----------
@@ -85,8 +80,8 @@ class Account:
     ) -> None:
         if budget is not None and budget.unit == "usd" and not tally.price:
             raise UsageError(
-                f"--budget {budget}: expected a model with a price, found one without; give a share such as 10%, a "
-                "number of documents or tokens, or --price"
+                f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number of "
+                "documents or tokens"
             )
         self.state, self.tally, self.budget, self.pace = state, tally, budget, pace
         self._room, self._sleep = room, sleep
@@ -103,7 +98,7 @@ class Account:
         return usd_of(self.tokens, self.tally.price) or 0.0
 
     def fits(self, texts: Sequence[Text]) -> int:
-        """How many of the texts, from the first, the budget still has room for."""
+        """Return how many of the texts, from the first, the budget still has room for."""
         if self.budget is None:
             return len(texts)
         if self.budget.unit in ("share", "documents"):
@@ -128,13 +123,7 @@ class Account:
             yield range(first, min(first + at_once, count))
 
     def pay(self, texts: Sequence[Text]) -> int:
-        """Wait for the pace, and note what the texts cost; their tokens.
-
-        Raises
-        ------
-        SpendingError
-            There is no room for them, or somebody asks to stop meanwhile.
-        """
+        """Wait for the pace, and note what the texts cost; their tokens."""
         self.require_room(texts)
         tokens = int(self.tally.tokens(texts).sum())
         if self.pace is not None:
@@ -166,7 +155,7 @@ class PayingEmbedder(WrappedEmbedder):
         return PayingEmbedder(embedder, self.account)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """As the embedder inside; raises as `embed_each`."""
+        """Embed as the embedder inside; raises as `embed_each`."""
         rows: dict[int, Vectors] = {}
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
@@ -178,13 +167,7 @@ class PayingEmbedder(WrappedEmbedder):
         return np.stack([rows[position] for position in range(len(texts))])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
-        """As the embedder inside.
-
-        Raises
-        ------
-        SpendingError
-            The budget has no room for all of them, and none was sent; or somebody asks to stop.
-        """
+        """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""
         self.account.require_room(texts)
         for places in self.account.parts(len(texts)):
             part, done = [texts[place] for place in places], 0

@@ -32,7 +32,7 @@ from migrate.vectors import Vectors
 
 @dataclass(frozen=True)
 class Renewal:
-    """What a store was translated from, and through; at which `shares` of true vectors, 0-1, that is done again."""
+    """The source and the stitch of a translated store; at which `shares` of true vectors, 0-1, that is done again."""
 
     source: Store
     fitted: FittedStitch
@@ -40,17 +40,9 @@ class Renewal:
 
     @classmethod
     def of(cls, source: Store, stitch: str, shares: tuple[float, ...]) -> Renewal:
-        """From a folder of `fit`.
-
-        Raises
-        ------
-        UsageError
-            A share is not between 0 and 1, or the stitch reads vectors of a model that may cost money.
-        StitchError
-            It is no stitch, or the source has no texts.
-        """
+        """From a folder of `fit`."""
         if not all(0 < share < 1 for share in shares):
-            raise UsageError("expected shares of the store at which to fit the stitch again, between 0 and 100 %")
+            raise UsageError("a share at which to fit the stitch again is not between 0 and 100 %; correct --refit-at")
         fitted = load_stitch(stitch)
         if fitted.reader is not None and any(
             view.profile.is_paid is not False for view in fitted.reader.models.values()
@@ -59,7 +51,7 @@ class Renewal:
                 f"{stitch}: it reads vectors of a model that may cost money; `translate --reembed` fits it"
             )
         if not source.info.has_texts:
-            raise StitchError(f"{source.info.location}: expected a source with texts, found one without")
+            raise StitchError(f"{source.info.location}: the source has no texts; name one with texts")
         return cls(source, fitted, tuple(sorted(shares)))
 
     def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
@@ -67,47 +59,33 @@ class Renewal:
         return tuple(one for one in self.shares if one <= share and one not in done)
 
     def require_of(self, store: Store) -> None:
-        """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store.
-
-        Raises
-        ------
-        UsageError
-            The source is the store itself.
-        StitchError
-            The stitch takes vectors of another dimension, leads to another model or maps queries.
-        """
+        """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store."""
         source, manifest, model = self.source.info, self.fitted.manifest, model_of(store)
         if source.location == store.info.location:
             raise UsageError(f"{source.location}: this is the translated store itself; name the one it was made from")
         require_direction(manifest, DOCUMENT, source=source.location)
         if manifest.model is None or whole_model(manifest.model) != model:
-            found = "none that is named" if manifest.model is None else manifest.model.spec
+            found = "a model without a name" if manifest.model is None else manifest.model.spec
             raise StitchError(
-                f"{store.info.location}: expected a stitch that leads to its model {model.spec}, found one to {found}; "
-                "name the stitch that it was translated by"
+                f"{store.info.location}: the stitch leads to {found}, the store is of {model.spec}; name the stitch "
+                "that it was translated by"
             )
         if input_dim(manifest) != source.dim:
             raise StitchError(
-                f"{source.location}: expected a store with vectors of dimension {input_dim(manifest)}, as the stitch "
-                f"takes, found {source.dim}; name the one that the stitch was fitted on"
+                f"{source.location}: its vectors have {source.dim} dimensions, and the stitch takes "
+                f"{input_dim(manifest)}; name the store that the stitch was fitted on"
             )
 
     def require_documents(self, store: Store, embedder: Embedder, texts: Mapping[str, bytes]) -> None:
         """Make sure, before anything is embedded, that source and stitch are of a store's documents.
 
         `embedder` is the model of the store behind its cache, `texts` are as for `check`.
-
-        Raises
-        ------
-        StitchError
-            The source has fewer than half of the documents: with most of them it may have changed since. Or the stitch
-            was fitted on others.
         """
         location, known = self.source.info.location, self.fitted.sample
         if self._shared(texts) < len(self._texts) / 2:
             raise StitchError(
-                f"{location}: expected the documents of {store.info.location}, found others; name the store that it "
-                "was translated from, and its stitch"
+                f"{location}: its documents are not those of {store.info.location}; name the store that it was "
+                "translated from, and its stitch"
             )
         documents = list(self.source.documents(_rows_of(self.source, known.row_of)[:64]))
         same = [
@@ -124,11 +102,6 @@ class Renewal:
         """Make sure that a store has the documents of the source: all of them in files, most of them in a database.
 
         `texts` are the hashes of the texts of its documents, by id.
-
-        Raises
-        ------
-        StoreError
-            It has others, or other texts.
         """
         own, is_in_files = len(self._texts), as_files(store) is not None
         if self._shared(texts) < (own if is_in_files else own / 2) or (is_in_files and len(texts) != own):

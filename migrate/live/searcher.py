@@ -33,7 +33,7 @@ from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.live.generation import Generation, Texts, model_of, open_generation
 from migrate.live.state import Counter, LiveState, ServedQuery, state_path, text_hash
-from migrate.live.true_vectors import Pause, TrueVectors
+from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.choosers import digest_of
@@ -64,7 +64,7 @@ _COPY_REST: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLimits:
-    """How much a searcher does for a query.
+    """Limits of what a searcher does for a query.
 
     Attributes
     ----------
@@ -99,11 +99,11 @@ class LiveLimits:
         for name, smallest in least.items():
             number = getattr(self, name)
             if not isinstance(number, int) or number < smallest:
-                raise UsageError(f"LiveLimits: expected {name} as a whole number from {smallest} on, found {number!r}")
+                raise UsageError(f"LiveLimits: {name} is {number!r}; give a whole number from {smallest} on")
         if not (self.max_ms >= 0 and self.refresh_s > 0 and 0 <= self.sampled <= 1):  # also where one is not a number
             raise UsageError(
-                "LiveLimits: expected max_ms from 0 on, refresh_s above 0, and sampled from 0 to 1, found "
-                f"{self.max_ms}, {self.refresh_s} and {self.sampled}"
+                f"LiveLimits: max_ms {self.max_ms}, refresh_s {self.refresh_s} or sampled {self.sampled} is out of its "
+                "range; give max_ms from 0 on, refresh_s above 0, and sampled from 0 to 1"
             )
 
 
@@ -123,7 +123,7 @@ class LiveAnswer:
 
 @dataclass
 class _Buffer:
-    """What was counted since it was last written down."""
+    """Counts since they were last written down."""
 
     counts: Tally[Counter] = field(default_factory=Tally)
     wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -185,13 +185,13 @@ class LiveSearcher:
         embedders = _embedders(store, model_of(store), models, cache and cache.absolute())
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
-        self._vectors: dict[ModelIdentity, TrueVectors] = {
-            embedder.identity: TrueVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
+        self._vectors: dict[ModelIdentity, LiveVectors] = {
+            embedder.identity: LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
         }
         self._pause = Pause()
         try:
-            self._generation = self._opened()
+            self.generation = self._opened()
         except BaseException:
             self._stop()
             raise
@@ -212,15 +212,10 @@ class LiveSearcher:
     def _stop(self) -> None:
         for vectors in self._vectors.values():
             vectors.close()
-        if hasattr(self, "_generation"):  # it could be opened
+        if hasattr(self, "generation"):  # it could be opened
             with suppress(LeadMigrateError):
                 self._write_down()
         self._state.close()
-
-    @property
-    def generation(self) -> Generation:
-        """What answers at the moment."""
-        return self._generation
 
     def search(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
         """The best `k` documents for a query.
@@ -256,12 +251,12 @@ class LiveSearcher:
                 self._thread.start()
         started = time.perf_counter()
         while True:
-            generation = self._generation
+            generation = self.generation
             vector = self._vector(generation, query)
             hits = generation.index.search(vector[None], max(self.limits.depth, k, _MONITORED), where)[0]
             # A database may have been switched before it answered, and switched back since: its vectors would be of
             # another model.
-            is_latest = self._generation.index is generation.index
+            is_latest = self.generation.index is generation.index
             if generation.is_in_memory or (is_latest and not generation.is_stale()):
                 break
             self.refresh()
@@ -279,19 +274,29 @@ class LiveSearcher:
         return LiveAnswer(answer.ids[:k], answer.scores[:k], answer.untrue, generation.key)
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
-        """As `search`, in a thread of its own."""
+        """Search as `search`, in a thread of its own."""
         return await asyncio.to_thread(self.search, query, k, where)
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
-        """The documents of some ids, in their order, without those that are gone.
+        """Return the documents of some ids, in their order, without those that are gone.
 
         Raises
         ------
         StoreError, OutputError, RemoteError
             They cannot be read.
         """
-        documents = self._generation.texts.find(ids)
+        documents = self.generation.texts.find(ids)
         return [documents[doc_id] for doc_id in ids if doc_id in documents]
+
+    def scored_documents(self, query: str | Vectors, k: int, where: Any = None) -> list[tuple[Document, float]]:
+        """Return the documents of `search` with their scores, without those that are gone."""
+        answer = self.search(query, k, where)
+        scores = dict(zip(answer.ids, answer.scores.tolist(), strict=True))
+        return [(document, scores[document.id]) for document in self.documents(answer.ids)]
+
+    def nearness(self, score: float) -> float:
+        """Return a score that grows with nearness: the inner product, that of unit vectors for a squared distance."""
+        return 1 - score / 2 if self.generation.store.info.metric == "l2" else score
 
     def refresh(self) -> None:
         """Look now whether another store has come to the location, and write down what was counted.
@@ -303,10 +308,10 @@ class LiveSearcher:
         """
         with self._refreshing:
             try:
-                generation = self._generation
+                generation = self.generation
                 if generation.is_stale():
                     self._open_again()
-                elif generation.is_copy or not generation.is_in_memory:
+                elif generation.store.is_copy or not generation.is_in_memory:
                     # Marks are read before the look at the copy: vectors are written first, and marked then.
                     version = self._state.true_version
                     true = None if version == self._marks else self._state.true_documents()
@@ -314,7 +319,7 @@ class LiveSearcher:
                         if time.monotonic() >= self._copied_until:
                             self._open_again()
                     elif true is not None:
-                        self._generation, self._marks = replace(generation, true_in_store=true), version
+                        self.generation, self._marks = replace(generation, true_in_store=true), version
             finally:
                 self._write_down()
 
@@ -397,7 +402,7 @@ class LiveSearcher:
                 demand[doc_id] += more
 
     def _allowed(self) -> int:
-        """How many documents a query may have embedded now."""
+        """Return how many documents a query may have embedded now."""
         most, budget = self.limits.max_documents, self.limits.budget
         if budget is None:
             return most
@@ -425,7 +430,7 @@ class LiveSearcher:
         scope = generation.vectors.embedder.cache_scope("document")
         self._state.adopt(scope, generation.key, forget_true=True)
         true = self._state.true_documents()
-        if generation.is_copy:  # what the worker wrote while the copy was made may not be in it
+        if generation.store.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & before.items())
             now = time.monotonic()
             self._copied_until = now + max(_COPY_REST * (now - started), self.limits.refresh_s)
@@ -433,10 +438,10 @@ class LiveSearcher:
 
     def _open_again(self) -> None:
         """Let the store that is there now answer; one that cannot is not read again all the time."""
-        if self._generation.is_in_memory and not self._pause.is_over:
+        if self.generation.is_in_memory and not self._pause.is_over:
             return
         try:
-            self._generation = self._opened()
+            self.generation = self._opened()
         except LeadMigrateError:
             self._pause.fail()
             raise
@@ -458,9 +463,9 @@ class LiveSearcher:
         with self._lock:
             buffer, self._buffer = self._buffer, _Buffer()
             self._embedded += int(buffer.counts["embedded_by_queries"])
-        uncertainty = self._generation.uncertainty
+        uncertainty = self.generation.uncertainty
         try:
-            with self._state.at_once():
+            with self._state.transaction():
                 if buffer.wanted:
                     wanted = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
                     self._state.want(wanted, buffer.choosers)
@@ -487,8 +492,8 @@ def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path |
     listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
     if not listed or not all(isinstance(model, str | Embedder) for model in listed):
         raise UsageError(
-            f"{store.info.location}: expected an embedder, a spec such as openai:text-embedding-3-small, or a list of "
-            f"them, found {models!r}; name the store's own model, or leave it out"
+            f"{store.info.location}: {models!r} is no embedder, no spec such as openai:text-embedding-3-small, and no "
+            "list of them; name the store's own model, or leave it out"
         )
     embedders = []
     for model in listed:

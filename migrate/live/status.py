@@ -1,4 +1,4 @@
-"""How a live store is doing: its verdict, what is true in it, what was asked and spent, and how that came about."""
+"""The status of a live store: its verdict, what is true in it, what was asked and spent, and its history."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LiveStatus:
 
     @property
     def is_all_true(self) -> bool:
-        """Whether every vector is the model's own: the store is a full re-embed, whatever is asked of it."""
+        """True if every vector is the model's own: the store is a full re-embed, whatever is asked of it."""
         return 0 < self.count == self.true
 
     @property
@@ -57,20 +57,8 @@ class LiveStatus:
         return None if self.true is None else self.true / self.count if self.count else 0.0
 
 
-def open_state(location: str) -> LiveState:
-    """The state of a store that is served or worked at.
-
-    Raises
-    ------
-    UsageError
-        It has none yet.
-    StoreError, InputError, LockedError, OutputError
-        The store or its state cannot be read.
-    """
-    return _state_of(open_store(location))
-
-
-def _state_of(store: Store) -> LiveState:
+def open_state(store: Store) -> LiveState:
+    """Open the state of a store that is served or worked at; UsageError where it has none yet."""
     path = state_path(store)
     if not path.exists():
         raise UsageError(
@@ -81,13 +69,13 @@ def _state_of(store: Store) -> LiveState:
 
 
 def status_of(location: str) -> LiveStatus:
-    """How a live store is doing; raises as `open_state`, but of one that was embedded in full needs no state."""
+    """Return how a live store is doing; raises as `open_state`, but one that was embedded in full needs no state."""
     store = open_store(location)
     count = store.info.count
     if is_all_true(store) and not state_path(store).exists():
         counters = dict.fromkeys(get_args(Counter), 0.0)
         return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
-    with _state_of(store) as state:
+    with open_state(store) as state:
         kept = state.noted(MONITOR)
         is_same = kept is not None and kept["translation"] == translation_of(store, state)
         monitor = Monitor.of_json(kept) if is_same else None
@@ -96,7 +84,7 @@ def status_of(location: str) -> LiveStatus:
         return LiveStatus(
             location=location,
             count=count,
-            true=state.true_count if state.generation in (None, generation_of(store)) else None,
+            true=len(state.true_documents()) if state.noted("generation") in (None, generation_of(store)) else None,
             queued=len(state.queue(1_000_000)),
             refused=len(state.refused()),
             verdict=None if monitor is None else monitor.verdict(waiting),

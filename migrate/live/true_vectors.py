@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError
-from migrate.live.state import Counter
+from migrate.live.state import Counter, text_hash
 from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors
 
 _LOG: Final = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Pause:
 
     @property
     def is_over(self) -> bool:
-        """Whether it may be tried again."""
+        """True if it may be tried again."""
         return time.monotonic() >= self._until
 
     def fail(self) -> bool:
@@ -80,8 +80,8 @@ class VectorMemory:
             self._vectors.popitem(last=False)
 
 
-class TrueVectors:
-    """What one embedder knows of documents, for all threads of a process.
+class LiveVectors:
+    """The vectors that one embedder gives of documents, for all threads of a process.
 
     An embedder that fails is left alone for a while, and so is waiting for one that is slow; both pauses grow.
 
@@ -107,11 +107,11 @@ class TrueVectors:
         model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
         self._model = model.with_model(lambda inner: inner.beside(attempts=3))
         self._own = threading.local()
-        self._queries: OrderedDict[str, Vectors] = OrderedDict()
         self._count = count
         self._lock = threading.Lock()
         dim = embedder.identity.dim
         self._memory = VectorMemory(dim, max(memory_bytes // (4 * dim), 1))
+        self._queries = VectorMemory(dim, 1_000)
         self._flights: dict[bytes, Future[None]] = {}
         self._absent: dict[bytes, float] = {}
         self._refused: dict[bytes, str] = {}
@@ -125,16 +125,15 @@ class TrueVectors:
 
     def of_query(self, text: str) -> Vectors:
         """The vector of a query, (dim,); raises as `Embedder.embed`."""
+        digest = text_hash(text)
         with self._lock:
-            known = self._queries.get(text)
-        if known is not None:
-            return known
-        with self._turn:
-            vector: Vectors = self._model.embed_queries([Query("query", text)])[0]
-        with self._lock:
-            self._queries[text] = vector
-            if len(self._queries) > 1_000:
-                self._queries.popitem(last=False)
+            _, rows = self._queries.find([digest])
+        if not len(rows):
+            with self._turn:
+                rows = self._model.embed_queries([Query("query", text)])
+            with self._lock:
+                self._queries.keep(digest, rows[0])
+        vector: Vectors = rows[0]
         return vector
 
     def in_memory(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
@@ -143,11 +142,11 @@ class TrueVectors:
             return self._memory.find(digests)
 
     def worth_a_look(self, digest: bytes) -> bool:
-        """Whether the cache may have the vector of a text: it was not asked lately, before the worker filled it in."""
+        """Tell if the cache may have the vector of a text: it was not asked lately, before the worker filled it in."""
         return time.monotonic() - self._absent.get(digest, -np.inf) > 30.0
 
     def refusal(self, digest: bytes) -> str | None:
-        """Why the model takes no vector of a text; None where it does."""
+        """Return why the model takes no vector of a text; None where it does."""
         return self._refused.get(digest)
 
     def look_up(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +39,7 @@ from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
-from migrate.live.state import Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.state import STOP, Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.writing import VectorWriter, writer_of
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
@@ -53,17 +52,16 @@ from migrate.vectors import Document, Vectors, unit_rows
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
 _MINUTE_S: Final = 60.0
-_EMBEDDED: Final[tuple[Counter, ...]] = ("embedded_by_queries", "embedded_by_worker")
-_SAID: Final = "verdict that was told"
-_RENEWED: Final = "shares at which the stitch was fitted again"
+_SAID: Final = "own verdict that was told"
+_RENEWED: Final = "own shares at which the stitch was fitted again"
 
-MONITOR: Final = "monitor"
+MONITOR: Final = "own monitor"
 """Under this name the state keeps the monitor."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker works.
+    """The ways of a worker.
 
     `budget` is in documents or a share of the store, and no more are embedded once so many are, by whomever; or in
     tokens or dollars that the worker spends in all its runs; None for the whole store. What is embedded already is
@@ -91,11 +89,11 @@ class WorkerOptions:
 
 
 @dataclass
-class Survey:
-    """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what else is `left`, in order.
+class LiveSurvey:
+    """The documents of a store: hashes of the `texts` by id, and of those that are `true`; ids `left`, in their order.
 
     `embedded` are those whose vectors the cache has and the store has not. `n_embedded` are these and the true ones,
-    `counters` what had been counted by then, `aside` what the verdict has had embedded since. `bitwise` says that all
+    `counters` what had been counted by then, `judged` what the verdict has had embedded since. `bitwise` says that all
     that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
@@ -106,20 +104,20 @@ class Survey:
     embedded: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     n_embedded: int = 0
-    aside: int = 0
+    judged: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
     bitwise: bool = True
 
     @property
     def is_complete(self) -> bool:
-        """Whether every document has its true vector, but those that the model refuses."""
+        """True if every document has its true vector, but those that the model refuses."""
         return not self.embedded and not self.left and len(self.true) + self.refused == self.count
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """How a run ended: with `true` of `count` documents true; see `Survey` for the others."""
+    """The end of a run: with `true` of `count` documents true; see `LiveSurvey` for the others."""
 
     phase: WorkerPhase
     count: int
@@ -133,17 +131,6 @@ class Worker:
     """One run of the worker of the store at a location: a translated one, with texts.
 
     `embedder` is the model that it was translated for, behind its cache.
-
-    Raises
-    ------
-    StoreError
-        The store has no texts, does not name its model, or names another.
-    StitchError
-        The stitch to fit again is another's.
-    UsageError
-        The model is not cached, the kind cannot be written to, or the budget needs a price.
-    InputError, LockedError, OutputError
-        As `LiveState`.
     """
 
     def __init__(self, location: str, embedder: Embedder, options: WorkerOptions | None = None) -> None:
@@ -165,7 +152,7 @@ class Worker:
         except BaseException:
             self.state.close()
             raise
-        self.store, self.survey = store, Survey()
+        self.store, self.survey = store, LiveSurvey()
         self._monitor, self._translation = Monitor(), ""
         self._verdict: LiveVerdict | None = None
         self._generation: str | None = None
@@ -177,26 +164,16 @@ class Worker:
         self._is_proven = not needs_proof(self.embedder)
 
     def run(self) -> WorkerReport:
-        """Work until somebody asks to stop, or, `once`, until nothing is left to do.
-
-        Raises
-        ------
-        LockedError
-            Another worker is at it.
-        StoreError, OutputError, InputError
-            The store, the cache or the state cannot be read or written. What was embedded is in the cache.
-        VectorError, StitchError
-            The model gives other vectors than it did; source or stitch are of other documents.
-        """
+        """Work until somebody asks to stop, or, `once`, until nothing is left to do."""
         with self.state, ExitStack() as stack:
             try:
-                stack.enter_context(output_lock(_lock_path(self.state)))
+                stack.enter_context(output_lock(self.state.path.with_name("worker")))
             except LockedError as error:
                 pid = self.state.worker().pid
                 raise LockedError(
                     f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
                 ) from error
-            self.state.ask_to_stop(stop=False)
+            self.state.note(STOP, False)
             phase: WorkerPhase = "failed"
             message = "broke off"
             try:
@@ -211,14 +188,12 @@ class Worker:
                 self._say(phase, message + self._remark)
                 self._note_history(now=True)
                 del self.store  # a folder that a database gives to one process is free again
-        survey = self.survey
-        return WorkerReport(
-            phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message + self._remark
-        )
+        survey, message = self.survey, message + self._remark
+        return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
-            if self.state.stop_asked:
+            if self.state.noted(STOP):
                 self._publish()
                 return "stopped", "asked to stop"
             try:
@@ -245,7 +220,7 @@ class Worker:
                 self._wait(_POLL_S)
 
     def _turn(self) -> tuple[WorkerPhase, str] | None:
-        """One step of the work; the phase and why, where there was nothing to write."""
+        """Take one step of the work; return the phase and why, where there was nothing to write."""
         if self._is_other():
             self._survey()
         if not self._is_checked and self.options.renewal is not None:
@@ -272,7 +247,7 @@ class Worker:
         return self._end()
 
     def _end(self) -> tuple[WorkerPhase, str] | None:
-        """The phase and why, where nothing is left to do; None where another look at the store has found something."""
+        """Return the phase and why, where nothing is left; None where another look at the store found something."""
         if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
             before = len(self.survey.true)
             self._survey()
@@ -290,8 +265,8 @@ class Worker:
     # What there is to do.
 
     def _is_other(self) -> bool:
-        """Whether the store may hold other documents than the survey has seen, or the cache many more."""
-        if self._since("embedded_by_queries") + self.survey.aside >= max(self.options.publish * self.survey.count, 1):
+        """Tell if the store may hold other documents than the survey has seen, or the cache many more."""
+        if self._since("embedded_by_queries") + self.survey.judged >= max(self.options.publish * self.survey.count, 1):
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
@@ -299,18 +274,12 @@ class Worker:
         return not files.is_as_opened()
 
     def _since(self, *names: Counter) -> int:
-        """What was counted since the survey."""
+        """Return how much was counted since the survey."""
         counters = self.state.counters()
         return int(sum(counters[name] - self.survey.counters.get(name, 0) for name in names))
 
     def _prove_model(self) -> None:
-        """Make sure that the model behind an API still gives the vectors that the cache has of some texts.
-
-        Raises
-        ------
-        VectorError
-            It does not: what it gives from now on must not stand beside them.
-        """
+        """Make sure that the model behind an API still gives the vectors that the cache has of some texts."""
         if self.survey.is_complete:
             return
         documents = self._documents([*self.survey.true, *self.survey.embedded][:ASKED_AGAIN])
@@ -327,7 +296,7 @@ class Worker:
         _check_fits(store, self.embedder)
         self._adopt(store)
         refused, marked = self.state.refused(), self.state.true_documents()
-        survey = Survey(store.info.count, self.state.counters())
+        survey = LiveSurvey(store.info.count, self.state.counters())
         ranked: list[tuple[float, int, str]] = []
         confidence, cosine = confidence_of(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
@@ -365,7 +334,7 @@ class Worker:
     def _adopt(self, store: Store) -> None:
         """Note which store this is; another one than the last ends the epoch of the monitor."""
         self._generation = generation_of(store)
-        forget = self.state.generation not in (None, self._generation)
+        forget = self.state.noted("generation") not in (None, self._generation)
         self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
         self._translation = translation_of(store, self.state)
         kept = self.state.noted(MONITOR)
@@ -383,7 +352,7 @@ class Worker:
         self.state.note(MONITOR, {**monitor.as_json(), "translation": self._translation})
 
     def _next(self) -> list[Document]:
-        """What to write next: what is embedded already, then the most wanted, then, where others are to be, too."""
+        """Return what to write next: what is embedded already, the most wanted, then, where others are to be, these."""
         waiting, survey = self.writer.waiting, self.survey
         if survey.embedded:
             ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
@@ -401,12 +370,12 @@ class Worker:
         return self._documents(ids)
 
     def _room(self) -> int:
-        """How many more documents the budget lets be embedded, where it is one of documents."""
+        """Return how many more documents the budget lets be embedded, where it is one of documents."""
         budget, survey = self.options.budget, self.survey
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
         most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
-        return max(most - survey.n_embedded - self._since(*_EMBEDDED), 0)
+        return max(most - survey.n_embedded - self._since("embedded_by_queries", "embedded_by_worker"), 0)
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -415,7 +384,7 @@ class Worker:
     # Doing it.
 
     def _fill(self, documents: Sequence[Document]) -> str | None:
-        """Embed documents and hand them to the writer; why that is the end of it, where it is."""
+        """Embed documents and hand them to the writer; return why that is the end of it, where it is."""
         self._note_choosers()
         cached = self.embedder.known(documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
@@ -442,7 +411,7 @@ class Worker:
         self.embedder = self.embedder.chosen_by(self.state.choosers(), group=str(self.state.path))
 
     def _embedded(self, documents: Sequence[Document]) -> Iterator[tuple[Sequence[Document], Vectors]]:
-        """The documents with their vectors; what the model refuses is noted, and left out."""
+        """Yield the documents with their vectors; what the model refuses is noted, and left out."""
         if not documents:
             return
         try:
@@ -523,7 +492,7 @@ class Worker:
         try:
             self._keep(self._monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed))
         finally:
-            self.survey.aside += self._since("embedded_by_worker") - before
+            self.survey.judged += self._since("embedded_by_worker") - before
 
     def _tell(self, verdict: LiveVerdict) -> None:
         """Run the shell command where the verdict has become NOT SAFE: once, and whatever comes of it."""
@@ -568,38 +537,34 @@ class Worker:
         self._failures += 1
 
     def _wait(self, seconds: float) -> bool:
-        """Wait, unless somebody asks to stop; whether it waited for so long."""
+        """Wait, unless somebody asks to stop; return whether it waited for so long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self.state.stop_asked:
+            if self.state.noted(STOP):
                 return False
             time.sleep(min(left, _POLL_S))
         return True
 
 
 def translation_of(store: Store, state: LiveState) -> str:
-    """What the vectors without a true one are of; true vectors that came since do not change it."""
+    """Name the translation that gave the vectors without a true one; true vectors that come do not change it."""
     manifest = store.info.manifest
     inputs = None if manifest is None else dict(manifest.inputs)
     return canonical_json([inputs, int(state.counters()["refits"])])
 
 
-def _lock_path(state: LiveState) -> Path:
-    return state.path.with_name("worker")
-
-
 def is_running(state: LiveState) -> bool:
-    """Whether a worker holds the lock of a store."""
+    """Tell if a worker holds the lock of a store."""
     try:
-        with output_lock(_lock_path(state)):
+        with output_lock(state.path.with_name("worker")):
             return False
     except LockedError:
         return True
 
 
 def stop_worker(state: LiveState, *, seconds: float) -> bool:
-    """Ask the worker to come to an end, and wait for it; whether it did within so many seconds."""
-    state.ask_to_stop()
+    """Ask the worker to come to an end, and wait for it; return whether it did within so many seconds."""
+    state.note(STOP, True)
     end = time.monotonic() + seconds
     while is_running(state):
         if time.monotonic() > end:
@@ -611,12 +576,12 @@ def stop_worker(state: LiveState, *, seconds: float) -> bool:
 def _check_fits(store: Store, embedder: Embedder) -> None:
     location, model = store.info.location, model_of(store)
     if not store.info.has_texts:
-        raise StoreError(f"{location}: expected a store with texts to embed, found one without")
+        raise StoreError(f"{location}: the store has no texts to embed; serve one with texts")
     require_model(location, model, embedder.identity)
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or "
-            "of a model that costs nothing to ask again, embed the whole store at once"
+            f"{location}: a worker needs a model whose vectors are cached: leave out --no-cache, or of a model that "
+            "costs nothing to ask again, embed the whole store at once"
         )
 
 
@@ -631,7 +596,7 @@ def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Do
 
 
 def _same(stored: Vectors, true: Vectors | None, *, cosine: bool) -> tuple[bool, bool]:
-    """Whether a vector of the store is the true one, and whether it is so to the bit."""
+    """Tell if a vector of the store is the true one, and if it is so to the bit."""
     if true is None or stored.shape != true.shape:
         return False, False
     if np.array_equal(stored, true):

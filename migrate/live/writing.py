@@ -1,4 +1,4 @@
-"""How true vectors come into a store that is being read: one by one into a database, by a new folder into files.
+"""Writers of true vectors into a store that is being read: one by one into a database, by a new folder into files.
 
 A folder is written anew beside the old one, from the embedding cache, and takes its place in one step. Whoever has the
 old one open goes on reading it.
@@ -58,7 +58,7 @@ class VectorWriter(ABC):
         """
 
     def is_due(self, count: int) -> bool:
-        """Whether what waits is enough to be published, in a store of `count` documents."""
+        """Tell if what waits is enough to be published, in a store of `count` documents."""
         return False
 
     def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
@@ -113,8 +113,8 @@ class FolderWriter(VectorWriter):
         place = path_in(location)
         if place is None or real_path(place) != folder:
             raise UsageError(
-                f"{location}: expected a folder that is one store, found a file; true vectors come by a new folder: "
-                "give the store a folder of its own, and name that"
+                f"{location}: this is a file, and true vectors come by a new folder; give the store a folder of its "
+                "own, and name that"
             )
         _require_replaceable(folder)
         self.folder = folder
@@ -128,7 +128,7 @@ class FolderWriter(VectorWriter):
         return len(documents)
 
     def is_due(self, count: int) -> bool:
-        """Whether so many wait, or for so long."""
+        """Tell if so many wait, or for so long."""
         if not self.waiting:
             return False
         waited = time.monotonic() - self._published_at
@@ -192,25 +192,19 @@ def _require_replaceable(folder: Path) -> None:
     """Make sure, before anything is paid for, that a new folder can have all that is in one, and take its place."""
     if mounts := mounts_in(folder):
         raise UsageError(
-            f"{folder}: expected a folder in whose place a new one can come, found a mount point ({mounts[0]}); move "
-            "the store into a folder of its own inside or beside it"
+            f"{folder}: no new folder can come in the place of a mount point ({mounts[0]}); move the store into a "
+            "folder of its own inside or beside it"
         )
     endless = next((path for path in sorted(folder.rglob("*")) if not path.is_symlink() and is_endless(path)), None)
     if endless is not None:
         raise UsageError(
-            f"{folder}: expected files, folders and links, found {endless.relative_to(folder)}, a pipe, a socket or a "
-            "device, which no new folder can have; move it away"
+            f"{folder}: {endless.relative_to(folder)} is a pipe, a socket or a device, which no new folder can have; "
+            "move it away"
         )
 
 
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
-    """The writer of a store's kind.
-
-    Raises
-    ------
-    UsageError
-        The kind can be written to in neither way.
-    """
+    """The writer of a store's kind."""
     if (files := as_files(store)) is not None:
         return FolderWriter(files, state, share=share, seconds=seconds)
     if isinstance(store, DatabaseStore):

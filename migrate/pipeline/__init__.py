@@ -22,6 +22,7 @@ from migrate.steps.base import (
     UNJUDGED,
     PaidStep,
     argument,
+    function,
     option,
     parameter,
 )
@@ -203,3 +204,6 @@ class Run(PaidStep["Migration"]):
         from migrate.pipeline.job import run
 
         return run(self, documents_per_s)
+
+
+run = function(Run)

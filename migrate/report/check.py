@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from migrate.check.model import Agreement, Compatibility, Example, Found, Trial
-from migrate.check.stamp import Stamp
+from migrate.check.stamp import Stamped
 from migrate.report.characters import printable
 from migrate.report.page import render_page
 from migrate.report.terminal import table, wrap
@@ -59,7 +59,7 @@ def _typed(found: Found) -> str:
     return shlex.join(["--model", found.spec, *flags_of(found.options)])
 
 
-def stamp_text(stamp: Stamp) -> str:
+def stamp_text(stamp: Stamped) -> str:
     """What the stamp rests on, and where it is."""
     parts = [] if stamp.checked is None else [check_text(stamp.checked), ""]
     if (found := stamp.found) is not None:
@@ -160,7 +160,7 @@ def check_document(result: Compatibility) -> dict[str, Any]:
     }
 
 
-def stamp_document(stamp: Stamp) -> dict[str, Any]:
+def stamp_document(stamp: Stamped) -> dict[str, Any]:
     """Where the manifest was written, null if nowhere, and the check it rests on, null if it was left out.
 
     `found` is what an earlier check had found, where it rests on that.

@@ -1,4 +1,4 @@
-"""Results as notebooks and `print` show them: the answer, then what it rests on. Loaded with `migrate.api`."""
+"""Results as notebooks and `print` show them: the answer, then what it rests on. Loaded by `import migrate`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
-from migrate.display import answer_text, notebook_html
+from migrate.display import answer_text, notebook_html, result_document
 from migrate.report.assess import cost_cells, cost_head
 from migrate.report.audit import quality_rows
+from migrate.report.document import audit_document
 from migrate.report.page import render
 from migrate.report.summary import audit_answer
 from migrate.report.terminal import candidates_rows
@@ -24,6 +25,7 @@ def _(report: AuditReport) -> str:
 
 
 answer_text.register(AuditReport, audit_answer)
+result_document.register(AuditReport, audit_document)
 
 
 @notebook_html.register

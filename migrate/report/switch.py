@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from migrate.audit.recommendation import serving_lines
-from migrate.switch import Switch
+from migrate.steps.switch.job import Switched
 
 _UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
 _REPORTED: Final = "SAFE, as the report says of these two stores"
@@ -15,7 +15,7 @@ _TRUE: Final = "SAFE by construction: every vector of the new store is its model
 _STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
 
 
-def switched_text(done: Switch, old: str) -> str:
+def switched_text(done: Switched, old: str) -> str:
     """What answers now, under which name, by which model; where the old store is, and the ways back and on.
 
     `old` is the name as it was typed.
@@ -32,7 +32,7 @@ def switched_text(done: Switch, old: str) -> str:
     return "\n".join(lines)
 
 
-def _proof(done: Switch) -> str:
+def _proof(done: Switched) -> str:
     if not done.proven:
         return _UNPROVEN
     if done.two_stage is None:
@@ -43,7 +43,7 @@ def _proof(done: Switch) -> str:
     )
 
 
-def rolled_back_text(done: Switch) -> str:
+def rolled_back_text(done: Switched) -> str:
     """What answers again."""
     return "\n".join(
         [
@@ -54,12 +54,12 @@ def rolled_back_text(done: Switch) -> str:
     )
 
 
-def forgotten_text(done: Switch) -> str:
+def forgotten_text(done: Switched) -> str:
     """What is gone."""
     return f"{done.old}: the old store is deleted; the new one stays, and cannot be rolled back any more"
 
 
-def switch_document(kind: str, done: Switch) -> dict[str, Any]:
+def switch_document(kind: str, done: Switched) -> dict[str, Any]:
     """The same for programs."""
     return {"schema_version": 1, "kind": kind, **asdict(done)}
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.similarity.neighbours import Nearest, find_nearest, some_rows
-from migrate.vectors import Vectors
+from migrate.similarity.neighbours import Nearest
 
 NEIGHBOURS = 20
 """Neighbours that the dimension near a document is estimated from."""
-
-_KEPT = 0.9
 
 
 def local_dimensions(near: Nearest) -> NDArray[np.float64]:
@@ -46,23 +43,13 @@ def two_nn_dimension(near: Nearest) -> float:
     TwoNN (Facco et al. 2017): the slope through the origin of -log(1 - F(μ)) over log μ, without the tenth of the
     documents with the greatest ratios. Copies of a document count as one. NaN where fewer than two are known.
     """
-    ratios = np.sort(_ratios(near.distances))
-    kept = int(_KEPT * len(ratios))
+    first = np.where(near.distances > 0, near.distances, np.inf).min(axis=1)
+    second = np.where(near.distances > first[:, None], near.distances, np.inf).min(axis=1)
+    has_second = np.isfinite(second)
+    ratios = np.sort(second[has_second] / first[has_second])
+    kept = int(0.9 * len(ratios))
     if kept < 2 or ratios[kept - 1] <= 1:
         return float("nan")
     x = np.log(ratios[:kept])
     y = -np.log1p(-np.arange(1, kept + 1) / len(ratios))
     return float((x @ y) / (x @ x))
-
-
-def intrinsic_dimension(vectors: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
-    """`mean_dimension` of (n, d), near up to 1,000 documents drawn by `seed`."""
-    return mean_dimension(local_dimensions(find_nearest(vectors, k, query_rows=some_rows(len(vectors), seed=seed))))
-
-
-def _ratios(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Second over first distance that is not 0, of each row that has two different ones."""
-    first = np.where(distances > 0, distances, np.inf).min(axis=1)
-    second = np.where(distances > first[:, None], distances, np.inf).min(axis=1)
-    has_second = np.isfinite(second)
-    return np.asarray(second[has_second] / first[has_second])

@@ -12,19 +12,10 @@ from migrate.errors import DatasetError
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 NEIGHBOURS = 10
-_STEPS = 1_000
-_STRENGTH = 10.0
-_LET_PASS = 0.95
 
 
 def number_labels(labels: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
-    """The labels that there are, and the number of each document's.
-
-    Raises
-    ------
-    DatasetError
-        Fewer than two occur twice.
-    """
+    """The labels that there are, and the number of each document's."""
     if not len(labels):
         raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
     kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
@@ -47,7 +38,7 @@ class LinearProbe:
         from sklearn.linear_model import LogisticRegression
 
         self._scale = np.float32(np.sqrt(squared_norms(vectors)).mean())
-        self._model: Any = LogisticRegression(C=_STRENGTH, max_iter=_STEPS)
+        self._model: Any = LogisticRegression(C=10.0, max_iter=1_000)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the last step is near enough
             # Some builds of BLAS raise the processor's flags for finite products
@@ -59,7 +50,7 @@ class LinearProbe:
         return np.asarray(self._model.predict(vectors / self._scale), dtype=np.int64)
 
     def scores(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Of two classes, how far each row lies on the side of the second, (m,)."""
+        """Return how far each row lies on the side of the second of two classes, (m,)."""
         return np.asarray(self._model.decision_function(vectors / self._scale), dtype=np.float64)
 
 
@@ -89,10 +80,10 @@ class OutsideDetector:
         self._k = min(NEIGHBOURS, len(vectors) - 1)
         self._model: Any = NearestNeighbors(n_neighbors=self._k, algorithm="brute").fit(unit_rows(vectors))
         own = self._model.kneighbors()[0][:, -1]  # without the vector itself
-        self.threshold = float(np.quantile(own, _LET_PASS))
+        self.threshold = float(np.quantile(own, 0.95))
 
     def distances(self, vectors: Vectors) -> NDArray[np.float64]:
-        """How far each row lies from those that belong, (m,)."""
+        """Return how far each row lies from those that belong, (m,)."""
         return np.asarray(self._model.kneighbors(unit_rows(vectors))[0][:, -1], dtype=np.float64)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import VectorError
-from migrate.vectors import Vectors, squared_norms, unit_rows
+from migrate.vectors import Vectors, squared_norms
 
 NEIGHBOURS = 10
 """Neighbours that two spaces are compared by."""
@@ -101,31 +101,21 @@ def _around_mean(vectors: Vectors) -> Vectors:
     return np.asarray(vectors - vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
-def neighbour_jaccard(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
-    """Mean Jaccard similarity of the k nearest documents, by cosine, in two spaces, (n, p) and (n, q): 0 to 1.
+def neighbour_jaccard(a: Nearest, b: Nearest) -> float:
+    """Return the mean Jaccard similarity, 0 to 1, of equally many nearest of the same documents in two spaces.
 
-    Caspari et al. 2024, "Beyond Benchmarks", with documents as queries: up to 1,000 drawn by `seed`.
+    Caspari et al. 2024, "Beyond Benchmarks", with documents as queries.
     """
-    return jaccard_of(*_nearest_in_both(a, b, k, seed=seed))
-
-
-def rank_similarity(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
-    """Mean similarity of the ranks that shared ones of the k nearest documents have in two spaces: 0 to 1.
-
-    Caspari et al. 2024: the mean over documents of Σ 2 / ((1 + |r - s|)(r + s)) / (1 + 1/2 + ... + 1/m)
-    for the ranks r and s of the m that are shared; 0 where none is shared. Queries are drawn as in `neighbour_jaccard`.
-    """
-    return rank_similarity_of(*_nearest_in_both(a, b, k, seed=seed))
-
-
-def jaccard_of(a: Nearest, b: Nearest) -> float:
-    """`neighbour_jaccard` from neighbours found already, of the same documents and equally many."""
     shared = _same(a, b).any(axis=2).sum(axis=1)
     return float((shared / (2 * a.rows.shape[1] - shared)).mean())
 
 
-def rank_similarity_of(a: Nearest, b: Nearest) -> float:
-    """`rank_similarity` from neighbours found already, of the same documents and equally many."""
+def rank_similarity(a: Nearest, b: Nearest) -> float:
+    """Return the mean similarity, 0 to 1, of the ranks of the shared ones of equally many nearest in two spaces.
+
+    Caspari et al. 2024: the mean over documents of Σ 2 / ((1 + |r - s|)(r + s)) / (1 + 1/2 + ... + 1/m)
+    for the ranks r and s of the m that are shared; 0 where none is shared.
+    """
     ranks = np.arange(1, a.rows.shape[1] + 1)
     weights = 2 / ((1 + np.abs(ranks[:, None] - ranks)) * (ranks[:, None] + ranks))
     same = _same(a, b)
@@ -135,11 +125,5 @@ def rank_similarity_of(a: Nearest, b: Nearest) -> float:
 
 
 def _same(a: Nearest, b: Nearest) -> NDArray[np.bool_]:
-    """Whether neighbour i of one side is neighbour j of the other, (m, k, k)."""
+    """Mark where neighbour i of one side is neighbour j of the other, (m, k, k)."""
     return np.asarray(a.rows[:, :, None] == b.rows[:, None, :])
-
-
-def _nearest_in_both(a: Vectors, b: Vectors, k: int, *, seed: int) -> tuple[Nearest, Nearest]:
-    check_same_documents(a, b, 2)
-    query_rows = some_rows(len(a), seed=seed)
-    return find_nearest(unit_rows(a), k, query_rows=query_rows), find_nearest(unit_rows(b), k, query_rows=query_rows)

@@ -20,17 +20,13 @@ from migrate.similarity.neighbours import (
     Nearest,
     check_same_documents,
     find_nearest,
-    jaccard_of,
-    rank_similarity_of,
+    neighbour_jaccard,
+    rank_similarity,
     some_rows,
 )
 from migrate.similarity.stitching import RIDGE, Stitching, gaussian_like, judge_stitching
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
-
-_REGULARISATION = 1e-3  # scikit-learn's, relative to the trace of the Gram matrix
-_BLOCK = 256
-
 
 BATCH_SIZE = 256
 """Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
@@ -59,22 +55,12 @@ def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     return pearson((x @ x.T)[above], (y @ y.T)[above])
 
 
-def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
-    """How alike documents are put together from their neighbours in two spaces, (n, p) and (n, q): -1 to 1.
+def local_geometry(a: Vectors, b: Vectors, *both: Nearest) -> float:
+    """Return how alike documents are put together from their neighbours in two spaces of unit rows: -1 to 1.
 
-    The mean correlation of the weights that rebuild a document's direction from its k nearest documents in the one
-    space and from the same documents in the other, for the neighbours of either space. Up to 1,000 documents drawn
-    by `seed`.
+    The mean correlation of the weights that rebuild a document's direction from its nearest documents in the one
+    space and from the same documents in the other, for the neighbours of either space.
     """
-    check_same_documents(a, b, 3)
-    query_rows = some_rows(len(a), seed=seed)
-    x, y = unit_rows(a), unit_rows(b)
-    near = (find_nearest(side, k, query_rows=query_rows) for side in (x, y))
-    return local_geometry_of(x, y, *near)
-
-
-def local_geometry_of(a: Vectors, b: Vectors, *both: Nearest) -> float:
-    """`local_geometry` of unit rows from neighbours found already."""
     agreements = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
     return float(np.mean(agreements))
 
@@ -85,13 +71,12 @@ def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float6
     As in scikit-learn, 0.001 of the trace of a document's Gram matrix is added to its diagonal.
     """
     weights = np.empty(near.rows.shape)
-    for start in range(0, len(near.query_rows), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(near.query_rows), 256):
+        block = slice(start, start + 256)
         edges = vectors[near.rows[block]].astype(np.float64) - vectors[near.query_rows[block]][:, None]
         gram = edges @ edges.transpose(0, 2, 1)
         trace = np.einsum("mkk->m", gram)
-        ridge = _REGULARISATION * np.where(trace > 0, trace, 1)
-        gram += ridge[:, None, None] * np.eye(gram.shape[1])
+        gram += 1e-3 * np.where(trace > 0, trace, 1)[:, None, None] * np.eye(gram.shape[1])
         weights[block] = np.linalg.solve(gram, np.ones((*gram.shape[:2], 1)))[:, :, 0]
     weights /= weights.sum(axis=1, keepdims=True)
     return weights
@@ -112,7 +97,9 @@ def unbiased_hsic(a: Matrix, b: Matrix) -> float:
     Song et al. 2012; HSIC₁ in Nguyen, Raghu & Kornblith 2021, eq. 3. The diagonals are left out.
     """
     n = len(a)
-    k, l = _without_diagonal(a), _without_diagonal(b)  # noqa: E741 - the letters of the formula
+    k, l = a.copy(), b.copy()  # noqa: E741 - the letters of the formula
+    np.fill_diagonal(k, 0)
+    np.fill_diagonal(l, 0)
     k_sums, l_sums = k.sum(axis=0), l.sum(axis=0)
     total = np.einsum("ij,ij->", k, l)
     total += k_sums.sum() * l_sums.sum() / ((n - 1) * (n - 2))
@@ -127,15 +114,10 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
     chance below: unlike. A minibatch has `batch_size` documents or a few more, so that every document counts; with
     `batch_size` n it is the full-batch figure. A space without any spread has 0.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
     """
     check_same_documents(a, b, FEWEST)
     if batch_size < FEWEST:
-        raise VectorError(f"expected minibatches of at least {FEWEST} documents, found {batch_size}")
+        raise VectorError(f"minibatches of {batch_size} documents are too small; take {FEWEST} or more")
     means = [side.mean(axis=0, dtype=np.float64) for side in (a, b)]
     order = np.random.default_rng(seed).permutation(len(a))
     sums = np.zeros(3)
@@ -143,8 +125,7 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
         x, y = a[rows] - means[0], b[rows] - means[1]
         k, l = x @ x.T, y @ y.T  # noqa: E741
         sums += unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)
-    both, a_with_itself, b_with_itself = sums.tolist()
-    return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
+    return _share(*sums.tolist())
 
 
 def biased_cka(a: Vectors, b: Vectors) -> float:
@@ -153,16 +134,15 @@ def biased_cka(a: Vectors, b: Vectors) -> float:
     Kornblith et al. 2019, eq. 5: ‖AᵀB‖² / (‖AᵀA‖ ‖BᵀB‖), Frobenius norms of centred A and B. It is the figure that is
     mostly published, and rises with p / n and q / n towards 1 whatever the spaces are: see what a Gaussian has. A space
     without any spread has 0.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
     """
     check_same_documents(a, b, FEWEST)
     x, y = ((side - side.mean(axis=0, dtype=np.float64)).astype(np.float32) for side in (a, b))
-    both, a_with_itself, b_with_itself = _cross_energy(x, y), _cross_energy(x, x), _cross_energy(y, y)
-    return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
+    return _share(_cross_energy(x, y), _cross_energy(x, x), _cross_energy(y, y))
+
+
+def _share(both: float, first: float, second: float) -> float:
+    """Return what two sides have in common over the geometric mean of what each has with itself."""
+    return float(both / np.sqrt(first * second)) if first > 0 and second > 0 else 0.0
 
 
 def _cross_energy(x: Vectors, y: Vectors) -> float:
@@ -193,12 +173,6 @@ def cka_distance(cka: float) -> float:
     With the unbiased estimator it is a metric in the limit of many documents only.
     """
     return float(np.arccos(np.clip(cka, -1, 1)))
-
-
-def _without_diagonal(gram: Matrix) -> Matrix:
-    copy = gram.copy()
-    np.fill_diagonal(copy, 0)
-    return copy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,13 +232,6 @@ def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0
 
     Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
     compared with all n; stitches as in `judge_stitching`.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
-    UsageError
-        `stitch` is none of vectors alone.
     """
     check_same_documents(a, b, FEWEST)
     return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), stitch=stitch, seed=seed)
@@ -278,28 +245,24 @@ def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
 
 
 def compare_described(a: Space, b: Space, *, stitch: str = RIDGE, seed: int = 0) -> Similarity:
-    """As `compare_spaces`, of spaces that are described already."""
+    """Compare as `compare_spaces`, spaces that are described already."""
+    from migrate.stitch.confidence import spearman
+
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
     a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
+    known = np.isfinite(a.local) & np.isfinite(b.local)
     return Similarity(
         documents=len(a.vectors),
         cka=cka,
         cka_biased=biased_cka(a.vectors, b.vectors),
         cka_distance=cka_distance(cka),
-        jaccard=jaccard_of(a_near, b_near),
-        rank_similarity=rank_similarity_of(a_near, b_near),
+        jaccard=neighbour_jaccard(a_near, b_near),
+        rank_similarity=rank_similarity(a_near, b_near),
         relative_orientation=relative_orientation(a.vectors, b.vectors, seed=seed),
-        local_geometry=local_geometry_of(unit_rows(a.vectors), unit_rows(b.vectors), a_near, b_near),
-        dimension_agreement=_agreement(a.local, b.local),
+        local_geometry=local_geometry(unit_rows(a.vectors), unit_rows(b.vectors), a_near, b_near),
+        dimension_agreement=spearman(a.local[known], b.local[known]) if known.any() else float("nan"),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
         forth=judge_stitching(a.vectors, b.vectors, stitch=stitch, seed=seed),
         back=judge_stitching(b.vectors, a.vectors, stitch=stitch, seed=seed),
     )
-
-
-def _agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    from migrate.stitch.confidence import spearman
-
-    both = np.isfinite(a) & np.isfinite(b)
-    return spearman(a[both], b[both]) if both.any() else float("nan")

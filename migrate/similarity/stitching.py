@@ -27,7 +27,7 @@ FEWEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How near predicted vectors are to the true ones of held-out documents.
+    """Scores of the nearness of predicted vectors to the true ones of held-out documents.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Stitching:
 
     @property
     def singular_values(self) -> tuple[float, ...]:
-        """Those of an affine stitch's matrix, the greatest first, as many as the pairs allow; none of another."""
+        """The singular values of an affine stitch's matrix, greatest first, as many as the pairs allow."""
         return () if self.affine is None else self.affine.singular_values
 
     @property
@@ -106,18 +106,12 @@ class Stitching:
 
     @property
     def effective_rank(self) -> float | None:
-        """That of an affine stitch's matrix."""
+        """The effective rank of an affine stitch's matrix."""
         return None if self.affine is None else self.affine.effective_rank
 
 
 def check_stitch(spec: str) -> None:
-    """Make sure that a stitch can be fitted between two spaces of which nothing is known but vectors.
-
-    Raises
-    ------
-    UsageError
-        There is no such stitch; it reads texts, maps queries, or is one of the controls.
-    """
+    """Make sure that a stitch can be fitted between two spaces of which nothing is known but vectors."""
     try:
         stitch = new_stitch(spec)
     except UsageError:
@@ -133,13 +127,6 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
     """Fit a stitch from (n, p) to (n, q) on one half of the documents, and judge it on the other.
 
     Each half is drawn by `seed` and has up to 2,000 documents; the penalty of a ridge is chosen on up to 1,000.
-
-    Raises
-    ------
-    VectorError
-        The two differ in length, or there are fewer than 4 documents.
-    UsageError
-        As `check_stitch`.
     """
     check_stitch(stitch)
     check_same_documents(source, target, FEWEST)

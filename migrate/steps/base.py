@@ -38,9 +38,9 @@ def _new_cap() -> SpendingCap:
     return SpendingCap()
 
 
-def argument(text: str, kind: str) -> Mapping[str, Any]:
-    """Return the metadata of a field that a command takes by its place; `kind` is as in `migrate.cli.options`."""
-    return {"help": text, "kind": kind, "is_argument": True}
+def argument(text: str, kind: str, **settings: Any) -> Mapping[str, Any]:
+    """Return the metadata of a field that a command takes by its place; the rest is as in `option`."""
+    return {"help": text, "kind": kind, "is_argument": True, **settings}
 
 
 def option(text: str, kind: str = "", *, flags: Sequence[str] = (), **settings: Any) -> Mapping[str, Any]:
@@ -66,6 +66,7 @@ MAX_COST = option(
     metavar="USD",
     section=COST,
 )
+PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
 FORCE = option("Replace the output if it exists.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
 SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
@@ -130,12 +131,6 @@ PLAN = option(
 class Step(ABC, Generic[Result]):
     """A step that is not done yet: its parameters. Nothing is opened before it is needed."""
 
-    progress: Progress = field(
-        default=no_progress,
-        repr=False,
-        metadata=parameter("Called with a step, how much of it is done, and how much there is."),
-    )
-
     def check(self) -> None:
         """Make sure, before anything is opened, that parameters go together."""
 
@@ -152,6 +147,8 @@ class Step(ABC, Generic[Result]):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PaidStep(Step[Result]):
     """A step that embeds: the models that it asks, what that will cost, and the cap that they share."""
+
+    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     max_cost: float | None = field(default=MAX_COST_USD, metadata=MAX_COST)
 
@@ -212,7 +209,7 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
         return step(*arguments, **options).run()
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()
-    call.__module__ = "migrate.api"
+    call.__module__ = kind.__module__
     call.__doc__ = _docstring(kind)
     known, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
     parameters = [known[field.name] for field in fields_of(kind)]

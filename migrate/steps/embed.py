@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, SPLIT, PaidStep, argument, option
+from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, SPLIT, PaidStep, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.cost.chunks import ChunkSize
@@ -202,3 +202,6 @@ class Embed(PaidStep["Embedding"]):
             restart=self.restart,
             progress=self.progress,
         )
+
+
+embed = function(Embed)

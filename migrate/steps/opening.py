@@ -27,6 +27,11 @@ def model_at(model: Embedder | str) -> Embedder:
     return load_embedder(model) if isinstance(model, str) else model
 
 
+def model_for(store: Store, model: Embedder | str) -> Embedder:
+    """Return a model, loaded where it is a spec, with the state that lies beside a store."""
+    return load_embedder(model, state=folder_of(store)) if isinstance(model, str) else model
+
+
 def runner_at(runner: Runner | str | None) -> Runner:
     """Return a runner, found by its name where it is one; None for this machine's."""
     return runner_of(runner) if isinstance(runner, str) else runner or LOCAL

@@ -1,7 +1,7 @@
 """Collections of Chroma: `chroma:PATH#COLLECTION` in a folder, `chroma+http(s)://HOST:PORT#COLLECTION` on a server.
 
-Chroma writes to a folder whenever it opens one, and reads the vectors into memory: a folder is read from a copy of the
-collection's files, which is removed with the last reference to it.
+Chroma writes to a folder whenever it opens one, and reads the vectors into memory: of a folder, the collection's files
+are copied.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import re
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -29,13 +28,14 @@ from migrate.files import output_errors, reach
 from migrate.locations import options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page, hash_records, new_copy, remove_copy
-from migrate.stores.kept import forget, keep, sync_tree
+from migrate.stores.clients import ClientDriver
+from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.kept import keep
 from migrate.stores.records import import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import JOURNALS, read_only
 from migrate.stores.switching import ASIDE, others
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 _OWN: Final = "lead-migrate"
 """The key of the token in the metadata of a collection on a server; a folder in a folder for one of several."""
@@ -51,7 +51,7 @@ _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""
 
 
-class ChromaDriver(Driver):
+class ChromaDriver(ClientDriver):
     """A collection; `handle` is Chroma's own object for it."""
 
     kind = "chroma"
@@ -65,8 +65,6 @@ class ChromaDriver(Driver):
     )
     options = tuple(_TENANT)
     write_options = tuple(_TENANT)
-    swaps = True
-    copies_folders = True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -83,9 +81,8 @@ class ChromaDriver(Driver):
         """Tenant and database, as the client takes them."""
         return {**_TENANT, **self.address.options}
 
-    @cached_property
-    def client(self) -> Any:
-        """The client of the server."""
+    def connect(self) -> Any:
+        """Return a client of the server; its key is that of the location, or CHROMA_API_KEY."""
         return _connect(os.getpid(), self.address.place, self.secret("CHROMA_API_KEY"), *self.tenant.values())
 
     def names(self) -> list[str]:
@@ -123,9 +120,9 @@ class ChromaDriver(Driver):
         names = self.names()
         if self.is_server and self.name not in names and self.switched_with(self.name) is not None:
             raise StoreError(f"{self.location}: a switch was killed half-way; run switch or rollback again")
-        self.name = self.choose_name(names)
-        self.handle = self._find(self.name) if self.is_server else self._open_copy()
-        self.id, self._leaving, self._is_on_copy = str(self.handle.id), Lock(), not self.is_server
+        self.name = self.collection_name = self.choose_name(names)
+        self.handle = self._find(self.name)
+        self.id = str(self.handle.id)
         self.configuration = dict(self.handle._model.configuration_json)
         self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
@@ -160,15 +157,9 @@ class ChromaDriver(Driver):
         """Place, name, tenant and database."""
         return f"{self.whole_place}#{self.name}{options_text(self.tenant)}"
 
-    def version(self) -> Any:
-        """Return what Chroma counts up with each write. On a server, a hash of all but vectors."""
-        if not self.is_server:
-            return self._folder_version(self.id)
-        return [self.id, *hash_records(record for page in self._pages(_FIELDS) for record in _records(page))]
-
-    def read_version(self) -> Any:
-        """Return the version when the copy was made."""
-        return self.version() if self.is_server else self._copied
+    def records(self) -> Iterator[Any]:
+        """Read all but the vectors."""
+        return (record for page in self._pages(_FIELDS) for record in _records(page))
 
     def identity(self, name: str) -> Any:
         """Return the id of the collection."""
@@ -182,7 +173,7 @@ class ChromaDriver(Driver):
         return next((found for (found,) in self._ask(question, name, *self.tenant.values())), None)
 
     def _find(self, name: str) -> Any:
-        """Return the collection of the server that has a name; None if there is none."""
+        """Return the collection that has a name; None if there is none."""
         client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
         try:
             return client.get_collection(name, embedding_function=None)
@@ -202,25 +193,17 @@ class ChromaDriver(Driver):
         # a number is an object of Python's until it is in an array
         at_once = min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
         for page in self._pages(include, at_once):
-            found = np.asarray(page["embeddings"] if vectors else [], np.float32)
-            yield Page(page["ids"], found, _records(page) if records else None)
-
-    def _read(self, ids: Sequence[str], include: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-        for first in range(0, len(ids), _AT_ONCE):
-            yield self.handle.get(ids=list(ids[first : first + _AT_ONCE]), include=[*include])
+            yield Page(page["ids"], page["embeddings"], _records(page) if records else None)
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return documents by their ids."""
-        for page in self._read(ids, _FIELDS):
-            for doc_id, text, fields, uri in _records(page):
-                yield Document(doc_id, text or "", {**(fields or {}), **({} if uri is None else {_URI: uri})})
+        for doc_id, text, fields, uri in _records(self.handle.get(ids=[*ids], include=[*_FIELDS])):
+            yield Document(doc_id, text or "", {**(fields or {}), **({} if uri is None else {_URI: uri})})
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by their ids."""
-        pages = [page for page in self._read(ids, ["embeddings"]) if page["ids"]]
-        parts = [np.asarray(page["embeddings"], np.float32) for page in pages]
-        ids = [doc_id for page in pages for doc_id in page["ids"]]
-        return Batch(ids, np.concatenate([np.empty((0, self.dim), np.float32), *parts]))
+        found = self.handle.get(ids=[*ids], include=["embeddings"])
+        return Page(found["ids"], found["embeddings"])
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server, with its tenant and database."""
@@ -245,19 +228,20 @@ class ChromaDriver(Driver):
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors; of a folder, which this process has for itself from then on."""
-        with self._leaving:
-            if self._is_on_copy:
-                client = _persistent(self.folder, self.tenant)
-                handle = client.get_collection(self.name, embedding_function=None)
-                weakref.finalize(handle, client.close)
-                self.handle, self._is_on_copy = handle, False  # the copy goes with its last query
-        names, count = list(new), 0
-        for first in range(0, len(names), _AT_ONCE):
-            ids = self.handle.get(ids=names[first : first + _AT_ONCE], include=[])["ids"]
+        with self.turn:
+            self.leave_copy()
+        count = 0
+        for names in in_parts(list(new)):
+            ids = self.handle.get(ids=names, include=[])["ids"]
             if ids:
                 self.handle.update(ids=ids, embeddings=np.stack([new[doc_id] for doc_id in ids]))
             count += len(ids)
         return count
+
+    def left_copy(self, end_copy: Callable[[], object]) -> None:
+        """Have the copy go with the last of the queries that several threads ask of it."""
+        weakref.finalize(self.handle, end_copy)
+        self.handle = self._find(self.name)
 
     # Folders.
 
@@ -290,8 +274,7 @@ class ChromaDriver(Driver):
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
         """Chroma's database, to read."""
-        if not self.recognises(self.folder):
-            raise StoreError(f"{self.location}: expected a folder with {_DATABASE}, found none; check the path")
+        self.require_folder()
         try:
             with read_only(self.folder / _DATABASE) as connection:
                 yield connection
@@ -300,35 +283,31 @@ class ChromaDriver(Driver):
                 f"{self.location}: SQLite cannot read {_DATABASE} ({error}); stop what writes to it, or copy it again"
             ) from error
 
-    def _folder_version(self, collection: str) -> list[Any]:
+    def versions(self) -> dict[str, Any]:
+        """Return what Chroma counts up with each write to the collection."""
+        collection = self.identity(self.name)
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
         applied = "SELECT max(m.seq_id) FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
         numbers = [int(self._ask(question, collection)[0][0] or 0) for question in (pending, applied)]
         facts = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
         names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        return [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
+        version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
+        return {} if collection is None else {self.name: version}
 
-    def _open_copy(self) -> Any:
-        with new_copy(self.kind) as copy:
-            self._copied = self._copy_to(copy)
-            client = _persistent(copy, self.tenant)
-            handle = client.get_collection(self.name, embedding_function=None)
-        weakref.finalize(handle, remove_copy, client.close, copy)
-        return handle
+    def copy_to(self, copy: Path) -> None:
+        """Copy all that belongs to the collection."""
+        for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(self.name)):
+            if (self.folder / segment).is_dir():
+                shutil.copytree(self.folder / segment, copy / segment, dirs_exist_ok=True)
+        with self._database() as source, closing(sqlite3.connect(copy / _DATABASE)) as target:
+            source.backup(target)
 
-    def _copy_to(self, copy: Path) -> list[Any]:
-        """Copy all that belongs to the collection as it is at one moment; return its version."""
-        collection = self.identity(self.name)
-        for _ in range(5):  # another program may write to it meanwhile
-            before = self._folder_version(collection)
-            for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", collection):
-                if (self.folder / segment).is_dir():
-                    shutil.copytree(self.folder / segment, copy / segment, dirs_exist_ok=True)
-            with self._database() as source, closing(sqlite3.connect(copy / _DATABASE)) as target:
-                source.backup(target)
-            if self._folder_version(collection) == before:
-                return before
-        raise StoreError(f"{self.location}: changed while it was read; run again on a store at rest")
+    def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
+        """Return Chroma's client of a folder, which writes to it, and what ends it."""
+        module = import_client("chromadb", "chroma")
+        settings = module.config.Settings(anonymized_telemetry=False)
+        client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
+        return client, client.close
 
     # Writing.
 
@@ -341,9 +320,8 @@ class ChromaDriver(Driver):
         metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
         changed: tuple[set[str], set[str]] = (set(), set())
         written = 0
-        if not self.is_server:
-            self.clear()
-        with self._writing() as client:
+        self.clear()
+        with self.written_client() as client:
             if self.is_server and self.identity(name) is not None:
                 client.delete_collection(name)
             with _known_functions():
@@ -356,8 +334,8 @@ class ChromaDriver(Driver):
                 records = page.raw if old else [
                     _as_record(document, *changed, has_text=source.has_texts) for document in page.documents
                 ]  # fmt: skip
-                for first in range(0, len(records), most):
-                    _add(collection, records[first : first + most], page.vectors[first : first + most])
+                for part, vectors in zip(in_parts(records, most), in_parts(page.vectors, most), strict=True):
+                    _add(collection, part, vectors)
                 written += len(records)
             count = collection.count()
         self.check_count(written, count)
@@ -366,16 +344,6 @@ class ChromaDriver(Driver):
         function = old._function.get("name")
         words = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
         return [f"{words} embedded by it; give it vectors of the new model, or name its function"] if function else []
-
-    @contextmanager
-    def _writing(self) -> Iterator[Any]:
-        """Yield the server's client, or one of the folder itself, which is durable at the end."""
-        if self.is_server:
-            yield self.client
-            return
-        with output_errors(self.folder), closing(_persistent(self.folder, self.tenant)) as client:
-            yield client
-        sync_tree(self.folder)
 
     def _settings(self) -> dict[str, Any]:
         """Return the configuration of a new collection as this one is."""
@@ -407,11 +375,9 @@ class ChromaDriver(Driver):
         for name in self.leftovers():
             self.drop(name)
 
-    def drop(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete a collection."""
-        token = self.token(name)
         self.client.delete_collection(name)
-        forget(token)
 
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN and NAME-TOKEN-old; one of the latter gets back a name that nothing has."""
@@ -431,7 +397,7 @@ class ChromaDriver(Driver):
             return
         manifest = self.manifest()
         function = _named_function(_function_of(manifest.model if manifest else None, known))
-        with self._writing() as client, _known_functions():
+        with self.written_client() as client, _known_functions():
             # `Collection.modify` would refuse, after it was done, a function of another name
             client.get_collection(self.name, embedding_function=None)._client._modify(
                 id=self.handle.id, new_configuration={"embedding_function": function}, **self.tenant
@@ -472,12 +438,6 @@ def _connect(process: int, url: str, token: str | None, tenant: str, database: s
         settings.chroma_server_ssl_verify = False
     headers = {"x-chroma-token": token, "Authorization": f"Bearer {token}"} if token else None
     return module.HttpClient(host, port, is_safe, headers, settings, tenant, database)
-
-
-def _persistent(folder: Path, tenant: Mapping[str, str]) -> Any:
-    """Chroma's client of a folder, which writes to it."""
-    module = import_client("chromadb", "chroma")
-    return module.PersistentClient(str(folder), settings=module.config.Settings(anonymized_telemetry=False), **tenant)
 
 
 def _records(page: Mapping[str, Any]) -> list[_Record]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
@@ -28,7 +28,7 @@ from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.driver import Driver, Page
+from migrate.stores.driver import ClientError, Driver, Page, in_parts
 from migrate.stores.export import FLOAT_BYTES, Index, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
@@ -190,7 +190,11 @@ class DatabaseStore(Store):
 
     def _pages(self, **wanted: bool) -> Iterator[Page]:
         with self.driver.errors():
-            yield from self.driver.pages(**wanted)
+            for page in self.driver.pages(**wanted):
+                yield replace(page, vectors=self._as_matrix(page)) if wanted.get("vectors", True) else page
+
+    def _as_matrix(self, page: Page) -> Vectors:
+        return np.asarray(page.vectors, np.float32).reshape(len(page.ids), self.info.dim)
 
     def _rows_of(self, page: Page, start: int) -> NDArray[np.int64]:
         """Return the rows of a page whose first record is at position `start`; raises if it has other records."""
@@ -274,10 +278,14 @@ class DatabaseStore(Store):
         if not ids:
             return np.empty((0, self.info.dim), np.float32)
         with self.driver.errors():
-            read = self.driver.vectors(ids, at)
-        places = {doc_id: place for place, doc_id in enumerate(read.ids)}
+            read = [self.driver.vectors(*part) for part in self._parts(ids, at)]
+        places = {doc_id: place for place, doc_id in enumerate(chain.from_iterable(page.ids for page in read))}
         self._refuse_gone(ids, places)
-        return np.ascontiguousarray(read.vectors[[places[doc_id] for doc_id in ids]], np.float32)
+        return np.concatenate([self._as_matrix(page) for page in read])[[places[doc_id] for doc_id in ids]]
+
+    def _parts(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Iterator[tuple[Any, ...]]:
+        size = self.driver.at_once
+        return zip(in_parts(ids, size), repeat(None) if at is None else in_parts(at, size), strict=False)
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Read the documents of some rows, or of all."""
@@ -286,8 +294,7 @@ class DatabaseStore(Store):
         return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
-            part = rows[first : first + _DOCUMENTS_AT_ONCE]
+        for part in in_parts(rows, _DOCUMENTS_AT_ONCE):
             unique = np.unique(part)
             documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(part)
             self._refuse_gone(ids, documents)
@@ -299,7 +306,8 @@ class DatabaseStore(Store):
 
     def _find(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> dict[str, Document]:
         with self.driver.errors():
-            return {document.id: document for document in self.driver.documents(ids, at)}
+            found = (document for part in self._parts(ids, at) for document in self.driver.documents(*part))
+            return {document.id: document for document in found}
 
     def find_vectors(self, ids: Sequence[str]) -> Batch:
         """Return the vectors of some ids as they are now, in their order; raises `StoreError` if one is gone."""
@@ -389,8 +397,13 @@ class DatabaseStore(Store):
         queries = check_queries(self.info, queries)
         if k <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
-        with self.driver.errors():
-            return self.driver.search(queries, k, where)
+        try:
+            with self.driver.errors():
+                return self.driver.search(queries, k, where)
+        except ClientError as error:
+            if where is None:
+                raise
+            raise UsageError(f"{error}; is the filter right?") from error
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.

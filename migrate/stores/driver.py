@@ -4,54 +4,60 @@ A driver is one file, `migrate/stores/NAME.py`, with one class; `DatabaseKind(My
 kind of stores. `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by the constructor.
 The methods that are abstract are those that every driver has; those below `Servers` are of servers alone.
 
-Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`;
-that its version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is
-read (`is_copy`). Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do
-something; whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A
-driver must not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in
-`database.py`.
+Class attributes and properties say what a database can: `has_servers`, `urls`, `swaps`, `copies_place`; that its
+version does not change with a vector (`notices_vectors`: an export is then not used again); that a copy is read
+(`is_copy`).
+Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do something;
+whatever else the client raises becomes one line by `explain`, as drivers are called inside `errors()`. A driver must
+not refer to its store. All else (rows, slices, snapshots, changes, resuming, outputs, switching) is in `database.py`,
+and what drivers share whose clients write to folders in `clients.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
-import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import atomic_file, disk_errors, output_errors, state_folder, work_folder, write_json
+from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, token_in
+from migrate.stores.records import choose
 from migrate.stores.serving import Hits
 from migrate.stores.switching import RECORD_SHAPE, read_noted
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
+_Items = TypeVar("_Items", bound=Any)
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
+
+
+class ClientError(StoreError):
+    """An error of a client that its driver knows no more of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some records of a collection.
 
-    `ids` are those of the records with a vector, `vectors` theirs, (len(ids), dim). `raw` is whatever the driver that
-    read the page needs to write all its records again; `documents` are there instead when another kind is written.
+    `ids` are those of the records with a vector, `vectors` theirs, as the client gives them; (len(ids), dim), float32,
+    for `Driver.write`. `raw` is whatever the driver that read the page needs to write all its records again;
+    `documents` are there instead when another kind is written.
     """
 
     ids: Sequence[str]
-    vectors: Vectors
+    vectors: Any
     raw: Any = None
     documents: Sequence[Document] = ()
 
@@ -80,10 +86,10 @@ class Driver(ABC):
     """Beginnings of the places of a database that has servers alone."""
     swaps: ClassVar[bool] = False
     """True if two names of a server can trade what they lead to, see `swap`."""
-    copies_folders: ClassVar[bool] = False
-    """True if folders are read from a copy, as their client would write to them, and servers count no changes."""
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
+    at_once: ClassVar[int] = 1_000
+    """Ids that `documents` and `vectors` are asked for at a time."""
 
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
@@ -114,12 +120,12 @@ class Driver(ABC):
     @property
     def is_copy(self) -> bool:
         """True if a copy is read and searched that was made when it was opened."""
-        return self.copies_folders and not self.is_server
+        return False
 
     @property
     def notices_vectors(self) -> bool:
         """True if the version changes when a vector does."""
-        return not (self.copies_folders and self.is_server)
+        return True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:  # noqa: ARG003 - of databases that lie in no path, none is
@@ -140,7 +146,7 @@ class Driver(ABC):
 
     def explain(self, error: Exception, words: str) -> LeadMigrateError:
         """Return what is raised in the place of a client's error, whose message in one line is `words`."""
-        return StoreError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
+        return ClientError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
 
     def secret(self, variable: str) -> str | None:
         """Return the token or key of the server: that of the location, or of a variable of the environment."""
@@ -149,11 +155,12 @@ class Driver(ABC):
 
     def choose_name(self, names: Sequence[str]) -> str:
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
-        asked = self.address.name
-        if asked in names or (not asked and len(names) == 1):
-            return asked or names[0]
-        expected = f"a {self.collection} {asked!r}" if asked else f"the name of a {self.collection} after a #"
-        raise StoreError(f"{self.location}: expected {expected}, found {', '.join(names) or 'none'}; name one of these")
+        return choose(self.location, self.collection, names, self.address.name, "name one after a #")
+
+    def require_folder(self) -> None:
+        """Make sure that the folder is one of the database."""
+        if not self.recognises(self.folder):
+            raise StoreError(f"{self.location}: there is no folder of {self.support.store}; check the path")
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -204,13 +211,13 @@ class Driver(ABC):
 
     @abstractmethod
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterable[Document]:
-        """Return the documents of some different ids that are there, in any order.
+        """Return the documents of some different ids that are there, at most `at_once`, in any order.
 
         They are as they are now, or, with `at`, as in `pages`: the position of each among the ids there.
         """
 
     @abstractmethod
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return the vectors of some different ids, likewise."""
 
     @abstractmethod
@@ -297,6 +304,8 @@ class Driver(ABC):
 
     def clear(self) -> None:
         """Remove what a killed run left in the folder of a new collection."""
+        if self.is_server:
+            return
         with output_errors(self.folder):
             for path in [self.folder / name for name in self.files()]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -390,32 +399,11 @@ class Driver(ABC):
         return state_folder() / "switches" / f"{digest}.json"
 
 
-@contextmanager
-def new_copy(kind: str) -> Iterator[Path]:
-    """Make a folder for a copy of a database; it is removed if making or opening the copy fails."""
-    copies = work_folder() / "copies"
-    with output_errors(copies):
-        copies.mkdir(parents=True, exist_ok=True)
-        copy = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=copies))
-    try:
-        with output_errors(copy):
-            yield copy
-    except BaseException:
-        remove_copy(None, copy)
-        raise
+def is_lossy(index_type: str) -> bool:
+    """Return whether an index searches codes in the place of vectors, by its name."""
+    return any(part in index_type.upper() for part in ("PQ", "SQ", "RQ", "RABITQ", "SCANN"))
 
 
-def remove_copy(end: Callable[[], object] | None, copy: Path) -> None:
-    """End the client of a copy, and remove the copy."""
-    if end is not None:
-        end()
-    shutil.rmtree(copy, ignore_errors=True)
-
-
-def hash_records(records: Iterable[Any]) -> list[Any]:
-    """Return the number of records and a hash of them as JSON."""
-    digest, count = hashlib.sha256(), 0
-    for record in records:
-        digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
-        count += 1
-    return [count, digest.hexdigest()]
+def in_parts(items: _Items, size: int = Driver.at_once) -> Iterator[_Items]:
+    """Cut a list or an array into parts of one size, the last of what is left."""
+    return (items[first : first + size] for first in range(0, len(items), size))

@@ -23,15 +23,14 @@ from numpy.typing import NDArray
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
+from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import choose_only, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import choose, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 _OWN: Final = b"lead-migrate"
 """In the metadata of a schema: options that the table is opened with, and `made` if it was made of documents."""
-_AT_ONCE: Final = 4_096
 _SCATTERED: Final = 3_000
 """Vectors that were replaced one by one, at least, before the small files that they leave are merged."""
 
@@ -50,6 +49,7 @@ class LanceDriver(Driver):
     collection = "table"
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
+    at_once = 4_096
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -74,9 +74,8 @@ class LanceDriver(Driver):
 
     def open(self) -> None:
         """Open the newest version of the table, or the one that is asked for."""
-        if not (names := self.names()):
-            raise StoreError(f"{self.location}: expected a folder with tables of LanceDB, found none; check the path")
-        self.name = self.choose_name(names)
+        self.require_folder()
+        self.name = self.choose_name(self.names())
         options = dict(self.address.options)
         version = options.pop("version", None)
         if version is not None and not version.isdecimal():
@@ -90,8 +89,8 @@ class LanceDriver(Driver):
         self.asked: dict[str, Any] = options
         with suppress(MalformedError):  # another program has written something else there
             self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
-        remedy = "#TABLE?vector=COLUMN, of a fixed_size_list of floats"
-        self.vector = choose_only(self.location, self.columns["vector"], self.asked.get("vector"), remedy)
+        remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
+        self.vector = choose(self.location, "vector", self.columns["vector"], self.asked.get("vector"), remedy)
         self.dim: int = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
@@ -109,7 +108,7 @@ class LanceDriver(Driver):
         notes = (*notes, *remarks, why)
         if self.id_column is None:
             notes += ("the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one",)
-        if self.index is not None and _is_lossy(self.index[0]):
+        if self.index is not None and is_lossy(str(self.index[0].index_type)):
             notes += (f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole",)
         element = str(self.schema.field(self.vector).type.value_type)
         details: dict[str, str | int] = {"table": self.name, "version": int(self.table.version), "vector": self.vector}
@@ -139,7 +138,7 @@ class LanceDriver(Driver):
         where, ids_alone = None, not vectors and not records and self.id_column is not None
         if ids_alone:  # a condition would read the vectors
             columns, where = [str(self.id_column)], self.has_vector if self.without_vector else None
-        first, empty = 0, np.empty((0, self.dim), np.float32)
+        first = 0
         for batch in self._batches(columns, where):
             ids = self._ids_of(batch, range(first, first + batch.num_rows))
             first += batch.num_rows
@@ -148,14 +147,14 @@ class LanceDriver(Driver):
                 if column.null_count:
                     valid = column.is_valid()
                     ids, column = [ids[row] for row in np.flatnonzero(valid)], column.filter(valid)
-            yield Page(ids, _as_matrix(column, self.dim) if vectors else empty, batch if records else None)
+            yield Page(ids, _as_matrix(column, self.dim) if vectors else (), batch if records else None)
 
     def _batches(self, columns: Sequence[str] | None, where: str | None = None) -> Any:
         """Rows in their order, as Arrow has them, in bounded memory."""
         query = self.table.search()
         query = query if columns is None else query.select([*columns])
         query = query if where is None else query.where(where)
-        yield from (batch for batch in query.to_batches(_AT_ONCE) if batch.num_rows)
+        yield from (batch for batch in query.to_batches(self.at_once) if batch.num_rows)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
         if self.id_column is None:
@@ -168,20 +167,15 @@ class LanceDriver(Driver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
-        for found, rows in self._found(ids, at, fields):
-            yield from map(self._document, found, rows.to_pylist())
+        found, rows = self._found(ids, at, fields)
+        return map(self._document, found, rows.to_pylist())
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
-        found, parts = [], [np.empty((0, self.dim), np.float32)]
-        for some, rows in self._found(ids, at, [self.vector]):
-            found += some
-            parts.append(_as_matrix(rows.column(0).combine_chunks(), self.dim))
-        return Batch(found, np.concatenate(parts))
+        found, rows = self._found(ids, at, [self.vector])
+        return Page(found, _as_matrix(rows.column(0).combine_chunks(), self.dim))
 
-    def _found(
-        self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]
-    ) -> Iterator[tuple[list[str], Any]]:
+    def _found(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
         """Columns of some rows with their ids: those at positions, or in the newest version if it may be read."""
         if at is None and self.id_column is None:
             ids = [doc_id for doc_id in ids if doc_id in self._positions]
@@ -190,20 +184,13 @@ class LanceDriver(Driver):
             ids, columns = self._possible(ids), list(dict.fromkeys([*columns, str(self.id_column)]))
             if self._newest is not self.table:
                 self._newest.checkout_latest()
-        for first in range(0, len(ids), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            if at is None:
-                rows = self._rows_of(ids[part], columns)
-                yield self._ids_of(rows, range(0)), rows
-            else:
-                offsets, places = np.unique(self._rows_with_vector[at[part]], return_inverse=True)
-                rows = self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
-                yield list(ids[part]), rows.take(places)
-
-    def _rows_of(self, ids: Sequence[str], columns: list[str]) -> Any:
-        values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
-        where = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}"
-        return self._newest.search().where(where).select(columns).limit(_AT_ONCE).to_arrow()
+        if at is None:
+            values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
+            where = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}" if ids else "false"
+            rows = self._newest.search().where(where).select(columns).limit(self.at_once).to_arrow()
+            return self._ids_of(rows, range(0)), rows
+        offsets, places = np.unique(self._rows_with_vector[at], return_inverse=True)
+        return ids, self.table.take_offsets(offsets.tolist()).select(columns).to_arrow().take(places)
 
     @cached_property
     def _rows_with_vector(self) -> NDArray[np.int64]:
@@ -242,10 +229,7 @@ class LanceDriver(Driver):
         columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]
         if asked is None:
             return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
-        if asked not in columns:
-            have = ", ".join(columns) or "none"
-            raise StoreError(f"{self.location}: expected a column of ids {asked!r}, found {have}; name one of these")
-        return asked
+        return choose(self.location, "column of ids", columns, asked, "say ?id=COLUMN for one")
 
     def _distance(self, asked: str | None) -> tuple[str, tuple[str, ...]]:
         """How vectors are compared: l2, ip or cosine."""
@@ -275,19 +259,13 @@ class LanceDriver(Driver):
         return [self._nearest(query, k, where) for query in queries]
 
     def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
-        try:
-            search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
-            search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
-            if self.index is not None and _is_lossy(self.index[0]):
-                search = search.refine_factor(1)  # the scores are then those of whole vectors
-            search = search if where is None else search.where(where, prefilter=True)
-            ids = self.id_column or "_rowoffset"
-            rows = search.select(["_distance", ids]).limit(k).to_arrow()
-        except Exception as error:
-            if where is None:
-                raise
-            said = self.explain(error, " ".join(str(error).split())[:300])
-            raise UsageError(f"{said}; is the filter right?") from error
+        search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
+        search = search.distance_type({"ip": "dot"}.get(self.distance, self.distance))
+        if self.index is not None and is_lossy(str(self.index[0].index_type)):
+            search = search.refine_factor(1)  # the scores are then those of whole vectors
+        search = search if where is None else search.where(where, prefilter=True)
+        ids = self.id_column or "_rowoffset"
+        rows = search.select(["_distance", ids]).limit(k).to_arrow()
         distances = rows["_distance"].to_numpy().astype(np.float64)
         return as_hits([*map(str, rows[ids].to_pylist())], distances if self.distance == "l2" else 1 - distances)
 
@@ -458,7 +436,8 @@ def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[st
         table.create_index(column, config=kind(**_index_settings(kind, index, facts, dim)), name=index.name)
     except Exception as error:
         return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
-    return [f"{label} is made anew, and is lossy: hold its recall against exact search"] if _is_lossy(index) else []
+    is_whole = not is_lossy(str(index.index_type))
+    return [] if is_whole else [f"{label} is made anew, and is lossy: hold its recall against exact search"]
 
 
 def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
@@ -481,11 +460,6 @@ def _settings_in(details: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from _settings_in(value)
         else:
             yield name.rpartition(".")[2], value
-
-
-def _is_lossy(index: Any) -> bool:
-    """True if an index searches codes in the place of vectors."""
-    return any(part in str(index.index_type) for part in ("Pq", "Sq", "Rq"))
 
 
 def _quoted(column: str) -> str:

@@ -28,13 +28,13 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import secrets_of
-from migrate.stores.aliases import AliasDriver
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
+from migrate.stores.clients import AliasDriver
+from migrate.stores.driver import Driver, Page, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import as_document, choose_only, choose_text, import_client, metadata_as_json, read_metric
+from migrate.stores.records import as_document, choose, choose_text, import_client, metadata_as_json, read_metric
 from migrate.stores.serving import Hits, as_hits
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 _LAYOUT: Final = ("id", "text", "metadata", "vector")
 """Fields of documents of other kinds."""
@@ -114,7 +114,8 @@ class MilvusDriver(AliasDriver):
         self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
         self._refuse_fields()
         dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
-        self.vector = choose_only(self.location, dense, self.asked.get("vector"), "#COLLECTION?vector=FIELD")
+        remedy = "say #COLLECTION?vector=FIELD for one"
+        self.vector = choose(self.location, "vector", dense, self.asked.get("vector"), remedy)
         self.dim = int(self.fields[self.vector]["params"]["dim"])
         names = self.client.list_indexes(self.collection_name)
         self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
@@ -143,7 +144,7 @@ class MilvusDriver(AliasDriver):
         if other := [name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector]:
             notes += (f"records have other vectors too, which stay as they are: {', '.join(other)}",)
         kind = str(self.index["index_type"])
-        if _is_lossy(kind):
+        if is_lossy(kind):
             notes += (f"searched by an index {kind}, which is lossy; those read here are whole",)
         details: dict[str, str | int] = {"collection": self.name, "distance": distance, "vector": self.vector}
         details |= {"text": self.text_field} if self.text_field else {}
@@ -161,14 +162,15 @@ class MilvusDriver(AliasDriver):
         """The collection's own folder."""
         return self.folder / "collections" / self.collection_name
 
-    def storage_version(self, storage: Path) -> list[Any]:
+    def versions(self) -> dict[str, Any]:
         """Return names, sizes and times of the files, but for indexes, which are made of these."""
-        found: list[list[Any]] = []
-        for path in _files_in(storage):
+        found: dict[str, Any] = {folder.name: [] for folder in (self.folder / "collections").iterdir()}
+        for path in _files_in(self.folder / "collections"):
             with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
-                status = path.stat()
-                found += [[str(path.relative_to(storage)), status.st_size, status.st_mtime_ns]]
-        return sorted(facts for facts in found if not facts[0].endswith(".idx"))
+                status, (collection, *names) = path.stat(), path.relative_to(self.folder / "collections").parts
+                if path.suffix != ".idx" and names:
+                    found.setdefault(collection, []).append(["/".join(names), status.st_size, status.st_mtime_ns])
+        return {name: sorted(facts) for name, facts in found.items()}
 
     def records(self) -> Iterator[Any]:
         """Read all fields but vectors, by partition."""
@@ -205,7 +207,7 @@ class MilvusDriver(AliasDriver):
             for rows in self._batches(fields, partition, at_once):
                 found = [row.pop(self.vector) for row in rows] if vectors else []
                 ids = [str(row[self.key_field]) for row in rows]
-                yield Page(ids, np.array(found, np.float32).reshape(-1, self.dim), (partition, rows))
+                yield Page(ids, found, (partition, rows))
 
     def _find(self, ids: Sequence[str], fields: list[str], partition: str | None = None) -> Iterator[dict[str, Any]]:
         """Records by their ids."""
@@ -213,10 +215,11 @@ class MilvusDriver(AliasDriver):
             keys: Sequence[Any] = ids
         else:
             keys = [int(doc_id) for doc_id in ids if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", doc_id)]
-        for first in range(0, len(keys), _AT_ONCE):
-            chosen = f"{self.key_field} in {_literal(list(keys[first : first + _AT_ONCE]))}"
-            settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
-            yield from map(_plain, self.client.query(self.name, filter=chosen, output_fields=fields, **settings))
+        chosen = f"{self.key_field} in {_literal(list(keys))}"
+        settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
+        return map(
+            _plain, self.client.query(self.name, filter=chosen, output_fields=fields, **settings) if keys else ()
+        )
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return fields as documents."""
@@ -226,10 +229,10 @@ class MilvusDriver(AliasDriver):
                 del row[self.key_field]
             yield as_document(self.location, str(key), row, self.text_field, _LAYOUT[2])
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by ids."""
         found = {str(row[self.key_field]): row[self.vector] for row in self._find(ids, [self.key_field, self.vector])}
-        return Batch(list(found), np.array([*found.values()], np.float32).reshape(len(found), self.dim))
+        return Page([*found], [*found.values()])
 
     def _refuse_fields(self) -> None:
         for name, kind in self.types.items():
@@ -251,14 +254,8 @@ class MilvusDriver(AliasDriver):
         """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
         settings: dict[str, Any] = {"anns_field": self.vector, "filter": self._filter(where), "limit": k}
         settings |= {"search_params": {"metric_type": self.index["metric_type"]}, "consistency_level": "Strong"}
-        try:
-            with self.turn:
-                found = self.client.search(self.name, data=queries.tolist(), **settings)
-        except Exception as error:
-            said = self.explain(error, " ".join(str(error).split())[:300])
-            if where is None or isinstance(said, RemoteError):
-                raise
-            raise UsageError(f"{said}; is the filter right?") from error
+        with self.turn:
+            found = self.client.search(self.name, data=queries.tolist(), **settings)
         ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in found]
         return [as_hits(some, [hit["distance"] for hit in hits]) for some, hits in zip(ids, found, strict=True)]
 
@@ -284,13 +281,13 @@ class MilvusDriver(AliasDriver):
                 f"{self.location}: Milvus gives the ids of this collection (auto_id), and would give new ones; copy it "
                 "to a collection with ids of your own"
             )
-        names, count = list(new), 0
+        count = 0
         with self.turn:
             self.leave_copy()
             self.client.load_collection(self.collection_name)
             for partition in self.partitions:
-                for first in range(0, len(names), _AT_ONCE):
-                    rows = list(self._find(names[first : first + _AT_ONCE], self._written_fields, partition))
+                for names in in_parts(list(new)):
+                    rows = list(self._find(names, self._written_fields, partition))
                     for row in rows:
                         row[self.vector] = new[str(row[self.key_field])].tolist()
                     if rows:
@@ -324,27 +321,22 @@ class MilvusDriver(AliasDriver):
 
         return client, end
 
-    def copy_to(self, copy: Path) -> dict[str, Any]:
-        """Copy what every collection was at one moment; return the version of each."""
+    def require_folder(self) -> None:
+        """Make sure that the folder is one of milvus-lite's newer versions."""
         if self.folder.is_file():
             raise StoreError(
                 f"{self.location}: this is a file of milvus-lite before 3, which its newer versions do not read; write "
                 "it anew by `milvus-lite dump` of the old version"
             )
-        if not self.recognises(self.folder):
-            raise StoreError(f"{self.location}: there is no folder of milvus-lite; check the path")
-        source = self.folder / "collections"
-        for _ in range(20):
-            versions = {path.name: self.storage_version(path) for path in source.iterdir()}
-            with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
-                for path in [*_files_in(source), *self.folder.glob("aliases.json")]:
-                    target = copy / path.relative_to(self.folder)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(path, target)
-                if versions == {path.name: self.storage_version(path) for path in source.iterdir()}:
-                    return versions
-            shutil.rmtree(copy / source.name, ignore_errors=True)
-        raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
+        super().require_folder()
+
+    def copy_to(self, copy: Path) -> None:
+        """Copy every collection."""
+        shutil.rmtree(copy / "collections", ignore_errors=True)
+        for path in [*_files_in(self.folder / "collections"), *self.folder.glob("aliases.json")]:
+            target = copy / path.relative_to(self.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
     # Writing.
 
@@ -355,6 +347,7 @@ class MilvusDriver(AliasDriver):
         old = like if isinstance(like, MilvusDriver) else None
         remarks: list[str] = []
         written = 0
+        self.clear()
         with self.written_client() as client:
             if client.has_collection(name):
                 client.drop_collection(name)
@@ -365,9 +358,8 @@ class MilvusDriver(AliasDriver):
                     client.create_partition(name, partition)
             for page in pages:
                 partition, rows = (None, self._records(page)) if old is None else old._new_rows(page)
-                most = max((8 << 20) // (4 * dim), 1)
-                for first in range(0, len(rows), most):
-                    client.insert(name, rows[first : first + most], partition_name=partition or "")
+                for part in in_parts(rows, max((8 << 20) // (4 * dim), 1)):
+                    client.insert(name, part, partition_name=partition or "")
                 written += len(rows)
             client.flush(name)
             kind = "AUTOINDEX" if self.is_server else "FLAT"
@@ -446,7 +438,7 @@ class MilvusDriver(AliasDriver):
                 words = " ".join(str(error).split())[:200]
                 remarks.append(f"the index {kind} of field {field} is now one of Milvus's own choice: {words}")
                 continue
-            if _is_lossy(attempt):
+            if is_lossy(attempt):
                 remarks.append(f"the index {kind} is made anew, and is lossy: hold its recall against exact search")
             return
 
@@ -457,8 +449,9 @@ class MilvusDriver(AliasDriver):
         name = f"{self.name}_{ending}".replace("-", "_")
         return f"{self.server}#{name}" if self.is_server else None
 
-    def delete(self, collection: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete a collection and its aliases."""
+        collection = self.collection_of(name)
         for alias in self.client.list_aliases(collection)["aliases"]:
             self.client.drop_alias(alias)
         self.client.drop_collection(collection)
@@ -500,8 +493,3 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 def _literal(value: Any) -> str:
     """Return a value as it stands in an expression of Milvus."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _is_lossy(index_type: str) -> bool:
-    """True if an index searches codes in the place of vectors."""
-    return any(part in index_type for part in ("PQ", "SQ", "RABITQ", "SCANN"))

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from migrate.files import refuse_existing, sha256_file, state_folder
+from migrate.files import sha256_file, state_folder
 from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_written
 from migrate.work.outputs import PublishedFolder, Publishing
 from migrate.work.writer import StoreWriter
 
 
-class Output(ABC):
-    """A place for a new store.
-
-    `location` opens the store once it is there. `path` is what the folder of unfinished work and the lock lie beside.
-    """
+class Output(Publishing):
+    """A place for a new store, which `location` opens once it is there."""
 
     location: str
-    path: Path
     is_shared: bool = False
     """True if its writers put parts to where every machine can write."""
 
@@ -33,11 +29,6 @@ class Output(ABC):
         return self.location
 
     @property
-    def published(self) -> Publishing:
-        """The output, as `write_store` gives it its name."""
-        return PublishedFolder(self.path)
-
-    @property
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
         return {} if type(self) is FolderOutput else {"output": f"{type(self).__name__} {self.location}"}
@@ -45,16 +36,6 @@ class Output(ABC):
     def beside(self, ending: str) -> Path:
         """Return a path for what belongs to the store and is no part of it."""
         return self.path.with_name(f"{self.path.name}.{ending}")
-
-    def refuse_existing(self, *, force: bool) -> None:
-        """Make sure that nothing has the final name, unless `force` may replace it.
-
-        Raises
-        ------
-        UsageError
-            There is something.
-        """
-        refuse_existing(self.path, force=force)
 
     def __str__(self) -> str:
         return self.location
@@ -72,7 +53,7 @@ class Output(ABC):
         return {}
 
 
-class FolderOutput(Output):
+class FolderOutput(Output, PublishedFolder):
     """A folder, with a store of the source's own kind."""
 
     def __init__(self, path: Path) -> None:
@@ -93,7 +74,7 @@ class FolderOutput(Output):
         return hash_written(source, content, sha256)
 
 
-class ServerOutput(Publishing, Output):
+class ServerOutput(Output):
     """A table or a collection of a server.
 
     What is written goes to a name that nobody uses; `publish` makes it the final one, in one step. The files in
@@ -112,11 +93,6 @@ class ServerOutput(Publishing, Output):
         self.name = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
         self.digest = hashlib.sha256(location.encode()).hexdigest()[:12]
         self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
-
-    @property
-    def published(self) -> Publishing:
-        """The output itself."""
-        return self
 
     def beside(self, ending: str) -> Path:
         """Return a path in the current folder."""

@@ -30,10 +30,10 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
-from migrate.stores.records import choose_text, import_client, read_metric, with_nested
+from migrate.stores.records import choose, choose_text, import_client, read_metric, with_nested
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, others, read_noted
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -148,12 +148,10 @@ class PgvectorDriver(Driver):
 
     def _choose_key(self, asked: str | None) -> str:
         table = self.table
-        if asked is not None and asked not in table.types:
-            raise StoreError(f"{self.location}: there is no column {asked!r}; name one of {', '.join(table.types)}")
         if asked is None and len(table.key) != 1:
             have = f"has the columns {', '.join(table.key)}" if table.key else "does not exist"
             raise StoreError(f"{self.location}: the primary key {have}; name a unique column with ?id=COLUMN")
-        return asked or table.key[0]
+        return choose(self.location, "column", list(table.types), asked or table.key[0], "say ?id=COLUMN for one")
 
     def _collection(self, name: str | None) -> Composed:
         """The condition that all rows of the store meet: in LangChain's table, that they are of one collection."""
@@ -164,12 +162,7 @@ class PgvectorDriver(Driver):
             return sql("true")
         question = sql("SELECT name, uuid::text FROM {} ORDER BY name", (schema, "langchain_pg_collection"))
         numbers: dict[str, str] = dict(self._ask(question))
-        if name is None and len(numbers) == 1:
-            name = next(iter(numbers))
-        if name not in numbers:
-            named = "no collection is named" if name is None else f"there is no collection {name!r}"
-            have = ", ".join(numbers) or "none"
-            raise StoreError(f"{self.location}: {named}; there are {have}: name one with ?collection=NAME")
+        name = choose(self.location, "collection", list(numbers), name, "name one with ?collection=NAME")
         return sql("t.collection_id = {uuid}", uuid=Literal(numbers[name]))
 
     def _common_dim(self) -> int:
@@ -265,11 +258,11 @@ class PgvectorDriver(Driver):
         for doc_id, text, facts in self._ask(question):
             yield Document(doc_id, text or "", with_nested(json.loads(facts), self._nested))
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Read vectors by their ids."""
         question = self._select("{key}::text, {column}", "AND {key} = ANY({ids})", ids=self._array(ids))
         rows = self._ask_binary(question)
-        return Batch([row[0] for row in rows], self._decode([row[1] for row in rows]))
+        return Page([row[0] for row in rows], self._decode([row[1] for row in rows]))
 
     def _array(self, ids: Iterable[str]) -> Composed:
         from psycopg.sql import Literal
@@ -314,18 +307,7 @@ class PgvectorDriver(Driver):
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` maps columns, or fields of the column of JSON, to values."""
-        psycopg = import_client("psycopg", "pgvector")
         condition, values = self._condition(where)
-        try:
-            return self._nearest(queries, k, condition, values)
-        except psycopg.Error as error:
-            is_of_value = error.sqlstate in (None, "22P02", "42804", "42883")  # the column, or the client, has no such
-            if not values or not is_of_value or isinstance(error, psycopg.OperationalError):
-                raise
-            words = str(error).splitlines()[0]
-            raise UsageError(f"{self.location}: {words}; give the filter values of the columns' types") from error
-
-    def _nearest(self, queries: Vectors, k: int, condition: Composed, values: list[Any]) -> list[Hits]:
         nearest, distance, method = self._nearest_by
         question = self._select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s", nearest=nearest,
                                 condition=condition)  # fmt: skip

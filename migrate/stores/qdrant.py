@@ -33,13 +33,13 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import scrub
-from migrate.stores.aliases import AliasDriver
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
-from migrate.stores.records import as_document, choose_only, choose_text, import_client, read_metric
+from migrate.stores.clients import AliasDriver
+from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.records import as_document, choose, choose_text, import_client, read_metric
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 _OWN: Final = "lead-migrate"
 """The key in a collection's metadata of the options to open it with, and `made` if its ids are made of documents'."""
@@ -157,10 +157,13 @@ class QdrantDriver(AliasDriver):
         """The database of the local mode."""
         return self.folder / "collection" / self.collection_name / "storage.sqlite"
 
-    def storage_version(self, storage: Path) -> list[int]:
-        """Return size, time, number of changes and number of the file."""
-        status = storage.stat()
-        return [status.st_size, status.st_mtime_ns, change_counter(storage), status.st_ino]
+    def versions(self) -> dict[str, Any]:
+        """Return size, time, number of changes and number of each file."""
+        found = {}
+        for storage in self.folder.glob("collection/*/storage.sqlite"):
+            status = storage.stat()
+            found[storage.parent.name] = [status.st_size, status.st_mtime_ns, change_counter(storage), status.st_ino]
+        return found
 
     def records(self) -> Iterator[Any]:
         """Read ids and payload."""
@@ -182,21 +185,18 @@ class QdrantDriver(AliasDriver):
         read = bool(self._others) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
         while some := list(islice(points, _AT_ONCE)):
-            ids, dim = [self._id_of(point) for point in some], self.params.size
             rows = [self._vector_of(point) for point in some] if vectors else []
-            yield Page(ids, np.array(rows, np.float32).reshape(-1, dim), some)
+            yield Page([self._id_of(point) for point in some], rows, some)
         if records:
             points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._others))
             while some := list(islice(points, _AT_ONCE)):
-                yield Page([], np.empty((0, self.params.size), np.float32), some)
+                yield Page([], [], some)
 
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
         """Points by the ids that their documents have here."""
-        for first in range(0, len(ids), _AT_ONCE):
-            points = self._find(ids[first : first + _AT_ONCE], read)
-            yield from ((self._id_of(point), point) for point in points)
+        return ((self._id_of(point), point) for point in self._find(ids, **read))
 
-    def _find(self, ids: Sequence[str], read: dict[str, Any]) -> list[Any]:
+    def _find(self, ids: Sequence[str], **read: Any) -> list[Any]:
         if self.id_field is None:
             return list(self.client.retrieve(self.name, [p for p in map(_point_id, ids) if p is not None], **read))
         found: list[Any] = []
@@ -224,12 +224,12 @@ class QdrantDriver(AliasDriver):
                 del fields[self.id_field]
             yield as_document(self.location, doc_id, fields, self.text_field, nested)
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by the ids of points, or by the payload field of ids."""
         payload = False if self.id_field is None else [self.id_field]
         read = self._retrieve(ids, with_payload=payload, with_vectors=self._vector_names)
         found = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
-        return Batch(list(found), np.array([*found.values()], np.float32).reshape(len(found), self.params.size))
+        return Page([*found], [*found.values()])
 
     def _id_of(self, point: Any) -> str:
         if self.id_field is None:
@@ -265,7 +265,7 @@ class QdrantDriver(AliasDriver):
     def _choose_vector(self, asked: str | None) -> tuple[str, Any]:
         vectors = self.config.params.vectors
         dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
-        name = choose_only(self.location, list(dense), asked, "#COLLECTION?vector=NAME")
+        name = choose(self.location, "vector", list(dense), asked, "say #COLLECTION?vector=NAME for one")
         params = dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
@@ -315,14 +315,13 @@ class QdrantDriver(AliasDriver):
         """Replace vectors; a folder is in use by this process alone from then on."""
         if (kind := self.params.datatype) is not None and kind.value not in ("float32", "float16"):
             raise StoreError(f"{self.location}: vectors are kept as {kind.value}, which cannot hold new ones")
-        names, count = list(new), 0
+        count, read = 0, {"with_payload": self.id_field is not None, "with_vectors": self._vector_names}
         with self.turn:
             self.leave_copy()
-            for first in range(0, len(names), _AT_ONCE):
-                read = {"with_payload": self.id_field is not None, "with_vectors": self._vector_names}
+            for names in in_parts(list(new)):
                 points = [
                     self.models.PointVectors(id=point.id, vector=self._named(new[doc_id].tolist()))
-                    for doc_id, point in self._retrieve(names[first : first + _AT_ONCE], **read)
+                    for doc_id, point in self._retrieve(names, **read)
                     if self._vector_of(point) is not None
                 ]
                 if points:
@@ -358,24 +357,17 @@ class QdrantDriver(AliasDriver):
                     "is read; do not open it"
                 ) from error
 
-    def copy_to(self, copy: Path) -> dict[str, list[int]]:
-        """Copy what every collection was at one moment; return the version of each."""
-        if not self.recognises(self.folder):
-            raise StoreError(f"{self.location}: expected a folder of Qdrant's local mode, found none; check the path")
+    def copy_to(self, copy: Path) -> None:
+        """Copy every collection."""
         shutil.copyfile(self.folder / "meta.json", copy / "meta.json")
-        versions = {}
         try:
             for storage in self.folder.glob("collection/*/storage.sqlite"):
                 target = copy / storage.relative_to(self.folder)
-                target.parent.mkdir(parents=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 with read_only(storage) as source, closing(sqlite3.connect(target)) as connection:
-                    source.execute("BEGIN")
-                    source.execute("SELECT 1 FROM sqlite_master").fetchone()  # from here on nobody else commits
-                    versions[storage.parent.name] = self.storage_version(storage)
                     source.backup(connection)
         except sqlite3.Error as error:
             raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
-        return versions
 
     # Writing.
 
@@ -387,6 +379,7 @@ class QdrantDriver(AliasDriver):
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
         most, written = max(min((4 << 20) // (24 * dim), _AT_ONCE), 1), 0  # 4 MiB, of 24 bytes a number
+        self.clear()
         with self.written_client() as client:
             if client.collection_exists(name):
                 client.delete_collection(name)
@@ -395,8 +388,8 @@ class QdrantDriver(AliasDriver):
                 _wait_for_no_disk(client, name)
             for page in pages:
                 points = self._points_of_documents(page) if old is None else old._points(page)
-                for first in range(0, len(points), most):
-                    quiet(client.upsert, name, points[first : first + most], wait=True)
+                for part in in_parts(points, most):
+                    quiet(client.upsert, name, part, wait=True)
                 written += len(points)
             for field, index in ({} if old is None else old.payload_schema).items():
                 client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
@@ -460,9 +453,9 @@ class QdrantDriver(AliasDriver):
 
     # Servers.
 
-    def delete(self, collection: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete a collection; its aliases go with it."""
-        self.client.delete_collection(collection)
+        self.client.delete_collection(self.collection_of(name))
 
     def lead(self, wanted: Mapping[str, str]) -> None:
         """Let aliases lead to collections, all in one call."""

@@ -71,9 +71,7 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
         The one that is asked for is not there.
     """
     if asked is not None:
-        if asked not in columns:
-            have = ", ".join(columns) or "none"
-            raise StoreError(f"{location}: expected a column of texts {asked!r}, found {have}; name one of these")
+        choose(location, "column of texts", columns, asked, "say ?text=COLUMN for one")
         return asked, f"the texts are those of column {asked}, as the location says"
     usual = [name for name in TEXT_NAMES if name in columns]
     if usual:
@@ -84,19 +82,21 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
     return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
 
 
-def choose_only(location: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
-    """Return the name of the vector that is asked for, or the only one.
+def choose(location: str, noun: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
+    """Return the name that is asked for, or the only one.
 
     Raises
     ------
     StoreError
         There is none, or several; the message lists them, and says how to name one, as `remedy` does.
     """
-    name = asked if asked is not None else names[0] if len(names) == 1 else None
-    if name is None or name not in names:
-        have = ", ".join(one or "(without name)" for one in sorted(names)) or "none"
-        raise StoreError(f"{location}: no single vector is chosen, of {have}; say {remedy}")
-    return name
+    if asked in names:
+        return str(asked)
+    if not asked and len(names) == 1:
+        return names[0]
+    problem = f"there is no {noun} {asked!r}" if asked else f"no {noun} is named"
+    have = ", ".join(name or "(without name)" for name in names) or "none"
+    raise StoreError(f"{location}: {problem}; there are {have}: {remedy}")
 
 
 def as_document(

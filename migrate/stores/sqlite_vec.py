@@ -27,10 +27,18 @@ from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import TEXT_NAMES, choose_text, import_client, metadata_as_json, read_metric, with_nested
+from migrate.stores.records import (
+    TEXT_NAMES,
+    choose,
+    choose_text,
+    import_client,
+    metadata_as_json,
+    read_metric,
+    with_nested,
+)
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, other_there
 from migrate.stores.sqlite_read import JOURNALS, read_only
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -67,6 +75,7 @@ class SqliteVecDriver(Driver):
     options = ("column", "distance", "text")
     has_servers = False
     copies_place = True
+    at_once = 4_096
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -154,11 +163,10 @@ class SqliteVecDriver(Driver):
 
     def _choose_vector(self, asked: str | None) -> str:
         floats = [name for name, (kind, *_) in self.vector_columns.items() if _ELEMENTS[kind] == "<f4"]
-        if asked in floats or (asked is None and len(floats) == 1):
-            return asked or floats[0]
-        have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim, _) in self.vector_columns.items())
-        error = StoreError if floats else UnsupportedStoreError
-        raise error(f"{self.location}: expected one column of floats, found {have}; name one with ?column=NAME")
+        if not floats:
+            have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim, _) in self.vector_columns.items())
+            raise UnsupportedStoreError(f"{self.location}: no column is of floats, of {have}; name another table")
+        return choose(self.location, "column of floats", floats, asked, "name one with ?column=NAME")
 
     def describe(self) -> StoreInfo:
         """Describe the table; all its rows have a vector."""
@@ -269,10 +277,10 @@ class SqliteVecDriver(Driver):
         key = next((name for name, is_key in columns.items() if is_key), "rowid")
         return dict(self._find(table, key, [name for name in columns if name != key], ids))
 
-    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Batch:
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
         found = dict(self._find(self.name, self.id_column, [self.column], ids))
-        return Batch(list(found), self._decoded(self.column, [facts[self.column] for facts in found.values()]))
+        return Page(list(found), self._decoded(self.column, [facts[self.column] for facts in found.values()]))
 
     def _find(
         self, table: str, key: str, columns: Sequence[str], ids: Iterable[str]

@@ -135,7 +135,7 @@ class Publishing(ABC):
         """Undo what unfinished work has left outside of its folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PublishedFolder(Publishing):
     """A folder that `content` is renamed to."""
 

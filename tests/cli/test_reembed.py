@@ -13,10 +13,10 @@ from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import InputError, UsageError
+from migrate.steps.switch import switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.switch import switch_store
 
 TARGET = ["--target", "tfidf:24"]
 SMALL = ["--target", "openai:text-embedding-3-small", "--dimensions", 24]
@@ -80,23 +80,23 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(old, tmp_p
     (other / "docs.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     (other / "lead-migrate.json").unlink()
     with pytest.raises(InputError, match="found 1 with another text"):
-        switch_store(str(other), str(tmp_path / "new"))
+        switch(str(other), str(tmp_path / "new"))
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     index.reset()
     index.add(np.ones((150, 24), np.float32))
     faiss.write_index(index, str(tmp_path / "new" / "index.faiss"))
     with pytest.raises(InputError, match=r"expected the SHA-256 of the manifest"):
-        switch_store(str(old), str(tmp_path / "new"))
+        switch(str(old), str(tmp_path / "new"))
 
 
 def test_a_translated_store_needs_a_report_until_all_of_it_is_true(old, tmp_path, capsys):
     stitch = migrate.fit(old, "tfidf:24", stitch="ridge", sample=40)
     migrate.translate(old, stitch, tmp_path / "translated")
     with pytest.raises(InputError, match="expected the report of an audit, found none"):
-        switch_store(str(old), str(tmp_path / "translated"))
+        switch(str(old), str(tmp_path / "translated"))
     assert lead_migrate("reembed", tmp_path / "translated", *TARGET, "-o", tmp_path / "new") == 0
     assert "nothing to migrate" not in capsys.readouterr().out
-    assert switch_store(str(old), str(tmp_path / "new")).all_true, "the texts are those of the old store"
+    assert switch(str(old), str(tmp_path / "new")).all_true, "the texts are those of the old store"
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(old, tmp_path, monkeypatch, digest, server, capsys):

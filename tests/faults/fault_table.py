@@ -543,7 +543,7 @@ ENVIRONMENT = [
     Fault(62, "a stitch with NaN", models.spoil_weights(float("nan")), TRANSLATE, 4,
           "stitch: the weights of the stitch hold NaN or Inf; fit the stitch again"),
     Fault(62, "a stitch with a norm of NaN", models.edit_details("stitch", norm="NaN"), TRANSLATE, 4,
-          "stitch/lead-migrate.json: 'norm' in its details must be a number, and is 'NaN'; *"),
+          "stitch/lead-migrate.json: in its details 'norm' must be a number, and is 'NaN'; *"),
     Fault(62, "a stitch of an unknown kind", models.edit_details("stitch", stitch="magic"), TRANSLATE, 4,
           "stitch: the stitch is incomplete or damaged (*); fit it again"),
 ]
@@ -724,7 +724,7 @@ REPORTS = [
     Fault(82, "a finding in place of the index", nothing, (*CHECK, "--junit", "store/index.faiss", "--force"), 2,
           "store/index.faiss overlaps store, which is read; choose an output outside of it"),
     Fault(82, "a page inside the folder of figures", nothing, (*COMPARE, "--html", "out/page.html", "--csv", "out"), 2,
-          "--html and --csv: expected two different outputs, neither in the other, found out/page.html and out; choose "
+          "--html and --csv: out/page.html and out are one output, or one is in the other; choose "
           "another"),
     Fault(83, "labels that are all different", texts.labels(lambda row: f"label {row}"),
           (*COMPARE, "--labels", "labels.tsv"), 4,

@@ -85,5 +85,5 @@ def test_bounds_of_nothing_say_nothing_and_narrow_with_the_error():
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
 def test_scores_beyond_0_and_1_are_refused(score):
-    with pytest.raises(UsageError, match="from 0 to 1"):
+    with pytest.raises(UsageError, match="not between 0 and 1"):
         ConfidenceSequence().after(score)

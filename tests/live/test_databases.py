@@ -16,9 +16,9 @@ from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, state_path, text_hash
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores
+from migrate.steps.switch import rollback, switch
 from migrate.stores import open_store
 from migrate.stores.serving import is_cosine
-from migrate.switch import roll_back, switch_store
 from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
@@ -217,9 +217,9 @@ def test_tables_are_switched_under_queries_and_no_answer_is_of_two_models(locati
         asking(*(partial(ask, searcher, count(start)) for start in (0, 5, 10))) as failed,
     ):
         for _ in range(3):
-            switch_store(location, place, unproven=True)
+            switch(location, place, unproven=True)
             time.sleep(0.5)
-            roll_back(location)
+            rollback(location)
             time.sleep(0.5)
     assert not failed and not wrong
     assert answered == {(True, False), (False, True)}
@@ -231,8 +231,8 @@ def test_a_table_of_another_model_does_not_answer(location, source_folder, tmp_p
     query = Hashed().one("a question")
     with LiveSearcher(location, Hashed(), limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
         first = searcher.search(query).ids
-        switch_store(location, place, unproven=True)
-        with pytest.raises(StoreError, match="expected a store of hashed, found one of other"):
+        switch(location, place, unproven=True)
+        with pytest.raises(StoreError, match="the store is of other, and queries are embedded by hashed"):
             searcher.search(query)
-        roll_back(location)
+        rollback(location)
         assert searcher.search(query).ids == first

@@ -17,10 +17,10 @@ from worker_tools import place_of, qdrant_url
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
+from migrate.live.report import metrics_text, status_page, status_text, verdict_sentence
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import state_path
 from migrate.live.status import status_of
-from migrate.report.live import metrics_text, status_page, status_text, verdict_sentence
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all

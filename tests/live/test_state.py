@@ -12,7 +12,7 @@ import pytest
 
 from migrate.errors import InputError, LockedError
 from migrate.live import state as module
-from migrate.live.state import LiveState, ServedQuery, WorkerFacts, state_path, text_hash
+from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_path, text_hash
 from migrate.stores import open_store
 
 
@@ -50,7 +50,7 @@ def test_all_is_there_when_it_is_opened_again(path):
         state.set_worker(facts)
         state.note_history({"share": 0.1})
         state.note("retention", [1, 2])
-        state.ask_to_stop()
+        state.note(STOP, True)
     with LiveState(path) as state:
         (kept,) = state.kept_queries()
         np.testing.assert_array_equal(kept.vector, query.vector)
@@ -63,9 +63,7 @@ def test_all_is_there_when_it_is_opened_again(path):
         assert replace(told, updated=0.0) == facts and told.updated > 0
         assert [noted for _, noted in state.history()] == [{"share": 0.1}]
         assert state.noted("retention") == [1, 2] and state.noted("other") is None
-        assert state.generation == "g1" and state.stop_asked
-        state.ask_to_stop(stop=False)
-        assert not state.stop_asked
+        assert state.noted("generation") == "g1" and state.noted(STOP)
     assert path.stat().st_mode & 0o077 == 0
 
 
@@ -93,7 +91,7 @@ def test_a_change_of_the_marks_shows(path):
         between = other.true_version
         state.unmark(["a"])
         assert len({before, between, other.true_version}) == 3
-        assert state.true_count == 0
+        assert not state.true_documents()
 
 
 def test_only_the_latest_queries_are_kept_and_their_numbers_grow(path, monkeypatch):
@@ -169,7 +167,7 @@ def test_a_file_of_something_else_is_left_alone(path):
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 7")
     database.close()
-    with pytest.raises(InputError, match="version 1, found 7"):
+    with pytest.raises(InputError, match="version 7, which only another"):
         LiveState(path)
 
 

@@ -26,18 +26,18 @@ from migrate.errors import LockedError, SpendingError, StitchError, StoreError, 
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.renewal import Renewal
+from migrate.live.report import metrics_text, status_document, status_page, status_text
 from migrate.live.searcher import LiveLimits, LiveSearcher
-from migrate.live.state import LiveState, ServedQuery, state_path
+from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
-from migrate.report.live import metrics_text, status_document, status_page, status_text
+from migrate.steps.switch import switch
 from migrate.steps.translate.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
-from migrate.switch import switch_store
 from migrate.vectors import Document, unit_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
@@ -149,7 +149,7 @@ def test_what_queries_embed_meanwhile_is_found(location, embedder):
         _wait_for(lambda: len(worker.survey.true) == 55)
     finally:
         with state_of(location) as state:
-            state.ask_to_stop()
+            state.note(STOP, True)
         running.join(60)
     assert not running.is_alive()
     assert len(true_ids(location)) == 55
@@ -160,7 +160,7 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
     first.run()
     spent, asked = first.account.tally, len(embedder.embedder.asked)
     with state_of(location) as state:
-        tokens = state.noted("spent by the worker")["tokens"]
+        tokens = state.noted("own spent by the worker")["tokens"]
     assert 300 < tokens <= 500
     Worker(location, embedder, options(budget=Budget.parse("500tok"))).run()
     assert len(embedder.embedder.asked) == asked
@@ -170,7 +170,7 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
 
 
 def test_a_budget_in_dollars_needs_a_price(location, embedder):
-    with pytest.raises(UsageError, match="with a price"):
+    with pytest.raises(UsageError, match="price is not known"):
         Worker(location, embedder, options(budget=Budget.parse("$1")))
     Worker(location, embedder, options(budget=Budget.parse("$0.001"), price_usd_per_mtok=2.0)).run()
     with state_of(location) as state:
@@ -264,7 +264,7 @@ def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, s
 
     def embed_and_switch(texts, role, **more):
         if open_store(location).info.manifest.model.spec == "hashed":
-            switch_store(location, other, unproven=True)
+            switch(location, other, unproven=True)
         return embed(texts, role, **more)
 
     embedder.embedder.embed = embed_and_switch
@@ -370,7 +370,7 @@ def test_two_workers_of_one_store_are_one_too_many(location, embedder):
             assert state.worker().phase == "stopped"
     finally:
         with state_of(location) as state:
-            state.ask_to_stop()
+            state.note(STOP, True)
         thread.join(30)
     assert not thread.is_alive()
 
@@ -465,7 +465,7 @@ def test_a_file_that_a_private_folder_had_not_before_is_private(location, embedd
 
 def test_a_pipe_in_a_folder_is_refused_before_anything_is_embedded(location, embedder):
     os.mkfifo(Path(location, "pipe"))
-    with pytest.raises(UsageError, match=r"found pipe, a pipe, a socket or a device.*move it away"):
+    with pytest.raises(UsageError, match=r"pipe is a pipe, a socket or a device.*move it away"):
         Worker(location, embedder, ONCE)
     assert not embedder.embedder.asked
 
@@ -479,7 +479,7 @@ def test_a_mount_point_is_refused_before_anything_is_embedded(name, location, em
     else:
         mount(folder)
         shutil.copytree(location, folder, dirs_exist_ok=True)
-    with pytest.raises(UsageError, match=rf"found a mount point \({folder / name}\); move the store into a folder"):
+    with pytest.raises(UsageError, match=rf"a mount point \({folder / name}\); move the store into a folder"):
         Worker(str(folder), embedder, ONCE)
     assert not embedder.embedder.asked
 
@@ -594,7 +594,7 @@ def test_a_source_or_a_stitch_of_other_documents_is_refused_before_anything_is_e
     migrate.fit(other, embedder, stitch="ridge", sample=14).save(tmp_path / "strange")
     embedder.embedder.asked.clear()
     for source, stitch, line in (
-        (other, "strange", "expected the documents of .*, found others"),
+        (other, "strange", "its documents are not those of"),
         (slow_source, "strange", "the stitch was fitted on other documents"),
     ):
         renewal = Renewal.of(source, str(tmp_path / stitch), (0.3,))
@@ -707,8 +707,8 @@ def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embed
     embedder.embedder.asked.clear()
     for source, stitch, error, line in (
         (location, "stitch", UsageError, "this is the translated store itself"),
-        (slow_source.info.location, "other", StitchError, "expected a stitch that leads to its model"),
-        (tmp_path / "wide", "stitch", StitchError, "expected a store with vectors of dimension 12, .*found 8"),
+        (slow_source.info.location, "other", StitchError, "the stitch leads to hashed, the store is of hashed;"),
+        (tmp_path / "wide", "stitch", StitchError, "its vectors have 8 dimensions, and the stitch takes 12"),
     ):
         renewal = Renewal.of(open_store(source), str(tmp_path / stitch), (0.3,))
         with pytest.raises(error, match=line):

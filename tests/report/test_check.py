@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrate.check import Agreement, Cause, Compatibility, Example, Finding, Trial
+from migrate.check import Agreement, Cause, Compatibility, Example, Observation, Trial
 from migrate.check.comparison import Share
 from migrate.manifest import ModelIdentity
 from migrate.report.check import check_document, check_page, check_text
@@ -20,7 +20,10 @@ def found():
         Cause.MIXED,
         "a part of the store is of another model; " * 4,
         "sample",
-        (Finding("dimension", True, "384, as the model's"), Finding("vectors", False, "as such a thing may be " * 9)),
+        (
+            Observation("dimension", True, "384, as the model's"),
+            Observation("vectors", False, "as such a thing may be " * 9),
+        ),
         Agreement(32, 20, Share(0.375, 0.21, 0.56), 1e-3, 0.98, 0.1),
         trials,
         (Example("id\x1b[31m" + "x" * 80, 123_456_789, -0.5, f"embedded with {LONG!r}"),),

@@ -11,16 +11,15 @@ from stores_tools import make_store
 
 from migrate.lab.compare.comparison import compare_stores
 from migrate.lab.compare.figures import figures_of, matrix_of
-from migrate.report.compare import (
+from migrate.lab.compare.page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
+from migrate.lab.compare.report import (
     compare_document,
     compare_text,
     comparison_sentences,
+    csv_files,
     letter,
     long_csv,
-    marginals_csv,
-    matrix_csv,
 )
-from migrate.report.compare_page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.stitching import judge_stitching
 
@@ -47,6 +46,10 @@ def found(short_training, tmp_path_factory):
 
 def figures(comparison, name):
     return next(one for one in figures_of(comparison) if one.name == name)
+
+
+def rows_of(content):
+    return list(csv.reader(io.StringIO(content)))
 
 
 def test_text_fits_and_says_what_was_compared(found):
@@ -99,25 +102,26 @@ def test_a_gaussian_stands_below_cka_alone(found):
     assert by_key["cka"]["gaussian"] == [chance.cka for chance in found.chance]
     assert by_key["cka_biased"]["gaussian"] == [chance.cka_biased for chance in found.chance]
     assert "gaussian" not in by_key["jaccard"]
-    assert list(csv.reader(io.StringIO(matrix_csv(figures(found, "cka"), found))))[-1][0] == "a Gaussian"
+    assert rows_of(dict(csv_files(found))["cka"])[-1][0] == "a Gaussian"
     page = Page(compare_page(found))
     rows = [row for table in page.tables for row in table if row[0] == "a Gaussian"]
     assert len(rows) == 2 and rows[0][1] == f"{found.chance[0].cka:.3f}"
 
 
 def test_tables_of_commas_hold_exact_figures(found):
-    rows = list(csv.reader(io.StringIO(matrix_csv(figures(found, "penalty"), found))))
+    files = {name: rows_of(content) for name, content in csv_files(found)}
+    rows = files["penalty"]
     assert rows[0] == ["from", *(one.name for one in found.stores)]
     assert float(rows[1][3]) == found.pairs[0, 2].forth.stitch.penalty
-    assert list(csv.reader(io.StringIO(matrix_csv(figures(found, "r2_identity"), found))))[1][3] == ""
-    long = {(*row[:3], row[4]): row[3] for row in csv.reader(io.StringIO(long_csv(found)))}
+    assert files["r2_identity"][1][3] == ""
+    long = {(*row[:3], row[4]): row[3] for row in rows_of(long_csv(found))}
     assert float(long["cka", "old", "other", ""]) == found.pairs[0, 2].cka
     assert ("r2_identity", "old", "other", "") not in long
     assert float(long["r2", "old", "other", "mlp:2"]) == found.stitches["mlp:2"][0, 2].stitch.r2
     assert float(long["r2", "old", "", "ridge"]) == figures(found, "r2").by_source[0]
     assert float(long["r2", "", "old", "ridge"]) == figures(found, "r2").by_target[0]
     assert float(long["cka", "a Gaussian", "old", ""]) == found.chance[0].cka
-    means = {tuple(row[:3]): row[3:] for row in csv.reader(io.StringIO(marginals_csv(found)))}
+    means = {tuple(row[:3]): row[3:] for row in files["marginals"]}
     assert [float(value) for value in means["penalty", "mlp:2", "other"]] == [
         figures(found, "penalty mlp:2").by_source[2],
         figures(found, "penalty mlp:2").by_target[2],

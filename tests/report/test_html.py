@@ -12,7 +12,7 @@ from html_page import Page
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
 from migrate.audit.query_set import QuerySet
-from migrate.check import Cause, Compatibility, Finding
+from migrate.check import Cause, Compatibility, Observation
 from migrate.manifest import ModelIdentity
 from migrate.report.check import check_page
 from migrate.report.decision import decision_chart
@@ -295,7 +295,7 @@ def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_pa
       return [root.scrollWidth - root.clientWidth, buttons, page.querySelector("table").checkVisibility()];
     }"""
     model = ModelIdentity("m" * 200, 4, True)
-    wide = Finding("vectors", False, "x" * 200)
+    wide = Observation("vectors", False, "x" * 200)
     check = check_page(Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,)))
     for page in (audit_page(report), check):
         beyond, buttons, is_shown = ask_browser(tmp_path, page, script, width=390, sandbox=sandbox)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from migrate import similarity
 from migrate.errors import VectorError
-from migrate.similarity.dimension import intrinsic_dimension, local_dimensions
-from migrate.similarity.neighbours import find_nearest, some_rows
-from migrate.similarity.spaces import compare_spaces
+from migrate.similarity.dimension import local_dimensions, mean_dimension
+from migrate.similarity.neighbours import find_nearest, neighbour_jaccard, rank_similarity, some_rows
+from migrate.similarity.spaces import compare_spaces, linear_cka, local_geometry, relative_orientation
+from migrate.similarity.stitching import judge_stitching
 from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
@@ -24,15 +24,18 @@ def make(n=1_300, seed=0):
 def test_every_figure_is_that_of_its_function():
     x, y = make()
     found = compare_spaces(x, y, seed=4)
-    assert found.cka == similarity.linear_cka(x, y, seed=4)
+    units = [unit_rows(side) for side in (x, y)]
+    wide = [find_nearest(side, 20, query_rows=some_rows(len(x), seed=4)) for side in units]
+    near = [side.first(10) for side in wide]
+    assert found.cka == linear_cka(x, y, seed=4)
     assert found.cka_distance == math.acos(found.cka)
-    assert found.jaccard == similarity.neighbour_jaccard(x, y, seed=4)
-    assert found.rank_similarity == similarity.rank_similarity(x, y, seed=4)
-    assert found.relative_orientation == similarity.relative_orientation(x, y, seed=4)
-    assert found.local_geometry == pytest.approx(similarity.local_geometry(x, y, seed=4))
-    assert found.dimensions == tuple(intrinsic_dimension(unit_rows(side), seed=4) for side in (x, y))
-    assert found.forth == similarity.judge_stitching(x, y, seed=4)
-    assert found.back == similarity.judge_stitching(y, x, seed=4)
+    assert found.jaccard == neighbour_jaccard(*near)
+    assert found.rank_similarity == rank_similarity(*near)
+    assert found.relative_orientation == relative_orientation(x, y, seed=4)
+    assert found.local_geometry == pytest.approx(local_geometry(*units, *near))
+    assert found.dimensions == tuple(mean_dimension(local_dimensions(side)) for side in wide)
+    assert found.forth == judge_stitching(x, y, seed=4)
+    assert found.back == judge_stitching(y, x, seed=4)
     assert found.documents == 1_300
 
 
@@ -59,7 +62,7 @@ def test_the_same_seed_gives_the_same_and_nothing_is_changed():
     before = x.copy(), y.copy()
     found = compare_spaces(x, y, seed=2)
     assert found == compare_spaces(x, y, seed=2)
-    assert found.jaccard != similarity.neighbour_jaccard(x, y, seed=3)
+    assert found.jaccard != compare_spaces(x, y, seed=3).jaccard
     assert np.array_equal(x, before[0]) and np.array_equal(y, before[1])
 
 

@@ -19,7 +19,7 @@ IMPORTED = (
     "migrate.live.langchain",
     "migrate.live.worker",
     "migrate.pipeline",
-    "migrate.switch",
+    "migrate.steps.switch.job",
     "migrate.steps.sync.job",
     "apsw",
     "chromadb",

@@ -13,7 +13,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.database import DatabaseKind
 from migrate.stores.driver import Driver, Page
 from migrate.stores.serving import as_hits
-from migrate.vectors import Batch, Document
+from migrate.vectors import Document
 
 NAME = "store.sqlite"
 
@@ -85,7 +85,7 @@ class SqliteDriver(Driver):
 
     def vectors(self, ids, at=None):
         rows = list(self.find(ids))
-        return Batch([row[0] for row in rows], self.as_matrix(row[1] for row in rows))
+        return Page([row[0] for row in rows], self.as_matrix(row[1] for row in rows))
 
     def search(self, queries, k, where):
         """Exact, over all records; `where` maps metadata to values."""

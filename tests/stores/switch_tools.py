@@ -89,17 +89,17 @@ def write_report(path, old, new, outcome="SAFE", **more):
 
 def change_switch(call, old, new, plain):
     """Switch, roll back or forget; `plain` where the file system cannot exchange two folders."""
-    from migrate import switch
+    from migrate.steps.switch import forget, rollback, switch
     from migrate.stores import switching
 
     if plain:
         switching.exchange_paths = lambda one, other: False
     if call == "switch":
-        switch.switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     elif call == "rollback":
-        switch.roll_back(old)
+        rollback(old)
     else:
-        switch.forget_switch(old)
+        forget(old)
 
 
 def change_text(location):

@@ -14,9 +14,9 @@ import pytest
 
 from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
-from migrate.stores import chroma as chroma_driver
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.stores.chroma import ChromaDriver
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Document
@@ -260,14 +260,14 @@ def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatc
     client = persistent(tmp_path / "old")
     fill(client, "docs", example_documents(), example_vectors())
     collection = client.get_collection("docs", embedding_function=None)
-    open_copy = chroma_driver._persistent
+    open_folder = ChromaDriver.open_folder
 
     def opened_late(*arguments):
         collection.update(ids=["doc-3"], embeddings=example_vectors(seed=5)[:1])
-        return open_copy(*arguments)
+        return open_folder(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.stores.chroma._persistent", opened_late)
+        patch.setattr("migrate.stores.chroma.ChromaDriver.open_folder", opened_late)
         store = open_store(f"chroma:{tmp_path}/old#docs")
     assert not store.is_as_opened()
     with pytest.raises(StoreError, match="records with the same ids were changed"):
@@ -341,7 +341,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
     for location, code, words in (
         (f"chroma:{tmp_path}/old#wrong", 4, "docs, more"),
         (f"chroma:{tmp_path}/old", 4, "docs, more"),
-        (f"chroma:{tmp_path}/none#docs", 4, "chroma.sqlite3"),
+        (f"chroma:{tmp_path}/none#docs", 4, "no folder of Chroma"),
         (f"chroma:{tmp_path}/old#docs?x=1", 2, "tenant"),
         ("chroma+http://127.0.0.1:9#docs", 7, "127.0.0.1:9"),
     ):

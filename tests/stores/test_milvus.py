@@ -16,9 +16,9 @@ from milvus_server import client_of, fill, serving
 
 from migrate.cli.main import run
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
+from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.testing.stores import StoreTests, _Output, example_vectors
 from migrate.vectors import Document
 
@@ -366,15 +366,15 @@ def test_aliases_of_a_server_are_switched_and_collections_are_not(tmp_path):
         vectors = example_vectors(40, 5)
         written(open_store(old), new, tmp_path / "new", vectors)
         with pytest.raises(UsageError, match="only aliases of Milvus are switched"):
-            switch_store(old, new, unproven=True)
+            switch(old, new, unproven=True)
         client.create_alias("first", "live")
         live = f"milvus:{url}#live"
         before = open_store(live)
-        switch_store(live, new, unproven=True)
+        switch(live, new, unproven=True)
         assert (open_store(live).info.dim, open_store(new).info.dim) == (5, 8)
         with pytest.raises(StoreError, match="another store has come"):
             before.put_vectors(["1"], example_vectors(1))
-        roll_back(live)
+        rollback(live)
         assert (open_store(live).info.dim, open_store(new).info.dim) == (8, 5)
         driver, collections = open_store(live).driver, {"live": "first", "new": client.describe_alias("new")}
         made = collections["new"]["collection_name"]
@@ -382,8 +382,8 @@ def test_aliases_of_a_server_are_switched_and_collections_are_not(tmp_path):
         driver.swap({"live": made, "new": "first"})
         assert (open_store(live).info.dim, open_store(new).info.dim) == (5, 8)
         driver.swap({"live": "first", "new": made})
-        switch_store(live, new, unproven=True)
-        forget_switch(live)
+        switch(live, new, unproven=True)
+        forget(live)
         assert client.list_collections() == [made] and open_store(live).info.dim == 5
         assert client.list_aliases("")["aliases"] == ["live"]
 
@@ -407,7 +407,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capfd):
         make(client, "more", 3)
     for location, code, words in (
         (f"milvus:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"milvus:{tmp_path}/none#docs", 4, "no folder of milvus-lite"),
+        (f"milvus:{tmp_path}/none#docs", 4, "no folder of Milvus"),
         (f"milvus:{tmp_path}/old#docs?x=1", 2, "text, vector"),
         (f"milvus:{tmp_path}/old#docs?text=part", 4, "text"),
         (f"milvus:{tmp_path}/old#docs?vector=part", 4, "vector"),

@@ -274,7 +274,7 @@ def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_p
     assert f"found headline, link; say which it is, as in faiss:{folder}" in info.way_to_texts.replace("'", "")
     documents = open_store(f"faiss:{folder}#?text=headline&id=link").documents()
     assert [(d.id, d.text) for d in documents] == list(zip(IDS, TEXTS, strict=True))
-    with pytest.raises(StoreError, match="a column of texts 'nope', found headline, link"):
+    with pytest.raises(StoreError, match="no column of texts 'nope'; there are headline, link"):
         open_store(f"faiss:{folder}#?text=nope")
 
 

@@ -371,7 +371,7 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({"vector": None}, "", r"expected one column of vectors \(lists of floats\), found none"),
         ({}, "?vector=text", r"expected a column of vectors 'text' \(lists of floats\), found vector"),
         ({}, "?id=name", "expected a column of ids 'name', found id, text, vector"),
-        ({}, "?text=name", "expected a column of texts 'name', found text"),
+        ({}, "?text=name", "there is no column of texts 'name'; there are text"),
         ({}, "?metadata=text2", r"expected a column of metadata 'text2' \(struct, map or JSON\), found none"),
         ({}, "?distance=far", "expected distance l2, cosine or dot, found 'far'"),
         ({}, "?colour=red", "found colour"),

@@ -21,10 +21,10 @@ from qdrant_server import serving
 from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
+from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
-from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.work.writer import write_rows
 
@@ -302,7 +302,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
     client.close()
     for location, code, words in (
         (f"qdrant:{tmp_path}/old#wrong", 4, "docs, more"),
-        (f"qdrant:{tmp_path}/none#docs", 4, "none"),
+        (f"qdrant:{tmp_path}/none#docs", 4, "no folder of Qdrant"),
         (f"qdrant:{tmp_path}/old#docs?x=1", 2, "id, text, vector"),
         ("qdrant:http://127.0.0.1:9?api_key=verysecret#docs", 7, "127.0.0.1:9"),
     ):
@@ -337,20 +337,20 @@ def test_aliases_of_a_server_trade_collections_in_one_call(server, monkeypatch):
     old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("docs", "docs_new"))
     calls, change = [], server.update_collection_aliases
     monkeypatch.setattr(server, "update_collection_aliases", lambda steps: (calls.append(steps), change(steps)))
-    done = switch_store(old, new, unproven=True)
+    done = switch(old, new, unproven=True)
     assert leads(server) == {"docs": "second", "docs_new": "first"}
     assert len(calls) == 1
     assert done.aside == new
-    assert switch_store(old, new).already
+    assert switch(old, new).already
     assert leads(server) == {"docs": "second", "docs_new": "first"}
-    roll_back(old)
+    rollback(old)
     assert leads(server) == {"docs": "first", "docs_new": "second"}
-    switch_store(old, new, unproven=True)
-    forget_switch(old)
+    switch(old, new, unproven=True)
+    forget(old)
     assert leads(server) == {"docs": "second"}
     assert [found.name for found in server.get_collections().collections] == ["second"]
     with pytest.raises(UsageError, match="nothing was switched"):
-        roll_back(old)
+        rollback(old)
 
 
 def test_the_manifest_follows_the_alias(server, tmp_path):
@@ -368,10 +368,10 @@ def test_the_manifest_follows_the_alias(server, tmp_path):
         writer = output.writer(source, content, source.info.dim)
         write_rows(writer, [(0, source.get(np.arange(source.info.count)).vectors)], source.info.count)
         output.publish(content, force=False)
-    done = switch_store(*places, unproven=True)
+    done = switch(*places, unproven=True)
     assert (done.model, done.old_model) == ("openai:docs_new", "openai:docs")
     assert open_store(places[0]).info.manifest.model.spec == "openai:docs_new"
-    roll_back(places[0])
+    rollback(places[0])
     assert open_store(places[0]).info.manifest.model.spec == "openai:docs"
 
 
@@ -380,7 +380,7 @@ def test_a_collection_that_is_no_alias_cannot_be_switched(server):
         fill(server, name, example_documents(), example_vectors())
     old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("first", "second"))
     with pytest.raises(UsageError, match=r"only aliases of Qdrant are switched; give it an alias"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
 
 
 def test_folders_of_one_collection_trade_places(tmp_path):
@@ -390,7 +390,7 @@ def test_folders_of_one_collection_trade_places(tmp_path):
         client.close()
     old, new = (f"qdrant:{tmp_path}/{name}#docs?id=key&text=text" for name in ("old", "new"))
     before = read_all(open_store(old).scan()).vectors, read_all(open_store(new).scan()).vectors
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     assert np.array_equal(read_all(open_store(old).scan()).vectors, before[1])
-    roll_back(old)
+    rollback(old)
     assert np.array_equal(read_all(open_store(old).scan()).vectors, before[0])

@@ -21,13 +21,13 @@ from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError
 from migrate.steps.reembed.fill import backfill_store
+from migrate.steps.switch import rollback, switch
 from migrate.steps.sync import Sync
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.content import content_of
 from migrate.stores.sources import stored_sources, vector_checksums
-from migrate.switch import roll_back, switch_store
 from migrate.vectors import Query, unit_rows
 
 COUNT, SAMPLE, SOURCE_DIM, DIM = 300, 80, 16, 24
@@ -210,14 +210,14 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     if not open_store(old).switches or name == "QdrantServer":  # which switches aliases alone
         return
     content = content_of(open_store(filled))
-    switch_store(old, filled, report=write_report(tmp_path / "report.json", old, filled))
+    switch(old, filled, report=write_report(tmp_path / "report.json", old, filled))
     answers = open_store(old)
     assert content_of(answers) == content
     documents = {document.id: document.text for document in answers.documents()}
     found, confidence = read_all(answers.scan()), stored_confidence(answers)
     assert {doc_id for doc_id, value in zip(found.ids, confidence, strict=True) if value == 1} == sample | set(asked)
     assert documents == {document.id: document.text for document, _ in some_records(COUNT).values()}
-    roll_back(old)
+    rollback(old)
     check_rows(old, open_store(filled), sample | set(asked))
 
 
@@ -232,14 +232,14 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
         left = path.read_bytes()
         np.save(path, np.ones_like(np.load(path)))
         with pytest.raises(InputError, match="found another, or it changed since; audit it again"):
-            switch_store(old, new.info.location, report=report)
+            switch(old, new.info.location, report=report)
         with pytest.raises(StoreError, match=rf"{file}: expected the SHA-256 of the manifest, .* damaged or replaced"):
             (stored_confidence if file == "confidence.npy" else stored_sources)(open_store(new.info.location))
         path.write_bytes(left)
     for content in told["stores"].values():
         del content["beside_sha256"]  # as an earlier version has left it
     report.write_text(json.dumps(told))
-    assert switch_store(old, new.info.location, report=report).proven
+    assert switch(old, new.info.location, report=report).proven
 
 
 def translate_in_child(old, stitch, location, state, point=None):
@@ -277,9 +277,9 @@ def test_a_store_that_is_embedded_in_full_takes_the_place_of_the_old_one(name, k
     assert Sync(open_store(old), new, target=embedder).comparison.is_current
     if not open_store(old).switches or name == "QdrantServer":  # which switches aliases alone
         return
-    assert switch_store(old, location).all_true
+    assert switch(old, location).all_true
     assert list(read_all(open_store(old).scan()).ids) == list(found.ids)
-    roll_back(old)
+    rollback(old)
 
     monkeypatch.setattr(tools, "DIM", DIM)
     first = min(records)
@@ -288,4 +288,4 @@ def test_a_store_that_is_embedded_in_full_takes_the_place_of_the_old_one(name, k
     kind.change(place, now, {**now, first: (documents[first], -truth(documents[first].text))})
     is_database = name in ("Chroma", "Qdrant", "Lance", "Milvus", "SqliteVec", "Pgvector")
     with pytest.raises(InputError, match="it is not what it was" if is_database else None):
-        switch_store(old, location)
+        switch(old, location)

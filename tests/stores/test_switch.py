@@ -35,12 +35,13 @@ from switch_tools import (
 import migrate
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME
+from migrate.steps.switch import forget, rollback, switch
+from migrate.steps.switch.job import find_exchange
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.content import content_of
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
-from migrate.switch import find_exchange, forget_switch, roll_back, switch_store
 from migrate.testing.stores import example_documents
 from migrate.work.writer import write_rows
 
@@ -219,25 +220,25 @@ def has(location):
 def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
     old, new = pair
     report = write_report(tmp_path / "r.json", old, new)
-    done = switch_store(old, new, report=report)
+    done = switch(old, new, report=report)
     assert (done.model, done.old_model, done.proven) == (NEW_MODEL, OLD_MODEL, True)
     assert has(old) == ("new", NEW_MODEL)
     assert has(done.aside)[0] == "old"
-    assert switch_store(old, new).already, "again is no harm"
+    assert switch(old, new).already, "again is no harm"
     assert has(old) == ("new", NEW_MODEL)
-    roll_back(old)
+    rollback(old)
     assert has(old) == ("old", OLD_MODEL)
     assert has(new) == ("new", NEW_MODEL)
     with pytest.raises(UsageError, match="nothing was switched"):
-        roll_back(old)
-    assert switch_store(old, new, report=report).proven, "and once more"
+        rollback(old)
+    assert switch(old, new, report=report).proven, "and once more"
     assert has(old) == ("new", NEW_MODEL)
-    forget_switch(old)
+    forget(old)
     assert has(old) == ("new", NEW_MODEL)
     with pytest.raises((InputError, UsageError)):
         open_store(done.aside)
     with pytest.raises(UsageError, match="nothing was switched"):
-        forget_switch(old)
+        forget(old)
 
 
 def test_a_store_that_somebody_writes_to_meanwhile_is_not_switched(pair, monkeypatch):
@@ -249,14 +250,14 @@ def test_a_store_that_somebody_writes_to_meanwhile_is_not_switched(pair, monkeyp
             change_text(old)
         return content
 
-    monkeypatch.setattr("migrate.switch.content_of", content_of_both)
+    monkeypatch.setattr("migrate.steps.switch.job.content_of", content_of_both)
     with pytest.raises(StoreError, match="changed while it was compared"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     assert has(old) == ("old", OLD_MODEL)
     assert has(new) == ("new", NEW_MODEL)
     monkeypatch.undo()
     assert not is_noted(old)
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     assert has(old)[0] == "new"
 
 
@@ -270,7 +271,7 @@ def test_a_transaction_that_was_open_is_waited_for_and_seen(tmp_path):
 
             def switch():
                 with pytest.raises(StoreError, match="changed while it was compared"):
-                    switch_store(old, new, unproven=True)
+                    switch(old, new, unproven=True)
                 failed.append(True)
 
             thread = threading.Thread(target=switch, daemon=True)
@@ -296,7 +297,7 @@ def test_a_proven_switch_takes_no_other_texts(pair, tmp_path, with_source):
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
     with pytest.raises(InputError, match="found 1 with another text or vector and 0 with other metadata"):
-        switch_store(old, new, report=tmp_path / "r.json")
+        switch(old, new, report=tmp_path / "r.json")
     assert has(old)[0] == "old"
 
 
@@ -309,14 +310,14 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
     documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = write_report(tmp_path / "r.json", old, new)
     with pytest.raises(InputError, match="found 0 with another text or vector and 1 with other metadata"):
-        switch_store(old, new, report=report)
+        switch(old, new, report=report)
 
 
 def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tmp_path):
     old, new = pair
-    done = switch_store(old, new, unproven=True)
+    done = switch(old, new, unproven=True)
     with pytest.raises(UsageError, match="rollback or forget"):
-        switch_store(new, old, unproven=True)
+        switch(new, old, unproven=True)
     source = make_folder(tmp_path / "other")
     for location in dict.fromkeys((old, done.aside)):
         if location.startswith("chroma:"):
@@ -325,14 +326,14 @@ def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tm
         with pytest.raises(UsageError, match="rollback or forget"):
             output.refuse_existing(force=True)
     assert Path(source).is_dir()
-    roll_back(old)
+    rollback(old)
     assert has(old) == ("old", OLD_MODEL)
     assert has(new) == ("new", NEW_MODEL)
 
 
 def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
     old, new = stamped(folders(tmp_path))
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     for folder in (old, new):
         with pytest.raises(UsageError, match=f"found a store of a switch of {old}; run rollback or forget"):
             FolderOutput(Path(folder)).refuse_existing(force=True)
@@ -340,32 +341,32 @@ def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
     translate(old, third)
     for pair in ((new, str(third)), (str(third), new)):
         with pytest.raises(UsageError, match="rollback or forget"):
-            switch_store(*pair, unproven=True)
-    forget_switch(old)
+            switch(*pair, unproven=True)
+    forget(old)
     FolderOutput(Path(old)).refuse_existing(force=True)
 
 
 def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     old, new = pair
     with pytest.raises(InputError, match="found none; name it"):
-        switch_store(old, new)
+        switch(old, new)
     report = write_report(tmp_path / "r.json", old, new, outcome="INCONCLUSIVE")
     with pytest.raises(InputError, match="found INCONCLUSIVE"):
-        switch_store(old, new, report=report)
+        switch(old, new, report=report)
     report = write_report(tmp_path / "r.json", old, new, downstream={"outcome": "NOT SAFE"})
     with pytest.raises(InputError, match="found NOT SAFE"):
-        switch_store(old, new, report=report)
+        switch(old, new, report=report)
     report = write_report(tmp_path / "r.json", old, new, verdict={"outcome": "SAFE", "provisional": True})
     with pytest.raises(InputError, match=r"found SAFE \(provisional\), which is no proof"):
-        switch_store(old, new, report=report)
+        switch(old, new, report=report)
     report = write_report(tmp_path / "r.json", old, old)
     with pytest.raises(InputError, match="found another, or it changed"):
-        switch_store(old, new, report=report)
+        switch(old, new, report=report)
     report = write_report(tmp_path / "r.json", new, new)
     with pytest.raises(InputError, match="found another source"):
-        switch_store(old, new, report=report)
+        switch(old, new, report=report)
     assert has(old) == ("old", OLD_MODEL)
-    assert not switch_store(old, new, unproven=True).proven
+    assert not switch(old, new, unproven=True).proven
     assert has(old) == ("new", NEW_MODEL)
 
 
@@ -396,15 +397,15 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
     die("switch", old, new, point, plain=plain)
     if not plain and make is not served:
         assert has(old)[0] in ("old", "new"), "no moment without a store"
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL), "finished"
     die("rollback", old, new, point, plain=plain)
     if is_noted(old):
-        roll_back(old)
+        rollback(old)
     assert has(old) == ("old", OLD_MODEL)
     die("switch", old, new, point, plain=plain)
     if is_noted(old):
-        roll_back(old)
+        rollback(old)
     assert has(old) == ("old", OLD_MODEL), "undone"
     assert has(new) == ("new", NEW_MODEL)
 
@@ -413,11 +414,11 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
 @pytest.mark.parametrize(("make", "point"), [(make, points[-1]) for make, points in POINTS.items()])
 def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, point, tmp_path):
     old, new = stamped(make(tmp_path))
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     die("rollback", old, new, point)
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL)
-    roll_back(old)
+    rollback(old)
     assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
 
 
@@ -425,10 +426,10 @@ def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(m
 @pytest.mark.parametrize(("make", "point"), ENDS)
 def test_what_is_half_forgotten_is_forgotten_by_the_next(make, point, tmp_path):
     old, new = stamped(make(tmp_path))
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     die("forget", old, new, point)
     if is_noted(old):
-        forget_switch(old)
+        forget(old)
     assert has(old) == ("new", NEW_MODEL)
     assert not is_noted(old)
 
@@ -481,9 +482,9 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
 
     with asking(lambda: answers.append(search(old))) as failures:
         for _ in range(5):
-            switch_store(old, new, unproven=True)
+            switch(old, new, unproven=True)
             answered(failures)
-            roll_back(old)
+            rollback(old)
             answered(failures)
     assert not failures
     assert len({tuple(answer) for answer in answers}) == 2, "the answers of two stores, both seen, and no others"
@@ -534,9 +535,9 @@ def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(tmp_path)
 
         try:
             for _ in range(3):
-                switch_store(old, new, unproven=True)
+                switch(old, new, unproven=True)
                 asked()
-                roll_back(old)
+                rollback(old)
                 asked()
         finally:
             (tmp_path / "stop").touch()
@@ -555,30 +556,30 @@ def test_the_embedding_function_changes_with_the_name(make, tmp_path):
         return open_store(location).driver.configuration["embedding_function"]["config"]
 
     assert model(old) == model(new)
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     if make is named_on_a_server:  # no manifest there says which model is the new one
         assert open_store(old).driver.configuration["embedding_function"] == {"type": "legacy"}
     else:
         assert model(old)["model_name"] == "text-embedding-3-small"
         assert (model(old)["api_base"], model(old)["dimensions"]) == ("http://proxy", DIM)
-    roll_back(old)
+    rollback(old)
     assert model(old)["model_name"] == "text-embedding-ada-002"
 
 
 def test_a_password_is_noted_nowhere(tmp_path):
     old, new = (location.replace("postgres@", "postgres:se-cret@") for location in tables(tmp_path))
-    done = switch_store(old, new, unproven=True)
+    done = switch(old, new, unproven=True)
     assert "se-cret" not in repr(done) + repr(find_exchange(old).record())
-    assert roll_back(old).old == done.old
+    assert rollback(old).old == done.old
 
 
 def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
     old, new = folders(tmp_path)
     (tmp_path / "old" / "settings.yaml").write_text("mine")
     with pytest.raises(UsageError, match=r"found settings\.yaml"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
-        switch_store(old, old, unproven=True)
+        switch(old, old, unproven=True)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -588,7 +589,7 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
     shutil.copytree(pair[which], tmp_path / "volume", dirs_exist_ok=True)
     pair[which] = str(tmp_path / "volume")
     with pytest.raises(UsageError, match=r"volume: expected a folder that can be renamed, found a mount point"):
-        switch_store(*pair, unproven=True)
+        switch(*pair, unproven=True)
 
 
 def several_lances(tmp_path):
@@ -659,7 +660,7 @@ def test_where_a_folder_has_several_the_string_to_change_is_named(make, tmp_path
     spots = [location.partition(":")[2].partition("?")[0] for location in (old, new)]
     words = f"s, others.*in your programs, change {spots[0]} to {spots[1]}"
     with pytest.raises(UsageError, match=words):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     assert files() == before and not is_noted(old)
 
 
@@ -670,9 +671,9 @@ def test_other_ids_or_another_kind_are_refused(tmp_path):
     lines[3] = json.dumps({**facts, "id": "another"})
     (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match="same ids"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     with pytest.raises(UsageError, match="expected a store of the kind"):
-        switch_store(old, sqlites(tmp_path / "new")[0], unproven=True)
+        switch(old, sqlites(tmp_path / "new")[0], unproven=True)
 
 
 def test_a_view_that_reads_the_old_table_is_named(tmp_path):
@@ -682,11 +683,11 @@ def test_a_view_that_reads_the_old_table_is_named(tmp_path):
         connection.execute(f"CREATE VIEW {table}_seen AS SELECT id FROM {table}")
         connection.execute(f"CREATE TABLE {table}_marks (of_id text REFERENCES {table} (id))")
     with pytest.raises(UsageError, match=f"view {table}_seen reads it"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     with connect() as connection:
         connection.execute(f"DROP VIEW {table}_seen")
     with pytest.raises(UsageError, match=f"of {table}_marks points at it"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
 
 
 def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
@@ -695,17 +696,17 @@ def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
     with connect() as connection, connection.transaction():
         connection.execute(f"SELECT count(*) FROM {old.rpartition('#')[2]}")
         with pytest.raises(StoreError, match="another transaction held the tables"):
-            switch_store(old, new, unproven=True)
+            switch(old, new, unproven=True)
     assert not is_noted(old)
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
 
 
 def test_a_folder_that_came_later_is_not_taken_for_the_old_one(tmp_path):
     old, new = folders(tmp_path)
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     shutil.rmtree(new)
     make_folder(Path(new))
-    for undo in (roll_back, forget_switch):
+    for undo in (rollback, forget):
         with pytest.raises(InputError, match="found others in their places"):
             undo(old)
     assert open_store(new).info.count == 40, "nothing of somebody else's is deleted"
@@ -722,9 +723,9 @@ def test_what_lies_beside_in_a_database_is_in_the_new_one_too(tmp_path):
             return [list(connection.execute(question)) for question in questions]
 
     before, content = facts(), (tmp_path / "app" / "my.db").read_bytes()
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     assert has(old)[0] == "new" and facts() == before
-    roll_back(old)
+    rollback(old)
     assert (tmp_path / "app" / "my.db").read_bytes() == content
     assert not (tmp_path / "app" / MANIFEST_NAME).exists()
 
@@ -746,7 +747,7 @@ def test_what_was_written_beside_the_table_since_the_copy_is_not_lost(which, que
     with closing(apsw.Connection(str(tmp_path / {"old": "app"}.get(which, which) / "my.db"))) as connection:
         connection.execute(question)
     with pytest.raises(UsageError, match=r"its table \w+ differs from that of .*; sync the new"):
-        switch_store(old, new, unproven=True)
+        switch(old, new, unproven=True)
     assert has(old)[0] == "old" and not is_noted(old)
 
 
@@ -757,7 +758,7 @@ def test_a_database_of_another_file_name_is_not_switched(tmp_path):
     shutil.copy(tmp_path / "new" / "my.db", new / "store.db")
     words = f"in your programs, change {tmp_path}/app/my.db#items to {new}/store.db#items"
     with pytest.raises(UsageError, match=words):
-        switch_store(old, f"sqlite-vec:{new}/store.db#items", unproven=True)
+        switch(old, f"sqlite-vec:{new}/store.db#items", unproven=True)
     assert has(old)[0] == "old" and not is_noted(old)
 
 

@@ -25,12 +25,12 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, LockedError, StoreError, UsageError
 from migrate.files import output_lock
 from migrate.steps.reembed.fill import backfill_store
+from migrate.steps.switch import forget, rollback, switch
 from migrate.steps.sync import Sync
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
-from migrate.switch import forget_switch, roll_back, switch_store
 
 
 @pytest.fixture(autouse=True)
@@ -419,11 +419,11 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
     kind, records = tools.Folder(), some_records()
     old = kind.make(tmp_path / "old", records)
     new = translated(old, tmp_path / "new", Hashed()).info.location
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     for one, other in ((old, new), (new, old)):
         with pytest.raises((UsageError, StoreError), match=r"answers in the place of|without a manifest"):
             sync(open_store(one), open_store(other), target=Hashed())
-    roll_back(old)
+    rollback(old)
     kind.change(old, records, changed(records))
     assert sync(open_store(old), open_store(new), target=Hashed()).written
 
@@ -432,9 +432,9 @@ def test_a_translated_store_is_not_switched_for_what_it_was_made_from(tmp_path):
     old = tools.Folder().make(tmp_path / "old", some_records())
     new = translated(old, tmp_path / "new", Hashed()).info.location
     with pytest.raises(UsageError, match=r"found the one that was made from .*old; is the order right"):
-        switch_store(new, old, unproven=True)
+        switch(new, old, unproven=True)
     assert open_store(new).info.dim == tools.TARGET_DIM
-    switch_store(old, new, unproven=True)
+    switch(old, new, unproven=True)
     assert open_store(old).info.dim == tools.TARGET_DIM
 
 
@@ -442,12 +442,12 @@ def test_a_folder_that_another_run_writes_is_not_switched_meanwhile(tmp_path):
     old = tools.Folder().make(tmp_path / "old", some_records())
     new = translated(old, tmp_path / "new", Hashed()).info.location
     with output_lock(tmp_path / "new"), pytest.raises(LockedError, match=r"another run is writing .*new; wait for it"):
-        switch_store(old, new, unproven=True)
-    switch_store(old, new, unproven=True)
-    for undo in (roll_back, forget_switch):
+        switch(old, new, unproven=True)
+    switch(old, new, unproven=True)
+    for undo in (rollback, forget):
         with output_lock(tmp_path / "new"), pytest.raises(LockedError):
             undo(old)
-    roll_back(old)
+    rollback(old)
     assert open_store(old).info.dim == tools.DIM
 
 

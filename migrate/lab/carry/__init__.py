@@ -1,1 +1,1 @@
-"""What was found in the old space, beside the documents, in the new one: directions and probes."""
+"""Directions and probes that were found in the old space beside the documents, carried into the new one."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.file import read_arrays
 from migrate.errors import InputError, StitchError, StoreError
-from migrate.lab.carry.judge import Judge, Judgement, Kind, Pairs
+from migrate.lab.carry.judge import Judge, Judgement, Kind, PairedVectors
 from migrate.similarity.roc import Matrix
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
@@ -44,7 +44,7 @@ _RESAMPLES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What was carried: arrays by name, in the new space, and a judgement of every row that was given.
+    """Carried arrays by name, in the new space, and a judgement of every row that was given.
 
     `pairs` is how many documents of the sample judged. An array of which one row is refused is left out.
     """
@@ -73,16 +73,14 @@ def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Ve
     arrays = read_arrays(path)
     names = [name for name in arrays if not (intercepts and name.endswith(INTERCEPT))]
     if not names:
-        raise InputError(
-            f"{path}: expected arrays with a vector or rows of vectors, found none; save some with numpy.savez"
-        )
+        raise InputError(f"{path}: no array of vectors in the file; save some with numpy.savez")
     rows = {}
     for name in names:
         array = arrays[name]
         if array.dtype.kind not in "fiu" or array.ndim not in (1, 2) or array.shape[-1] != dim or not array.size:
             raise InputError(
-                f"{path}: {name}: expected vectors of the store's dimension, {dim}, found {array.dtype} of shape "
-                f"{array.shape}; give what was found in the old space"
+                f"{path}: {name}: {array.dtype} of shape {array.shape} is no vectors of the store's dimension, {dim}; "
+                "give what was found in the old space"
             )
         rows[name] = np.ascontiguousarray(array, dtype=np.float32)
         table = np.atleast_2d(rows[name])
@@ -99,9 +97,7 @@ def _intercept(path: Path, name: str, arrays: Mapping[str, NDArray[Any]], count:
     key = name + INTERCEPT
     found = arrays.get(key, np.zeros(count))
     if found.dtype.kind not in "fiu" or found.size != count or not np.isfinite(found).all():
-        raise InputError(
-            f"{path}: {key}: expected {count} finite numbers, one a row of {name}, found others; correct it"
-        )
+        raise InputError(f"{path}: {key}: it has other than {count} finite numbers, one a row of {name}; correct it")
     return {key: np.asarray(found, dtype=np.float32).reshape(-1)}
 
 
@@ -152,7 +148,7 @@ def carry(
                 judgements.append(judge.direction(name, label, row, maps, folds))
             progress("judge directions", done + 1, len(directions))
     if probes:
-        swapped = Pairs(pairs.ids, pairs.new, pairs.old)
+        swapped = PairedVectors(pairs.ids, pairs.new, pairs.old)
         back = fitted.stitch if isinstance(fitted.stitch, Identity) else Ridge().tuned(pairs.new, pairs.old)
         whole = _map_of(back, swapped, np.arange(len(pairs)))
         folds = [(_map_of(back, swapped, fit), held_out) for fit, held_out in judge.folds]
@@ -186,7 +182,7 @@ def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
         yield (name if rows.ndim == 1 or len(rows) == 1 else f"{name}[{place}]"), row
 
 
-def _read_pairs(store: Store, fitted: FittedStitch) -> Pairs:
+def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
     difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
@@ -210,11 +206,11 @@ def _read_pairs(store: Store, fitted: FittedStitch) -> Pairs:
         )
     vectors = np.stack(old)
     check_vectors(ids, vectors, source=store.info.location)
-    return Pairs(ids, vectors, fitted.sample.vectors[rows])
+    return PairedVectors(ids, vectors, fitted.sample.vectors[rows])
 
 
-def _unfitted(fitted: FittedStitch, pairs: Pairs) -> Stitch:
-    """What directions are carried by, with all that is chosen once for the sample: a ridge, or nothing."""
+def _unfitted(fitted: FittedStitch, pairs: PairedVectors) -> Stitch:
+    """Return the map of directions, with all that is chosen once for the sample: a ridge, or the identity."""
     if isinstance(fitted.stitch, Identity):
         return fitted.stitch
     ridge = Ridge()
@@ -222,7 +218,7 @@ def _unfitted(fitted: FittedStitch, pairs: Pairs) -> Stitch:
     return ridge.tuned(pairs.old, pairs.new)
 
 
-def _map_of(stitch: Stitch, pairs: Pairs, rows: NDArray[np.int64]) -> AffineMap:
+def _map_of(stitch: Stitch, pairs: PairedVectors, rows: NDArray[np.int64]) -> AffineMap:
     found = affine_map(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
     assert found is not None  # noqa: S101 - a ridge or the identity
     return found

@@ -36,7 +36,7 @@ Teacher: TypeAlias = Callable[[Vectors, Mask], Scorer]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of a direction or a probe.
+    """The judgement of a direction or a probe.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairedVectors:
     """Documents of the sample with both vectors, (n, p) and (n, q)."""
 
     ids: Sequence[str]
@@ -81,7 +81,7 @@ Folds = Sequence[tuple[AffineMap, NDArray[np.int64]]]
 class Judge:
     """Judges by documents of the sample, fold by fold."""
 
-    def __init__(self, pairs: Pairs, labels: Mapping[str, str], seed: int) -> None:
+    def __init__(self, pairs: PairedVectors, labels: Mapping[str, str], seed: int) -> None:
         self._old, self._new = pairs.old, pairs.new
         self._labels = np.array([labels.get(doc_id, "") for doc_id in pairs.ids], dtype=object)
         self._labelled = np.array([doc_id in labels for doc_id in pairs.ids])
@@ -134,7 +134,7 @@ class Judge:
         return np.random.default_rng(self._seed)
 
     def _mask(self, name: str) -> tuple[Mask, Mask] | None:
-        """Which documents have labels, and of all which have this one; None where these are too few."""
+        """Mark the documents with labels, and those with this one; None where these are too few."""
         positive = self._labelled & (self._labels == name)
         fewest = min(positive.sum(), (self._labelled & ~positive).sum())
         return (self._labelled, positive) if fewest >= FEWEST_OF_A_CLASS else None

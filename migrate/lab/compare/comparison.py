@@ -118,7 +118,7 @@ class StoresComparison:
 
     @property
     def own_stitches(self) -> tuple[Stitching, ...]:
-        """Those of each store to itself, of the first kind."""
+        """The stitches of each store to itself, of the first kind."""
         fitted = self.stitches[self.specs[0]]
         return tuple(fitted[place, place] for place in range(len(self.stores)))
 
@@ -137,11 +137,6 @@ class StoresComparison:
         """One row a pair of stores and direction, a column a measure (`migrate.similarity.measures`); needs pandas.
 
         Of further stitches the columns are named `MEASURE SPEC`.
-
-        Raises
-        ------
-        UsageError
-            It is not installed.
         """
         names = [store.name for store in self.stores]
         matrices = {figures.name: figures.matrix for figures in figures_of(self)}
@@ -168,17 +163,6 @@ def compare_stores(
 
     `stitches` are specs of stitches that read vectors alone: each is fitted between every two stores, both ways.
     `groups` are stores by their places; measures within them are set against those between them.
-
-    Raises
-    ------
-    UsageError
-        There are fewer than two stores, a stitch is none of vectors alone, or groups are as in `check_groups`.
-    StoreError
-        They share fewer than 10 ids.
-    VectorError
-        One of the vectors is zero or not finite.
-    DatasetError
-        The labels name too few of the documents.
     """
     if len(stores) < 2:
         raise UsageError(f"a comparison needs two or more stores, found {len(stores)}; name another")
@@ -250,7 +234,7 @@ def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
 
 
 def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
-    """How the listed documents begin, as the first store with texts has them."""
+    """Return how the listed documents begin, as the first store with texts has them."""
     place = next((place for place, store in enumerate(stores) if store.info.has_texts), None)
     if place is None:
         return {}

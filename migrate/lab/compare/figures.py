@@ -48,7 +48,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MeasureFigures:
     """A measure between all stores, by one stitch where it is of stitches.
 
     Attributes
@@ -110,15 +110,15 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(numbers) if numbers else None
 
 
-def figures_of(comparison: StoresComparison) -> Iterator[Figures]:
+def figures_of(comparison: StoresComparison) -> Iterator[MeasureFigures]:
     """Every measure in the order of `MEASURES`; those of a stitch once for each."""
     for measure in MEASURES:
         chance = None
         if measure.key in ("cka", "cka_biased"):
             chance = tuple(getattr(gaussian, measure.key) for gaussian in comparison.chance)
         if not measure.directed or measure.is_control:
-            yield Figures(measure, None, measure.key, matrix_of(measure, comparison), chance)
+            yield MeasureFigures(measure, None, measure.key, matrix_of(measure, comparison), chance)
             continue
         for place, spec in enumerate(comparison.specs):
             name = f"{measure.key} {spec}" if place else measure.key
-            yield Figures(measure, spec, name, matrix_of(measure, comparison, spec), chance)
+            yield MeasureFigures(measure, spec, name, matrix_of(measure, comparison, spec), chance)

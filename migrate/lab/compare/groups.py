@@ -22,7 +22,7 @@ FEWEST_DRAWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class BoundedMean:
     """A mean over pairs of stores, with 95 % bounds; these are None where groups are too small to tell."""
 
     lower: float | None
@@ -44,9 +44,9 @@ class Contrast:
 
     key: str
     title: str
-    within: Interval | None
-    between: Interval
-    difference: Interval | None
+    within: BoundedMean | None
+    between: BoundedMean
+    difference: BoundedMean | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,19 @@ class Groups:
 
 
 def check_groups(places: Places, stores: int) -> None:
-    """Make sure that groups can be set against each other.
-
-    Raises
-    ------
-    UsageError
-        There is one only, or one without stores; or a store is in two, or twice in one.
-    """
+    """Make sure that groups can be set against each other."""
     everything = [place for group in places.values() for place in group]
     if len(places) < 2 or not all(places.values()):
-        raise UsageError(f"groups are compared with each other: expected two or more with stores, found {len(places)}")
+        raise UsageError(
+            f"groups: {len(places)} cannot be compared, or one has no stores; name two or more with stores"
+        )
     if len(set(everything)) != len(everything) or not set(everything) <= set(range(stores)):
         raise UsageError("a store is in one group, and once; take it out of the other")
 
 
 def contrast(
     matrix: NDArray[np.float64], groups: Sequence[Collection[int]], *, seed: int = 0, draws: int = DRAWS
-) -> tuple[Interval | None, Interval, Interval | None]:
+) -> tuple[BoundedMean | None, BoundedMean, BoundedMean | None]:
     """Means of a measure within and between groups of stores, and their difference, with 95 % bounds.
 
     `matrix`, (n, n), has the figures between stores; both directions count, the diagonal does not. Bounds are
@@ -120,14 +116,14 @@ def _means(matrix: NDArray[np.float64], mask: NDArray[np.bool_], counts: NDArray
     return np.asarray(np.divide(sums, pairs, where=pairs > 0, out=np.full(len(counts), np.nan)))
 
 
-def _interval(values: NDArray[np.float64], *, bounded: bool) -> Interval:
+def _interval(values: NDArray[np.float64], *, bounded: bool) -> BoundedMean:
     """The first value with the percentiles of the others; a draw without a pair does not count."""
     if not bounded:
-        return Interval(None, float(values[0]), None)
+        return BoundedMean(None, float(values[0]), None)
     drawn = values[1:][np.isfinite(values[1:])]
     tail = 50 * (1 - _LEVEL)
     low, high = np.percentile(drawn, [tail, 100 - tail])
-    return Interval(float(low), float(values[0]), float(high))
+    return BoundedMean(float(low), float(values[0]), float(high))
 
 
 def layer_distances(

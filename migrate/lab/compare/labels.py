@@ -1,4 +1,4 @@
-"""How well a classifier that was trained on one space does on the vectors of others: a linear probe, and kNN."""
+"""Scores of classifiers that were trained on one space, for the vectors of others: a linear probe, and kNN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrate.vectors import Vectors
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How well held-out documents are classified: share that is right, and F1 averaged over the labels."""
+    """Scores of held-out documents: the share that is classified right, and F1 averaged over the labels."""
 
     accuracy: float
     macro_f1: float
@@ -45,11 +45,6 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     """Train on the first space, (n, d), with one half of the documents; classify the other half's vectors of every one.
 
     `labels[i]` is that of row i. The halves are drawn by `seed`, and each label is divided evenly between them.
-
-    Raises
-    ------
-    DatasetError
-        There are fewer than two labels with two documents each.
     """
     kinds, numbers = number_labels(labels)
     train, test = divide(numbers, seed)

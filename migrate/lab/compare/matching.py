@@ -44,13 +44,6 @@ def match_documents(
 
     Every id gets a 64-bit hash keyed by `seed`; those with the smallest hashes are the sample, in whatever order the
     stores are. Held in memory are 8 bytes a document of each store, and the sample's vectors.
-
-    Raises
-    ------
-    StoreError
-        The stores share fewer than 10 ids, or one changed while it was read.
-    VectorError
-        One of the vectors is zero or not finite.
     """
     keys = [_keys(store, seed, progress, number, len(stores)) for number, store in enumerate(stores)]
     shared = reduce(np.intersect1d, keys)

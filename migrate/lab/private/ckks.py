@@ -46,7 +46,7 @@ Matrix = NDArray[np.float64]
 
 
 def blocks_of(dim: int) -> int:
-    """How many blocks a vector of so many dimensions has."""
+    """Return the number of blocks of a vector of so many dimensions."""
     return -(-dim // BLOCK)
 
 
@@ -56,13 +56,7 @@ def _galois_element(slots: int) -> int:
 
 
 class Scheme:
-    """The parameters, and what rests on them alone.
-
-    Raises
-    ------
-    UsageError
-        TenSEAL is not installed.
-    """
+    """The parameters, and what rests on them alone."""
 
     def __init__(self) -> None:
         try:
@@ -87,31 +81,18 @@ class Scheme:
         return plain
 
     def read(self, kind: str, path: Path) -> Any:
-        """An object of SEAL, such as a `Ciphertext`, from its file.
-
-        Raises
-        ------
-        InputError
-            It is damaged, or something else.
-        """
+        """An object of SEAL, such as a `Ciphertext`, from its file."""
         value = getattr(self.seal, kind)()
         try:
             value.load(self.context, str(path))
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"{path}: expected a file of SEAL with a {kind}, found something else or a part of it "
-                f"({error}); copy it again"
+                f"{path}: this is no file of SEAL with a {kind}, or a part of one ({error}); copy it again"
             ) from error
         return value
 
     def make_keys(self, folder: Path) -> None:
-        """Draw a secret key, and write it and the keys for turning into `folder`.
-
-        Raises
-        ------
-        OutputError
-            The system refused.
-        """
+        """Draw a secret key, and write it and the keys for turning into `folder`."""
         generator = self.seal.KeyGenerator(self.context)
         secret = folder / SECRET_NAME
         secret.touch(mode=0o600)
@@ -128,13 +109,7 @@ def _write(value: Any, path: Path) -> None:
 
 
 class Holder:
-    """Who has the secret key, and so can encrypt and decrypt.
-
-    Raises
-    ------
-    InputError
-        The key is damaged.
-    """
+    """The side with the secret key, which can encrypt and decrypt."""
 
     def __init__(self, scheme: Scheme, secret: Path) -> None:
         self._scheme = scheme
@@ -143,13 +118,7 @@ class Holder:
         self._decryptor: Any = scheme.seal.Decryptor(scheme.context, key)
 
     def encrypt(self, vectors: Vectors, paths: Sequence[Path]) -> None:
-        """Write the blocks of up to 64 vectors, (m, p), each to its path.
-
-        Raises
-        ------
-        OutputError
-            The system refused.
-        """
+        """Write the blocks of up to 64 vectors, (m, p), each to its path."""
         rows = np.zeros((GROUP, len(paths) * BLOCK))
         rows[: len(vectors), : vectors.shape[1]] = vectors
         slots = rows[:_STEP] + 1j * rows[_STEP:]
@@ -160,13 +129,7 @@ class Holder:
             _write(self._encryptor.encrypt_symmetric(plain), path)
 
     def decrypt(self, paths: Sequence[Path], count: int, dim: int) -> Vectors:
-        """The `count` vectors, (count, dim), whose blocks are in these files.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, or nothing that was encrypted with this key.
-        """
+        """The `count` vectors, (count, dim), whose blocks are in these files."""
         rows = np.empty((GROUP, len(paths) * BLOCK))
         for block, path in enumerate(paths):
             plain = self._scheme.seal.Plaintext()
@@ -202,7 +165,7 @@ class EncryptedMap:
         self._offset[: len(offset)] = offset
         self._turns = scheme.read("GaloisKeys", turns)
         if not all(self._turns.has_key(_galois_element(slots)) for slots in (_STEP, _BABY * _STEP)):
-            raise InputError(f"{turns}: expected the keys for two turns, found others; encrypt the store again")
+            raise InputError(f"{turns}: the keys for two turns are not in it; encrypt the store again")
 
     @cached_property
     def strips(self) -> list[range]:
@@ -237,15 +200,7 @@ class EncryptedMap:
         return steps
 
     def apply(self, strip: Strip, sources: Sequence[Path], targets: Sequence[Path]) -> None:
-        """Map a group of vectors: the files of its blocks, to files of the blocks of this strip.
-
-        Raises
-        ------
-        InputError
-            A file is damaged.
-        OutputError
-            The system refused.
-        """
+        """Map a group of vectors: the files of its blocks, to files of the blocks of this strip."""
         turned = [list(self._baby_steps(path)) for path in sources]
         for (block, steps), path in zip(strip.items(), targets, strict=True):
             total: Any = None
@@ -259,9 +214,7 @@ class EncryptedMap:
     def _baby_steps(self, path: Path) -> Iterator[Any]:
         value = self._scheme.read("Ciphertext", path)
         if value.parms_id() != self._scheme.context.first_parms_id() or value.size() != 2 or value.scale != SCALE:
-            raise InputError(
-                f"{path}: expected a ciphertext as `private encrypt` writes it, found another; encrypt again"
-            )
+            raise InputError(f"{path}: this is no ciphertext as `private encrypt` writes it; encrypt again")
         yield value
         for _ in range(_BABY - 1):
             turned = self._scheme.seal.Ciphertext()

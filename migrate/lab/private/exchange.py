@@ -37,7 +37,7 @@ CIPHERTEXT: Final = "ciphertext"
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """What a step has written: `path` with `count` vectors of dimension `dim`, in `bytes`."""
+    """The output of a step: `path` with `count` vectors of dimension `dim`, in `bytes`."""
 
     path: Path
     count: int
@@ -183,8 +183,8 @@ def decrypt_store(
     manifest, facts = _read_ciphertext(ciphertext)
     if facts.key != own.key:
         raise InputError(
-            f"{ciphertext}: expected vectors encrypted with {keyring}, found some of another keyring; give the "
-            "keyring that they were encrypted with"
+            f"{ciphertext}: these vectors were encrypted with another keyring than {keyring}; give the keyring that "
+            "they were encrypted with"
         )
     if facts.norm is None:
         raise InputError(f"{ciphertext}: these vectors are not translated yet; that is `private translate`")
@@ -192,8 +192,8 @@ def decrypt_store(
     before = store.snapshot()
     if facts.store != _seal_of(store, keyring):
         raise StoreError(
-            f"{store.info.location}: expected the store that was encrypted, found another or a changed one; give that "
-            "one, or encrypt this one"
+            f"{store.info.location}: this is not the store that was encrypted, or it has changed; give that one, or "
+            "encrypt this one"
         )
     holder, dim = Holder(scheme, keyring / SECRET_NAME), manifest.counts["dim"]
     sphere = _sphere(ciphertext, facts, dim)
@@ -216,10 +216,10 @@ def decrypt_store(
 
 
 def _sphere(ciphertext: Path, facts: CiphertextFacts, dim: int) -> Sphere:
-    """Where the vectors of the new model lie, as far as the answer says."""
+    """Return the sphere of the new model's vectors, as far as the answer names it."""
     mean = np.asarray(facts.mean or np.zeros(dim), dtype=np.float32)
     if len(mean) != dim or not np.isfinite(mean).all():
-        raise ManifestError(f"{ciphertext}: expected a mean of {dim} numbers in the manifest; translate again")
+        raise ManifestError(f"{ciphertext}: the mean in the manifest is not of {dim} finite numbers; translate again")
     return Sphere(mean, None if facts.mean is None else facts.norm)
 
 
@@ -271,16 +271,14 @@ def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
     if count < 1 or dim < 1 or None in (facts.key, facts.norm_bound) or facts.files is None:
         raise ManifestError(f"{folder}: the manifest of the ciphertext says too little; encrypt the store again")
     if facts.norm is not None and not 0 < facts.norm < np.inf:
-        raise ManifestError(f"{folder}: expected a norm above 0 in the manifest, found {facts.norm}; translate again")
-    expected = {
-        path.name for group in range(-(-count // GROUP)) for path in _paths(folder, group, range(blocks_of(dim)))
-    }
+        raise ManifestError(f"{folder}: the norm in the manifest, {facts.norm}, is not above 0; translate again")
+    names = {path.name for group in range(-(-count // GROUP)) for path in _paths(folder, group, range(blocks_of(dim)))}
     if facts.norm is None:
-        expected.add(TURNS_NAME)
-    if facts.files.keys() != expected:
+        names.add(TURNS_NAME)
+    if facts.files.keys() != names:
         raise ManifestError(
-            f"{folder}: expected {len(expected)} files for {count:,} vectors of dimension {dim}, found "
-            f"{len(facts.files)} in the manifest; copy the folder again"
+            f"{folder}: the manifest names {len(facts.files)} files, and {count:,} vectors of dimension {dim} have "
+            f"{len(names)}; copy the folder again"
         )
     _check_files(folder, facts.files)
     return manifest, facts
@@ -302,8 +300,7 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
 def _check_range(norm: float, location: str) -> None:
     if norm > LARGEST:
         raise VectorError(
-            f"{location}: expected vectors of norm {LARGEST:,.0f} at most, which encryption has room for, found one of "
-            f"{norm:,.0f}; scale them down"
+            f"{location}: a vector has the norm {norm:,.0f}, and encryption takes {LARGEST:,.0f}; scale them down"
         )
 
 
@@ -321,13 +318,13 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, facts: CiphertextFac
             f"the {fitted.stitch.spec} stitch is not affine, and only affine ones can be applied under encryption; fit "
             "one with --stitch ridge, procrustes, ols or lowrank"
         )
-    expected, dim = input_dim(fitted.manifest), manifest.counts["dim"]
-    if expected != dim:
-        raise StitchError(f"the stitch expects vectors of dimension {expected}, found encrypted ones of {dim}")
+    own_dim, dim = input_dim(fitted.manifest), manifest.counts["dim"]
+    if own_dim != dim:
+        raise StitchError(f"the stitch takes vectors of dimension {own_dim}, not encrypted ones of {dim}; take another")
     names = [None if model is None else model.spec for model in (fitted.manifest.source_model, manifest.model)]
     if None not in names and names[0] != names[1]:
         raise StitchError(
-            f"the stitch is for vectors of {names[0]}, found encrypted ones of {names[1]}; take a stitch of that model"
+            f"the stitch is for vectors of {names[0]}, and those here are of {names[1]}; take a stitch of that model"
         )
     reach = float(facts.norm_bound or 0) * float(np.linalg.norm(affine.matrix, axis=0).max())
     if reach + float(np.abs(affine.offset).max()) > LARGEST:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import LEARNING, PRICE, QUERY_LOG, SEED, PaidStep, argument, option
+from migrate.steps.base import LEARNING, PRICE, QUERY_LOG, SEED, PaidStep, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -179,3 +179,6 @@ class Fit(PaidStep["FittedStitch"]):
         from migrate.steps.fit.job import fit
 
         return fit(self)
+
+
+fit = function(Fit)

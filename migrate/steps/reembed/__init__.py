@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, PaidStep, argument, option
+from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, PaidStep, argument, function, option
 from migrate.steps.fit import TARGET
 from migrate.steps.translate import LOG, OUTPUT, POLICY, SAVE_STITCH, Translate
 
@@ -193,3 +193,6 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
             restart=self.restart,
             progress=self.progress,
         )
+
+
+reembed = function(Reembed)

@@ -112,7 +112,7 @@ def backfill_store(
 
     place = output_of(output)
     job = _FillJob(store, embedder, place, before, new, is_cached, confidence, stored_sources(store))
-    write_store(place.published, job, force=force, restart=restart, progress=progress)
+    write_store(place, job, force=force, restart=restart, progress=progress)
     if is_full:
         note_content(place.location)
     return Backfill(

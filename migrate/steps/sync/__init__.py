@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PRICE, RESTART, PaidStep, argument, option
+from migrate.steps.base import PRICE, RESTART, PaidStep, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -80,3 +80,6 @@ class Sync(PaidStep["Synced"]):
         from migrate.steps.sync.job import sync
 
         return sync(self)
+
+
+sync = function(Sync)

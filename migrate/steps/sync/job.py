@@ -144,7 +144,7 @@ def sync(step: Sync) -> Synced:
     """Embed what is new, and write the store anew, unless it is up to date."""
     started, found, written = time.perf_counter(), step.comparison, False
     counts = found.changes.counts
-    if not step.restart and settle(found.output.published, COMMAND, force=True):
+    if not step.restart and settle(found.output, COMMAND, force=True):
         # an earlier run was brought to its end, and its store is compared anew
         new = open_store(found.new.info.location, verify=True)
         found, written = replace(step, new=new, target=found.embedder).comparison, True
@@ -154,7 +154,7 @@ def sync(step: Sync) -> Synced:
         if counts.to_embed:
             prove_model(found.new, found.embedder, all_true=found.all_true)
         job = _SyncJob(found, step.progress)
-        facts = write_store(found.output.published, job, force=True, restart=step.restart, progress=step.progress)
+        facts = write_store(found.output, job, force=True, restart=step.restart, progress=step.progress)
         if facts["true"] == job.total:
             note_content(found.output.location)
         n_true, remarks = facts["true"], tuple(facts["remarks"])

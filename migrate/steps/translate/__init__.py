@@ -8,7 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, QUERY_LOG, RESTART, RUNNER, SEED, PaidStep, argument, option, parameter
+from migrate.steps.base import (
+    FORCE,
+    PRICE,
+    QUERY_LOG,
+    RESTART,
+    RUNNER,
+    SEED,
+    PaidStep,
+    argument,
+    function,
+    option,
+    parameter,
+)
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -228,3 +240,6 @@ class Translate(PaidStep["Translation"]):
             return with_metered_views(refitted, self.cap)
         models = {spec: self.fitted.reader.models.get(spec, view) for spec, view in refitted.reader.models.items()}
         return replace(refitted, reader=replace(refitted.reader, models=models))
+
+
+translate = function(Translate)

@@ -108,9 +108,7 @@ def translate(step: Translate, fitted: FittedStitch) -> Translation:
     fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
     job = _TranslateJob(store, before, fitted, fallback, place, patch=same_store)
     runner = runner_at(step.runner)
-    facts = write_store(
-        place.published, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
-    )
+    facts = write_store(place, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress)
     wall_s = time.perf_counter() - started
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:

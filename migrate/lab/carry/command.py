@@ -67,12 +67,12 @@ def command(
     from migrate.errors import UsageError
     from migrate.files import refuse_output
     from migrate.lab.carry.carry import carry, read_rows
-    from migrate.report.carry import carry_document, carry_text
+    from migrate.lab.carry.report import carry_document, carry_text
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     if directions is None and probes is None:
-        raise UsageError("expected --directions or --probes, found neither; name a file of what is to be carried")
+        raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
     refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=force)
     opened, fitted = open_store(store, verify=True), load_stitch(stitch)
     with progress_bar(quiet=quiet) as progress:
@@ -97,7 +97,7 @@ def _write(done: Carried, output: Path, *, force: bool) -> None:
     """Each kind that there is, as it was given, and what was found of it."""
     from migrate.files import atomic_folder, write_json
     from migrate.lab.carry.carry import write_rows
-    from migrate.report.carry import carry_document
+    from migrate.lab.carry.report import carry_document
 
     with atomic_folder(output, force=force) as aside:
         for name, arrays in (("directions.npz", done.directions), ("probes.npz", done.probes)):

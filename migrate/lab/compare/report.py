@@ -13,9 +13,9 @@ from math import isfinite, sqrt
 from typing import Any
 
 from migrate.display import notebook_html
-from migrate.lab.compare.comparison import LocalDocument, StoresComparison
-from migrate.lab.compare.figures import Between, Figures, Matrix, figures_of, matrix_of
-from migrate.lab.compare.groups import FEWEST_DRAWN, Contrast, Groups, Interval
+from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, StoresComparison
+from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matrix_of
+from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
 from migrate.report.page import as_plain, render
 from migrate.report.terminal import filled_columns, number, table, wrap
@@ -23,84 +23,89 @@ from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
 
-SCHEMA_VERSION = 1
-
 
 def compare_document(comparison: StoresComparison) -> dict[str, Any]:
-    """Every matrix, every spectrum and the facts of the stores, as values that JSON holds; no figure is null."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "compare",
-        "documents": comparison.documents,
-        "shared": comparison.shared,
-        "seed": comparison.seed,
-        "stores": [
-            {**asdict(store), "dimension": _known(store.dimension), "two_nn": _known(store.two_nn)}
-            for store in comparison.stores
-        ],
-        "stitches_fitted": list(comparison.specs),
-        "measures": [_measure_document(figures) for figures in figures_of(comparison)],
-        "stitches": [
-            {"from": a, "to": b, **_stitch_document(stitch)}
-            for fitted in comparison.stitches.values()
-            for (a, b), stitch in fitted.items()
-        ],
-        "sentences": [
-            {"between": [a, b], "sentences": sentences}
-            for (a, b), sentences in comparison_sentences(comparison, [store.name for store in comparison.stores])
-        ],
-        "local_dimensions": [
-            {end: [_local_document(document, comparison) for document in getattr(local, end)] for end in _ENDS}
-            for local in comparison.local
-        ],
-        "groups": None if comparison.groups is None else as_plain(comparison.groups),
-        "downstream": None if comparison.downstream is None else asdict(comparison.downstream),
-        "notes": list(comparison.notes),
-    }
+    """Return every matrix, every spectrum and the facts of the stores, as values that JSON holds."""
+    names = [store.name for store in comparison.stores]
+    document: dict[str, Any] = as_plain(
+        {
+            "schema_version": 1,
+            "kind": "compare",
+            "documents": comparison.documents,
+            "shared": comparison.shared,
+            "seed": comparison.seed,
+            "stores": comparison.stores,
+            "stitches_fitted": comparison.specs,
+            "measures": [_measure_document(figures) for figures in figures_of(comparison)],
+            "stitches": [
+                {"from": a, "to": b, **_stitch_document(stitch)}
+                for fitted in comparison.stitches.values()
+                for (a, b), stitch in fitted.items()
+            ],
+            "sentences": [
+                {"between": ends, "sentences": sentences} for ends, sentences in comparison_sentences(comparison, names)
+            ],
+            "local_dimensions": [
+                {
+                    end: [{**asdict(document), "text": comparison.texts.get(document.id)} for document in documents]
+                    for end, documents in _ends(local)
+                }
+                for local in comparison.local
+            ],
+            "groups": comparison.groups,
+            "downstream": comparison.downstream,
+            "notes": comparison.notes,
+        }
+    )
+    return document
 
 
-_ENDS = ("lowest", "highest")
+def _ends(local: LocalDocuments) -> tuple[tuple[str, tuple[LocalDocument, ...]], ...]:
+    return ("lowest", local.lowest), ("highest", local.highest)
 
 
-def _local_document(document: LocalDocument, comparison: StoresComparison) -> dict[str, Any]:
-    return {**asdict(document), "text": comparison.texts.get(document.id)}
+def csv_files(comparison: StoresComparison) -> Iterator[tuple[str, str]]:
+    """Yield the name and the content of each table: a matrix a measure, their means, local dimensions, and groups.
 
-
-def dimensions_csv(comparison: StoresComparison) -> str:
-    """Documents by local dimension: store, which end, id, dimension, and the ids of the nearest, in as many columns."""
-    rows = [
+    In a matrix a row is from, a column to, and a last row is of a Gaussian, where CKA with one was measured.
+    """
+    names = [store.name for store in comparison.stores]
+    means = [["measure", "stitch", "store", "from_it", "to_it"]]
+    for figures in figures_of(comparison):
+        rows = [[name, *map(_exact, values)] for name, values in zip(names, figures.matrix, strict=True)]
+        chance = [] if figures.chance is None else [[GAUSSIAN, *map(_exact, figures.chance)]]
+        yield figures.name.replace(" ", "-").replace(":", "-"), _csv([["from", *names], *rows, *chance])
+        if figures.measure.directed:
+            sides = zip(names, figures.by_source, figures.by_target, strict=True)
+            means += [[figures.measure.key, figures.stitch or "", n, _exact(a), _exact(b)] for n, a, b in sides]
+    yield "marginals", _csv(means)
+    documents = [
         [store.name, end, document.id, _exact(document.dimension), *document.neighbours]
         for store, local in zip(comparison.stores, comparison.local, strict=True)
-        for end in _ENDS
-        for document in getattr(local, end)
+        for end, several in _ends(local)
+        for document in several
     ]
-    nearest = max((len(row) for row in rows), default=4) - 4
-    return _csv([["store", "end", "id", "dimension", *(f"nearest_{n}" for n in range(1, nearest + 1))], *rows])
+    nearest = max((len(row) for row in documents), default=4) - 4
+    head = ["store", "end", "id", "dimension", *(f"nearest_{n}" for n in range(1, nearest + 1))]
+    yield "dimensions", _csv([head, *documents])
+    if comparison.groups is not None:
+        yield "groups", _csv([["measure", "where", "lower", "mean", "upper"], *_groups_rows(comparison.groups)])
 
 
-def groups_csv(groups: Groups) -> str:
-    """Measures within groups and between: measure, where, mean and its 95 % bounds."""
-    rows = [
-        [contrast.key, where, *(_exact(value) for value in (interval.lower, interval.mean, interval.upper))]
-        for contrast in groups.contrasts
-        for where, interval in _contrast_parts(contrast)
-    ]
-    distances = [
-        ["layer_distance", f"{start} to {end}", "", _exact(distance), ""]
-        for start, line in zip(groups.places, groups.layer_distances, strict=True)
-        for end, distance in zip(groups.places, line, strict=True)
-        if distance is not None and start != end
-    ]
-    return _csv([["measure", "where", "lower", "mean", "upper"], *rows, *distances])
-
-
-def _contrast_parts(contrast: Contrast) -> Iterator[tuple[str, Interval]]:
-    named = (("within", contrast.within), ("between", contrast.between), ("difference", contrast.difference))
-    yield from ((where, interval) for where, interval in named if interval is not None)
+def _groups_rows(groups: Groups) -> Iterator[list[str]]:
+    for contrast in groups.contrasts:
+        for name in ("within", "between", "difference"):
+            mean: BoundedMean | None = getattr(contrast, name)
+            if mean is not None:
+                yield [contrast.key, name, _exact(mean.lower), _exact(mean.mean), _exact(mean.upper)]
+    for start, line in zip(groups.places, groups.layer_distances, strict=True):
+        for end, distance in zip(groups.places, line, strict=True):
+            if distance is not None and start != end:
+                yield ["layer_distance", f"{start} to {end}", "", _exact(distance), ""]
 
 
 def bounds_sentence(groups: Groups) -> str:
-    """Where the bounds come from, or why there are none."""
+    """Say where the bounds come from, or why there are none."""
     if groups.contrasts[0].between.lower is None:
         return f"means over pairs, without bounds, which need {FEWEST_DRAWN} stores in each group"
     return "means over pairs, with 95 % bounds from drawing stores from their groups"
@@ -150,58 +155,33 @@ def _stitch_document(stitch: Stitching) -> dict[str, Any]:
     """All facts; an affine stitch has its one layer as `singular_values` and `bias_norm`."""
     return {
         **asdict(stitch),
-        "layers": [] if stitch.affine else [asdict(layer) for layer in stitch.layers],
+        "layers": [] if stitch.affine else stitch.layers,
         "singular_values": stitch.singular_values,
         "bias_norm": stitch.bias_norm,
         "mae_explained": stitch.mae_explained,
     }
 
 
-def _measure_document(figures: Figures) -> dict[str, Any]:
+def _measure_document(figures: MeasureFigures) -> dict[str, Any]:
     measure = figures.measure
-    facts = {name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")}
     means = {"by_source": figures.by_source, "by_target": figures.by_target} if measure.directed else {}
-    return {
-        **facts,
-        "stitch": figures.stitch,
-        "matrix": [list(row) for row in figures.matrix],
-        "mean": figures.mean,
-        "best": _between_document(figures.best),
-        "worst": _between_document(figures.worst),
-        **means,
-        **({} if figures.chance is None else {"gaussian": list(figures.chance)}),
+    ends = {
+        name: pair and {"from": pair.start, "to": pair.end, "value": pair.value}
+        for name, pair in (("best", figures.best), ("worst", figures.worst))
     }
-
-
-def _between_document(between: Between | None) -> dict[str, Any] | None:
-    return None if between is None else {"from": between.start, "to": between.end, "value": between.value}
+    return {
+        **{name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")},
+        "stitch": figures.stitch,
+        "matrix": figures.matrix,
+        "mean": figures.mean,
+        **ends,
+        **means,
+        **({} if figures.chance is None else {"gaussian": figures.chance}),
+    }
 
 
 GAUSSIAN = "a Gaussian"
 """Stands in the place of a store where figures are of a Gaussian of its shape."""
-
-
-def matrix_csv(figures: Figures, comparison: StoresComparison) -> str:
-    """One matrix with the names of the stores: a row is from, a column to; empty where there is no figure.
-
-    A last row has the figures of a Gaussian, where there are some.
-    """
-    names = [store.name for store in comparison.stores]
-    rows = [[name, *map(_exact, values)] for name, values in zip(names, figures.matrix, strict=True)]
-    chance = [] if figures.chance is None else [[GAUSSIAN, *map(_exact, figures.chance)]]
-    return _csv([["from", *names], *rows, *chance])
-
-
-def marginals_csv(comparison: StoresComparison) -> str:
-    """The means of every measure of stitches by source and by target: measure, stitch, store, from it, to it."""
-    names = [store.name for store in comparison.stores]
-    rows = [
-        [figures.measure.key, figures.stitch or "", name, _exact(source), _exact(target)]
-        for figures in figures_of(comparison)
-        if figures.measure.directed
-        for name, source, target in zip(names, figures.by_source, figures.by_target, strict=True)
-    ]
-    return _csv([["measure", "stitch", "store", "from_it", "to_it"], *rows])
 
 
 def long_csv(comparison: StoresComparison) -> str:
@@ -216,8 +196,8 @@ def long_csv(comparison: StoresComparison) -> str:
     return _csv([["measure", "from", "to", "value", "stitch"], *rows])
 
 
-def _cells_of(figures: Figures, names: Sequence[str]) -> Iterator[tuple[str, str, float | None]]:
-    """Every cell with the names of its row and its column; of the means by source and target one name is empty."""
+def _cells_of(figures: MeasureFigures, names: Sequence[str]) -> Iterator[tuple[str, str, float | None]]:
+    """Yield every cell with the names of its row and its column; of means by source and target one name is empty."""
     for name, line in zip(names, figures.matrix, strict=True):
         yield from ((name, end, value) for end, value in zip(names, line, strict=True))
     if figures.chance is not None:
@@ -225,10 +205,6 @@ def _cells_of(figures: Figures, names: Sequence[str]) -> Iterator[tuple[str, str
     if figures.measure.directed:
         yield from ((name, "", value) for name, value in zip(names, figures.by_source, strict=True))
         yield from (("", name, value) for name, value in zip(names, figures.by_target, strict=True))
-
-
-def _known(value: float) -> float | None:
-    return value if isfinite(value) else None
 
 
 def _exact(value: float | None) -> str:
@@ -242,16 +218,6 @@ def _csv(rows: Sequence[Sequence[str]]) -> str:
 
 
 _LONGEST = 50
-_MOST_PAIRS = 3
-"""Pairs that a terminal has room to put into words."""
-
-_ENOUGH = 0.8
-"""Share of neighbours found below which stitches of vectors alone have not been SAFE: docs/benchmarks.md."""
-
-_MEAN_ONLY = 0.05
-"""R² up to which a stitch does little more than to give the target's mean."""
-
-_WHOLE = 0.98
 _SPACES = {
     "cka": "CKA", "cka_biased": "biased", "cka_distance": "arccos", "jaccard": "Jaccard@10",
     "rank_similarity": "rank@10", "relative_orientation": "orientation", "local_geometry": "local geom.",
@@ -262,11 +228,8 @@ _STITCHES = {
     "penalty_identity": "as is", "bias_norm": "bias", "mean_norm": "mean", "spread": "spread",
     "effective_rank": "rank",
 }  # fmt: skip
-_CONTROLS = ("r2_mean", "r2_random")
 _JUDGES = ("r2", "penalty")
 """Measures whose best and worst pairs and means by source and target are shown."""
-
-_BY_KEY = {measure.key: measure for measure in MEASURES}
 
 
 def shorten(name: str, longest: int) -> str:
@@ -295,10 +258,12 @@ def compare_text(comparison: StoresComparison) -> str:
          tenths(store.two_nn)]
         for mark, store in zip(letters, comparison.stores, strict=True)
     ]  # fmt: skip
+    width, scored = max(len(row[1]) for row in stores), comparison.downstream
+    label_rows = [] if scored is None else list(labels_rows(comparison, scored))
     return "\n".join(
         [
             f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents\n",
-            _left(stores),
+            table([[f"{row[0]:<3}{row[1]:<{width}}", *row[2:]] for row in stores]),  # names to the left
             *([""] if comparison.notes else []),
             *(wrap(f"note: {note}") for note in comparison.notes),
             "\nspaces\n",
@@ -311,14 +276,15 @@ def compare_text(comparison: StoresComparison) -> str:
             *([] if comparison.groups is None else _group_text(comparison.groups)),
             "",
             *map(wrap, _lowest_sentences(comparison, letters)),
-            *(["", labels_text(comparison, comparison.downstream)] if comparison.downstream else []),
-            *_words(comparison, letters),
+            *([] if scored is None else ["", wrap(labels_sentence(comparison, scored)), "", table(label_rows)]),
+            "",
+            *_meanings(comparison, letters),
         ]
     )
 
 
 def _stitch_text(comparison: StoresComparison, spec: str, letters: Sequence[str]) -> Iterator[str]:
-    """What a stitch does in each direction and from a store to itself, and what is made of that."""
+    """Yield the figures of a stitch in each direction and from a store to itself, and their extremes."""
     first = next(iter(comparison.stitches[spec].values()))
     yield (f"\nstitches: {spec}, fitted on {first.fitted_on:,} documents and judged on {first.judged_on:,} others\n")
     places = sorted(comparison.stitches[spec], key=lambda ends: (ends[0] == ends[1], min(ends), max(ends), ends))
@@ -331,7 +297,7 @@ def _stitch_text(comparison: StoresComparison, spec: str, letters: Sequence[str]
         yield table(marginal_rows(comparison, letters, spec))
 
 
-def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> list[Figures]:
+def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> list[MeasureFigures]:
     """The figures of these measures by this stitch, in the order of the keys."""
     found = {figures.measure.key: figures for figures in figures_of(comparison) if figures.stitch in (spec, None)}
     return [found[key] for key in keys]
@@ -376,8 +342,8 @@ def chance_sentence(comparison: StoresComparison, names: Sequence[str]) -> str:
 
 
 def controls_sentence(comparison: StoresComparison) -> str:
-    """What the controls reach, over all pairs."""
-    spans = (figures for figures in figures_of(comparison) if figures.measure.key in _CONTROLS)
+    """Return the spans of the controls over all pairs."""
+    spans = (figures for figures in figures_of(comparison) if figures.measure.key in ("r2_mean", "r2_random"))
     return "; ".join(f"{figures.measure.title} {_span(figures.matrix)}" for figures in spans)
 
 
@@ -386,11 +352,11 @@ def _span(matrix: Matrix) -> str:
     return f"{number(min(values))} to {number(max(values))}" if values else "-"
 
 
-def _words(comparison: StoresComparison, letters: Sequence[str]) -> list[str]:
-    """What the figures mean, where there are few enough pairs for a terminal."""
-    if len(comparison.pairs) > _MOST_PAIRS:
-        return ["", wrap("what this means for each pair: --html FILE")]
-    return ["", *(wrap(words) for _, several in comparison_sentences(comparison, letters) for words in several)]
+def _meanings(comparison: StoresComparison, letters: Sequence[str]) -> list[str]:
+    """Return what the figures mean, where a terminal has room for the sentences of all pairs."""
+    if len(comparison.pairs) > 3:
+        return [wrap("what this means for each pair: --html FILE")]
+    return [wrap(sentence) for _, several in comparison_sentences(comparison, letters) for sentence in several]
 
 
 def comparison_sentences(
@@ -422,7 +388,8 @@ def _what_to_do(pair: Similarity) -> str:
         return f"without a stitch, as they are, they share {plain.overlap_at_10:.0%}, and a stitch adds nothing to that"
     enough = (
         "vectors alone may be enough, which `audit` can say"
-        if max(stitched.overlap_at_10, pair.back.stitch.overlap_at_10) >= _ENOUGH
+        # below it, stitches of vectors alone have not been SAFE: docs/benchmarks.md
+        if max(stitched.overlap_at_10, pair.back.stitch.overlap_at_10) >= 0.8
         else "vectors alone lose much, so let the stitch read texts too, or re-embed a part"
     )
     return enough if plain is None else f"as they are, they share {plain.overlap_at_10:.0%}, so one is needed; {enough}"
@@ -453,14 +420,14 @@ def _own(own: Mapping[str, Stitching]) -> str:
     shares = " and ".join(f"{name} finds {stitch.stitch.overlap_at_10:.1%}" for name, stitch in own.items())
     lost = (
         "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"
-        if min(stitch.stitch.overlap_at_10 for stitch in own.values()) < _WHOLE
+        if min(stitch.stitch.overlap_at_10 for stitch in own.values()) < 0.98
         else "what a stitch between them misses is not lost by the fit itself"
     )
     return f"stitched to itself in the same way, {shares} of its own neighbours: {lost}"
 
 
 def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
-    """Whether the stitches do more than to give the target's mean, whose norm the bias of such a one would have."""
+    """Say if the stitches do more than give the target's mean, whose norm the bias of such a one would have."""
     each = []
     for start, end, stitch in ((*ends, pair.forth), (*ends[::-1], pair.back)):
         bias = "" if stitch.bias_norm is None else f", its bias norm is {number(stitch.bias_norm)}"
@@ -469,7 +436,7 @@ def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
             f"of the target's mean is {number(stitch.mean_norm)}"
         )
     least = min(pair.forth.stitch.r2, pair.back.stitch.r2)
-    answer = "no" if least > _MEAN_ONLY else "nearly, one way or both"
+    answer = "no" if least > 0.05 else "nearly, one way or both"
     return f"is the stitch only a mean estimator? {answer}: {'; '.join(each)}"
 
 
@@ -495,24 +462,14 @@ def _rows(
     keys: Sequence[str],
     spec: str | None = None,
 ) -> Iterator[list[str]]:
-    matrices = [matrix_of(_BY_KEY[key], comparison, spec) for key in keys]
+    by_key = {measure.key: measure for measure in MEASURES}
+    matrices = [matrix_of(by_key[key], comparison, spec) for key in keys]
     for a, b in places:
         yield [f"{letters[a]}{sign}{letters[b]}", *(number(matrix[a][b]) for matrix in matrices)]
 
 
-def _left(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose second column is to the left as well."""
-    width = max(len(row[1]) for row in rows)
-    return table([[f"{row[0]:<3}{row[1]:<{width}}", *row[2:]] for row in rows])
-
-
-def labels_text(comparison: StoresComparison, scored: Downstream) -> str:
-    """What a classifier trained on the first store's vectors makes of each store's."""
-    return "\n".join([wrap(labels_sentence(comparison, scored)), "", table(list(labels_rows(comparison, scored)))])
-
-
 def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:
-    """What was trained and judged, and what guessing gives."""
+    """Say what was trained and judged, and what guessing gives."""
     true = shorten(comparison.stores[0].name, _LONGEST)
     return (
         f"labels: {scored.labels} labels, classifiers trained on {scored.trained_on:,} vectors of {true}, taken for "

@@ -1,4 +1,4 @@
-"""What was carried into the new space, and what it is worth there, as text and as JSON."""
+"""Carried directions and probes, and their worth in the new space, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from migrate.similarity.roc import Bounded
 
 
 def carry_text(done: Carried) -> str:
-    """How many were carried, by what, a table of what each is worth, and why some are left out."""
+    """Return how many were carried, a table of the worth of each, and why some are left out."""
     parts = [wrap(_sentence(done)), "", table(filled_columns(_table_rows(done.judgements)))]
     if any(row.judged_by == "decisions" for row in done.judgements):
         parts += ["", wrap("without labels of its name, a probe is judged by its own decisions in the old space")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,34 +92,32 @@ def command(
     """
     from migrate.datasets.records import read_labels
     from migrate.lab.compare.comparison import compare_stores
+    from migrate.lab.compare.report import compare_document, compare_text
     from migrate.stores import open_store
 
     stores, places = _with_groups(stores, groups)
     refuse_open(html, opens=opens)
     _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
-    again = next((store for place, store in enumerate(stores) if _is_among(store, stores[:place])), None)
-    if again is not None:
-        advise(f"{again} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
+    paths = list(map(realpath, stores))
+    repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
+    if repeated is not None:
+        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
     with progress_bar(quiet=quiet) as progress:
         opened = [open_store(store, verify=True) for store in stores]
         comparison = compare_stores(
             opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
         )
     _write(comparison, html, table, force=force)
-    _show(comparison, as_json=as_json)
+    if as_json:
+        show_json(compare_document(comparison))
+    else:
+        show(compare_text(comparison))
     open_page(html, opens=opens, quiet=quiet)
 
 
-def _is_among(store: str, others: Sequence[str]) -> bool:
-    """Whether a location is one of some others, in whatever spelling."""
-    from os.path import realpath
-
-    return any(store == other or realpath(store) == realpath(other) for other in others)
-
-
 def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:
-    """All stores, those that only groups name last, and the places of each group's."""
+    """Return all stores, those that only groups name last, and the places of each group's."""
     from migrate.errors import UsageError
 
     named: dict[str, list[str]] = {}
@@ -126,7 +125,7 @@ def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[
         name, sign, members = group.partition("=")
         locations = [location for location in members.split(",") if location]
         if not sign or not name or not locations or name in named:
-            raise UsageError(f"--group: expected a name of its own and stores, such as old=a,b, found {group!r}")
+            raise UsageError(f"--group {group!r}: this is no name of its own with stores; write it such as old=a,b")
         named[name] = locations
     only_there = dict.fromkeys(one for members in named.values() for one in members if one not in stores)
     everything = (*stores, *only_there)
@@ -147,17 +146,15 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
         page, figures = real_path(html), real_path(table)
         if page == figures or page in figures.parents or figures in page.parents:
             raise UsageError(
-                f"--html and --csv: expected two different outputs, neither in the other, found {html} and {table}; "
-                "choose another"
+                f"--html and --csv: {html} and {table} are one output, or one is in the other; choose another"
             )
 
 
 def _write(comparison: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
-    """Each output whole or not at all."""
+    """Write each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
-    from migrate.lab.compare.figures import figures_of
-    from migrate.report.compare import dimensions_csv, groups_csv, long_csv, marginals_csv, matrix_csv
-    from migrate.report.compare_page import compare_page
+    from migrate.lab.compare.page import compare_page
+    from migrate.lab.compare.report import csv_files, long_csv
 
     with ExitStack() as outputs:
         if html is not None:
@@ -166,19 +163,5 @@ def _write(comparison: StoresComparison, html: Path | None, table: Path | None, 
             write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(comparison).encode())
         elif table is not None:
             folder = outputs.enter_context(atomic_folder(table, force=force))
-            for figures in figures_of(comparison):
-                name = figures.name.replace(" ", "-").replace(":", "-")
-                write_bytes(folder / f"{name}.csv", matrix_csv(figures, comparison).encode())
-            write_bytes(folder / "marginals.csv", marginals_csv(comparison).encode())
-            write_bytes(folder / "dimensions.csv", dimensions_csv(comparison).encode())
-            if comparison.groups is not None:
-                write_bytes(folder / "groups.csv", groups_csv(comparison.groups).encode())
-
-
-def _show(comparison: StoresComparison, *, as_json: bool) -> None:
-    from migrate.report.compare import compare_document, compare_text
-
-    if as_json:
-        show_json(compare_document(comparison))
-    else:
-        show(compare_text(comparison))
+            for name, content in csv_files(comparison):
+                write_bytes(folder / f"{name}.csv", content.encode())

@@ -22,14 +22,7 @@ _FILES = "Stores in files"
 _RENEWAL = "Fitting the stitch again"
 
 
-class _InOrder(click.Group):
-    """A group that lists its commands in the order in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group("live", cls=_InOrder, short_help="True vectors for a store that serves.")
+@click.group("live", cls=options.OrderedGroup, short_help="True vectors for a store that serves.")
 def command() -> None:
     """Complete a translated store while it serves.
 
@@ -130,8 +123,8 @@ def run(
     """
     from migrate.errors import UsageError
     from migrate.live.paying import Pace
+    from migrate.live.report import report_document, report_text
     from migrate.live.worker import Worker, WorkerOptions
-    from migrate.report.live import report_document, report_text
     from migrate.steps.translate.choice import Budget
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
@@ -188,7 +181,7 @@ def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Re
         raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
     budgets = [Budget.parse(part) for part in refit_at.split(",")]
     if any(budget.unit != "share" for budget in budgets):
-        raise UsageError(f"--refit-at {refit_at}: expected shares of the store, such as 10%,30%")
+        raise UsageError(f"--refit-at {refit_at}: these are no shares of the store; write them such as 10%,30%")
     return Renewal.of(open_store(absolute_location(source)), str(stitch), tuple(budget.amount for budget in budgets))
 
 
@@ -206,9 +199,9 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     The files are written anew each time.
     """
     from migrate.files import atomic_file, refuse_file
+    from migrate.live.report import metrics_text, status_document, status_page, status_text
     from migrate.live.state import state_path
     from migrate.live.status import status_of
-    from migrate.report.live import metrics_text, status_document, status_page, status_text
     from migrate.stores import open_store
 
     pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
@@ -240,8 +233,9 @@ def stop(store: str, seconds: float) -> None:
     from migrate.errors import LockedError
     from migrate.live.status import open_state
     from migrate.live.worker import is_running, stop_worker
+    from migrate.stores import open_store
 
-    with open_state(store) as state:
+    with open_state(open_store(store)) as state:
         if not is_running(state):
             show(f"{store}: no worker is running")
             return

@@ -8,8 +8,8 @@ from math import log10, pi
 
 from migrate import __version__
 from migrate.lab.compare.comparison import StoresComparison
-from migrate.lab.compare.figures import Figures, Matrix, figures_of
-from migrate.report.compare import (
+from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of
+from migrate.lab.compare.report import (
     bounds_sentence,
     chance_sentence,
     comparison_sentences,
@@ -61,7 +61,7 @@ class Shading:
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """How far a value lies from the faintest, 0, to the deepest, 1."""
+        """Return how far a value lies from the faintest, 0, to the deepest, 1."""
         if self.logarithmic:
             value = max(value, min(self.faintest, self.deepest))
             value, faintest, deepest = (log10(number) for number in (value, self.faintest, self.deepest))
@@ -85,7 +85,7 @@ class HeatMap:
     chance: Sequence[Cell] = ()
 
 
-def heat_map(figures: Figures) -> HeatMap:
+def heat_map(figures: MeasureFigures) -> HeatMap:
     """The heat map of a measure, with a last row for a Gaussian where it was measured."""
     shading = shading_of(figures.measure, figures.matrix)
     rows = [[_cell(shading, value) for value in row] for row in figures.matrix]
@@ -127,7 +127,7 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
 
 @dataclass(frozen=True, slots=True)
 class StitchPart:
-    """What the page shows of one kind of stitch."""
+    """The part of the page on one kind of stitch."""
 
     spec: str
     fitted_on: int
@@ -171,7 +171,7 @@ def compare_page(comparison: StoresComparison) -> str:
     )
 
 
-def _stitch_part(comparison: StoresComparison, spec: str, every: Sequence[Figures]) -> StitchPart:
+def _stitch_part(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures]) -> StitchPart:
     names = [store.name for store in comparison.stores]
     own = comparison.stitches[spec][0, 0]
     return StitchPart(

@@ -99,7 +99,7 @@ def _worker_sentence(status: LiveStatus) -> str:
 
 
 def report_text(report: WorkerReport) -> str:
-    """How a run of the worker ended."""
+    """Return the end of a run of the worker."""
     refused = f", {report.refused:,} refused" if report.refused else ""
     return wrap(f"{report.phase}: {report.message}; {report.true:,} of {report.count:,} vectors are true ones{refused}")
 
@@ -188,7 +188,7 @@ def _number(value: float) -> str:
 
 
 def _hours(status: LiveStatus, *names: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """What was noted over time, in hours since the first note, where it has these facts; thinned."""
+    """Return the notes that have these facts, in hours since the first note; thinned."""
     noted = [((at - status.history[0][0]) / _HOUR_S, facts) for at, facts in status.history]
     kept = [(hours, facts) for hours, facts in noted if all(name in facts for name in names)]
     return [*kept[: -1 : max(len(kept) // _MOST_POINTS, 1)], *kept[-1:]]

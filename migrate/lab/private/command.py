@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from migrate.vectors import Progress
 
 
-class _InOrder(click.Group):
-    """A group that lists its commands in the order in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group("private", cls=_InOrder, short_help="Translate encrypted vectors.")
+@click.group("private", cls=options.OrderedGroup, short_help="Translate encrypted vectors.")
 def command() -> None:
     """Translate vectors by a stitch that somebody else holds; neither side shows the other what it has.
 
@@ -55,14 +48,13 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
     """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import make_keyring
-    from migrate.report.private import keyring_text
 
     refuse_output(output, force=force)
     path = make_keyring(output, force=force)
     if as_json:
         show_json({"schema_version": 1, "kind": "private keygen", "path": str(path)})
     else:
-        show(keyring_text(path))
+        show(f"keyring: {path}; never give it away: its secret key opens everything that is encrypted with it")
         advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate", quiet=False)
 
 
@@ -161,16 +153,31 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
     )
 
 
+_STEPS = {
+    "encrypt": (
+        "encrypted",
+        "give this folder to the holder of the stitch, who translates it; keep the keyring to yourself",
+    ),
+    "translate": (
+        "translated, still encrypted",
+        "give this folder back to the holder of the keyring, who decrypts it",
+    ),
+    "decrypt": ("decrypted", "keep it on this side: decrypted results sent back can give away the secret key"),
+}
+"""For each step how its output is called, and where that goes."""
+
+
 def _step(
     step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], as_json: bool, quiet: bool
 ) -> None:
-    from migrate.report.private import exchanged_document, exchanged_text, where_to
-
     with progress_bar(quiet=quiet) as progress:
         done = work(progress)
     if as_json:
-        show_json(exchanged_document(step, done))
-    else:
-        show(exchanged_text(step, done))
-        advise(where_to(step), quiet=quiet)
-        advise_next(*map(str, then), quiet=quiet)
+        size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
+        show_json({"schema_version": 1, "kind": f"private {step}", "path": str(done.path), **size})
+        return
+    result, destination = _STEPS[step]
+    size_text = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
+    show(f"{result}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size_text})")
+    advise(destination, quiet=quiet)
+    advise_next(*map(str, then), quiet=quiet)

@@ -1,0 +1,125 @@
+"""Switch: a new store under the name of the old one, once an audit has found it SAFE; and the ways back and on."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from migrate.steps.base import Step, argument, function, option
+
+if TYPE_CHECKING:
+    from migrate.steps.base import StoreLike
+    from migrate.steps.switch.job import Switched
+
+_SWITCHED = argument("The store that was switched, or its path.", "store")
+
+
+@dataclass(frozen=True, eq=False)
+class Switch(Step["Switched"]):
+    """Let the new store answer where the old one did; the old one is kept until `rollback` or `forget`.
+
+    A switch of the same two that was killed is finished; one that is done stays.
+
+    Raises
+    ------
+    UsageError
+        The kind cannot, or not these two; or something else was switched here and is not forgotten yet.
+    InputError
+        There is no report where one is needed, or it is not SAFE, or provisional, or not of these stores; or these have
+        not the same ids, or, of a proven one, texts and metadata.
+    StoreError
+        Somebody wrote to one of them meanwhile.
+    OutputError, RemoteError
+        The system or the server refused.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> _ = migrate.reembed("my-store", "tfidf:24", "new-store")
+    >>> migrate.switch("my-store", "new-store").model
+    'tfidf:24'
+    >>> migrate.inspect("my-store")["dimension"]
+    24
+    >>> migrate.rollback("my-store").old_model
+    'tfidf:32'
+    """
+
+    old: StoreLike = field(metadata=argument("The old store, or its path.", "store"))
+    new: StoreLike = field(
+        metadata=argument("The new store, of the same kind and with the same ids, or its path.", "store")
+    )
+    report: object = field(  # an AuditReport, which this room does not know, or the path of one
+        default=None,
+        metadata=option(
+            "JSON report of the audit that found NEW safe.  [default: the report.json that `run` left beside NEW]",
+            "path",
+            metavar="FILE",
+        ),
+    )
+    _: KW_ONLY
+    unproven: bool = field(default=False, metadata=option("Switch without a proof that NEW is SAFE."))
+
+    def execute(self) -> Switched:
+        """Compare the stores, check the proof, and let them trade names."""
+        from migrate.steps.switch.job import switch
+
+        return switch(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Rollback(Step["Switched"]):
+    """Undo a `switch`: the old store answers again, and the new one where it was before.
+
+    Raises
+    ------
+    UsageError
+        Nothing was switched there.
+    InputError
+        The stores are not those that were switched.
+    OutputError, RemoteError
+        The system or the server refused.
+    """
+
+    old: StoreLike = field(metadata=_SWITCHED)
+
+    def execute(self) -> Switched:
+        """Let them trade names again."""
+        from migrate.steps.switch.job import Switched, exchange_of
+
+        exchange, record = exchange_of(self.old)
+        exchange.rollback()
+        return Switched.of(record)
+
+
+@dataclass(frozen=True, eq=False)
+class Forget(Step["Switched"]):
+    """Delete the old store after a `switch`, and nothing else. It cannot be rolled back then.
+
+    Raises
+    ------
+    UsageError
+        Nothing was switched there, or not to the end.
+    InputError, OutputError, RemoteError
+        As `rollback`.
+    """
+
+    old: StoreLike = field(metadata=_SWITCHED)
+
+    @cached_property
+    def switched(self) -> Switched:
+        """The switch that is to be forgotten."""
+        from migrate.steps.switch.job import Switched, exchange_of
+
+        return Switched.of(exchange_of(self.old)[1])
+
+    def execute(self) -> Switched:
+        """Delete the old store, and the record of the switch."""
+        from migrate.steps.switch.job import Switched, exchange_of
+
+        exchange, record = exchange_of(self.old)
+        exchange.forget()
+        return Switched.of(record)
+
+
+switch, rollback, forget = function(Switch), function(Rollback), function(Forget)

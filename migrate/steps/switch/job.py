@@ -1,0 +1,293 @@
+"""The work of a switch: the comparison of the stores, the proof that the new one is SAFE, the trade of their names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from migrate.display import result_document
+from migrate.errors import InputError, StoreError, UsageError
+from migrate.files import describe_os_error
+from migrate.locations import hide_secrets
+from migrate.reading import MalformedError, as_table, expect, read_table
+from migrate.steps.sync.changes import find_changes
+from migrate.stores import open_store
+from migrate.stores.all_true import is_all_true, is_as_made
+from migrate.stores.base import Store
+from migrate.stores.content import content_of, is_content
+from migrate.stores.registry import absolute_location, exchange_left, path_in
+from migrate.stores.switching import Exchange, Folders, Record, moved
+from migrate.vectors import no_progress
+
+if TYPE_CHECKING:
+    from migrate.steps.switch import Switch
+
+REPORT: Final = "report.json"
+"""The file that `run` leaves beside the store that it makes."""
+
+_SAFE: Final = "SAFE"
+_ALONE: Final = "translated"
+_AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """A switch that was done.
+
+    Attributes
+    ----------
+    old, new
+        The locations, as they were given: what was `new` answers under `old` now.
+    aside
+        Where the old store answers until it is rolled back or forgotten.
+    model, old_model
+        What queries are to be embedded with now, and were; None where the stores do not say.
+    proven
+        True if the new store is known to be SAFE: by a report, or as every vector in it is a true one.
+    all_true
+        True if it is for the latter.
+    already
+        True if an earlier call had begun it.
+    two_stage
+        How many of the first documents have to be ranked again by true vectors, as the report is SAFE only so; None
+        where the store is by itself.
+    """
+
+    old: str
+    new: str
+    aside: str
+    model: str | None
+    old_model: str | None
+    proven: bool
+    all_true: bool = False
+    already: bool = False
+    two_stage: int | None = None
+
+    @classmethod
+    def of(cls, record: Record, *, already: bool = False) -> Switched:
+        """Return the switch of a record."""
+        facts = {name: record.get(name) for name in cls.__slots__ if name not in ("already", "all_true")}
+        return cls(**facts, all_true=bool(record.get("all_true")), already=already)  # type: ignore[arg-type]
+
+
+def switch(step: Switch) -> Switched:
+    """Compare two stores, make sure that the new one is SAFE, and let them trade names."""
+    old, new = location_of(step.old), location_of(step.new)
+    before = find_exchange(old)
+    record = None if before is None else before.record()
+    if before is not None and record is not None:
+        if record["new"] != new:
+            raise UsageError(f"{old}: {record['new']} was switched here before; run rollback or forget of {old} first")
+        before.switch(record)
+        return Switched.of(record, already=True)
+    behind = find_exchange(new)
+    if behind is not None and (other := behind.record()) is not None:
+        raise moved(new, other["old"])
+    stores = open_store(old, verify=True), open_store(new, verify=True)
+    exchange = _exchange(*stores)
+    contents = content_of(stores[0]), content_of(stores[1])
+    if what := _differ(*stores, contents):
+        counts = " and ".join(f"{content['count']:,}" for content in contents)
+        raise InputError(
+            f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); bring it up to "
+            "date with `sync`, or translate again"
+        )
+    if _is_made_from(stores[0], contents[1]):
+        raise UsageError(
+            f"{old}: expected the old store, found the one that was made from {new}; is the order right? the old store "
+            "comes first"
+        )
+    all_true, two_stage = False, None
+    if not step.unproven:
+        all_true = step.report is None and _is_full_reembed(*stores, contents)
+        if not all_true:
+            two_stage = _check_report(*stores, contents, step.report)
+        _refuse_other_documents(*stores)
+    record = {
+        "old": old,
+        "new": new,
+        "aside": new,
+        "model": _model(stores[1]),
+        "old_model": _model(stores[0]),
+        "proven": not step.unproven,
+        "all_true": all_true,
+        "two_stage": two_stage,
+    }
+    exchange.check = partial(_refuse_changed, *stores)
+    exchange.switch(record)
+    return Switched.of(record)
+
+
+def location_of(store: Store | str | Path) -> str:
+    """Return the location of a store in full, as a switch may be undone from another folder; without a password."""
+    return hide_secrets(absolute_location(store.info.location if isinstance(store, Store) else store))
+
+
+def find_exchange(location: str) -> Exchange | None:
+    """Return the exchange by which the store at a location came there; the store itself may be between two places."""
+    exchange = Folders.exchange_at(location) or exchange_left(location)
+    return open_store(location).exchanged() if exchange is None else exchange
+
+
+def exchange_of(store: Store | str | Path) -> tuple[Exchange, Record]:
+    """Return the exchange at a store, with its record; UsageError where nothing was switched."""
+    old = location_of(store)
+    exchange = find_exchange(old)
+    record = None if exchange is None else exchange.record()
+    if exchange is None or record is None:
+        raise UsageError(f"{old}: nothing was switched here, or it is rolled back or forgotten already")
+    return exchange, record
+
+
+def _exchange(old: Store, new: Store) -> Exchange:
+    if old.info.kind != new.info.kind:
+        raise UsageError(
+            f"{new.info.location}: expected a store of the kind {old.info.kind}, as the old one, found "
+            f"{new.info.kind}; let your programs open the new one instead"
+        )
+    if old.info.location == new.info.location:
+        raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
+    return old.exchange(new)
+
+
+def _differ(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str | None:
+    """Return what the stores have not in common; None where they have the same ids, in whatever order."""
+    if contents[0]["count"] != contents[1]["count"]:
+        return "vectors"
+    if contents[0]["ids_sha256"] == contents[1]["ids_sha256"] or _sum_of_ids(old) == _sum_of_ids(new):
+        return None
+    return "ids"
+
+
+def _sum_of_ids(store: Store) -> int:
+    """Sum the hashes of all ids: the same for the same ids, in whatever order an index with lists has them."""
+    ids = (doc_id.encode(errors="surrogatepass") for batch in store.scan() for doc_id in batch.ids)
+    return sum(int.from_bytes(hashlib.sha256(doc_id).digest()) for doc_id in ids)
+
+
+def _model(store: Store) -> str | None:
+    manifest = store.info.manifest
+    return None if manifest is None or manifest.model is None else manifest.model.spec
+
+
+def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bool:
+    """Return whether every vector of the new store is its model's own, so that no audit could find anything better."""
+    is_from = old.info.has_texts or _is_made_from(new, contents[0])  # texts are compared in any case
+    return is_from and is_all_true(new) and is_as_made(new, contents[1])
+
+
+def _check_report(
+    old: Store,
+    new: Store,
+    contents: tuple[Mapping[str, Any], Mapping[str, Any]],
+    proof: object,
+) -> int | None:
+    """Make sure that a report says SAFE of exactly these two stores; return the depth, where it says so of two stages.
+
+    Without a report, it is the one that `run` left beside the new store.
+    """
+    source: object = "the report"
+    if proof is None:
+        source = proof = _report_beside(new)
+    elif isinstance(proof, str | Path):
+        source = proof
+    report = _checked(source, result_document(proof))
+    plan, stores = report["plan"], report["stores"]
+    depth = plan["name"].removeprefix("two-stage ")
+    if plan["name"] != _ALONE and not depth.isdecimal():
+        raise InputError(
+            f"{source}: expected a report on the new store, found one on {plan['name']}; audit without --plan, or "
+            "with one of two stages"
+        )
+    outcomes = {plan["outcome"], report["downstream"]["outcome"]} - {_SAFE}
+    if outcomes:
+        raise InputError(
+            f"{source}: expected a report that says SAFE, found {', '.join(sorted(outcomes))}; see what it advises, or "
+            "switch anyway with `unproven=True`"
+        )
+    if report["verdict"]["provisional"]:
+        raise InputError(
+            f"{source}: expected a report on judged queries, found SAFE (provisional), which is no proof: nothing is "
+            "judged; audit with judgements (--beir), or switch anyway with `unproven=True`"
+        )
+    if not is_content(stores["translated"], contents[1]):
+        what = "found another, or it changed since" if stores["translated"] else "found nothing"
+        raise InputError(f"{source}: expected a report of {new.info.location}, {what}; {_AUDIT_AGAIN}")
+    # an audit without --source: the new store itself may say what it was made from
+    before = stores["source"]
+    if not (_is_made_from(new, contents[0]) if before is None else is_content(before, contents[0])):
+        raise InputError(
+            f"{source}: expected a report that compares with {old.info.location}, found another source, or it changed "
+            f"since; {_AUDIT_AGAIN}"
+        )
+    return None if plan["name"] == _ALONE else int(depth)
+
+
+def _report_beside(new: Store) -> Path:
+    folder = path_in(new.info.location)
+    report = None if folder is None else folder.absolute().with_name(REPORT)
+    if report is None or not report.is_file():
+        why = ", as it is not what it was when all of it was embedded," if is_all_true(new) else ","
+        raise InputError(
+            f"{new.info.location}: expected the report of an audit{why} found none; name it with --report FILE, or "
+            f"{_AUDIT_AGAIN}"
+        )
+    return report
+
+
+def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a report, read from its file where it is no document, with all parts that the check looks at."""
+    try:
+        report = {**read_table(Path(str(source)))} if document is None else {**document}
+        expect(report, {"kind": Literal["audit"], "verdict": {"outcome": str}})
+        absent: dict[str, dict[str, Any]] = {
+            "verdict": {"provisional": False},
+            "plan": {"name": _ALONE, "outcome": report["verdict"]["outcome"]},
+            "downstream": {"outcome": _SAFE},
+            "stores": {"translated": None, "source": None},
+        }
+        for name, part in absent.items():
+            report[name] = part | ({} if report.get(name) is None else as_table(report[name]))
+        plan = {"name": str, "outcome": str}
+        expect(report, {"verdict": {"provisional": bool}, "plan": plan, "downstream": {"outcome": str}})
+    except OSError as error:
+        raise InputError(
+            f"{source}: expected a report, cannot read it ({describe_os_error(error)}); check the path"
+        ) from error
+    except MalformedError as error:
+        raise InputError(
+            f"{source}: expected the JSON report of an audit, found something else ({error}); name the one of --report"
+        ) from error
+    return report
+
+
+def _refuse_other_documents(old: Store, new: Store) -> None:
+    """Make sure that the texts and metadata of the stores are the same, and the old vectors where they matter."""
+    counts = find_changes(old, new, all_true=False, progress=no_progress).counts
+    if counts.changed or counts.metadata:
+        raise InputError(
+            f"{old.info.location}: expected the documents that {new.info.location} was made from, found "
+            f"{counts.changed:,} with another text or vector and {counts.metadata or 0:,} with other metadata; bring "
+            "the new one up to date with sync, then audit it again"
+        )
+
+
+def _refuse_changed(*stores: Store) -> None:
+    """Make sure, right before they trade names, that nobody has written to the stores since they were compared."""
+    for store in stores:
+        if not store.is_as_opened():
+            raise StoreError(
+                f"{store.info.location}: the store changed while it was compared; nothing was switched: sync the new "
+                "one with the old, audit it, and switch again"
+            )
+
+
+def _is_made_from(store: Store, source: Mapping[str, Any]) -> bool:
+    """Return whether the manifest of a store says that it was made from one with the content of `source`."""
+    manifest = store.info.manifest
+    rows = None if manifest is None else manifest.inputs.get("source rows")
+    return rows is not None and rows == source["rows_sha256"]

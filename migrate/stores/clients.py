@@ -1,0 +1,253 @@
+"""Databases whose client writes to whatever folder it opens: folders are read from copies, and servers by name.
+
+`AliasDriver` is for those whose servers know aliases: a collection that this tool makes there is called NAME-TOKEN, and
+an alias NAME leads to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+from migrate.errors import StoreError, UsageError
+from migrate.files import output_errors, work_folder
+from migrate.stores.driver import Driver
+from migrate.stores.kept import forget, keep, sync_tree
+from migrate.stores.switching import others
+
+
+class ClientDriver(Driver):
+    """A collection that its client reads, on a server or in the copy of a folder.
+
+    `collection_name` is its own name, whatever alias leads to it. A server counts no changes.
+    """
+
+    swaps = True
+    lock: ClassVar[str | None] = None
+    """The file by which the client keeps others out of a folder."""
+
+    collection_name: str
+    _end: Callable[[], object]
+    _is_on_copy = True
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """Return a client of the server."""
+
+    @abstractmethod
+    def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
+        """Return a client of a folder, which writes to it, and what ends the client."""
+
+    @abstractmethod
+    def copy_to(self, copy: Path) -> None:
+        """Copy what the collection may need of the folder; called again if something was written meanwhile."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, Any]:
+        """Return facts of each collection of the folder that change with each write to it."""
+
+    @abstractmethod
+    def records(self) -> Iterable[Any]:
+        """Read all but the vectors of a collection on a server."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete the collection that a name leads to, and its aliases."""
+
+    @property
+    def is_copy(self) -> bool:
+        """True of a folder."""
+        return not self.is_server
+
+    @property
+    def notices_vectors(self) -> bool:
+        """False of a server."""
+        return not self.is_server
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of the server, or of a copy of the folder, which goes with the driver."""
+        if self.is_server:
+            return self.connect()
+        self.require_folder()
+        copies = work_folder() / "copies"
+        with output_errors(copies):
+            copies.mkdir(parents=True, exist_ok=True)
+            copy = Path(tempfile.mkdtemp(prefix=f"{self.kind}-", dir=copies))
+        try:
+            with output_errors(copy):
+                self._copied = self._copy_at_rest(copy)
+                client, end = self.open_folder(copy)
+        except BaseException:
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
+        self._end = weakref.finalize(self, _end_copy, end, copy)
+        return client
+
+    def _copy_at_rest(self, copy: Path) -> dict[str, Any]:
+        """Copy the folder as it is at one moment; return the version of each collection then."""
+        for _ in range(20):
+            with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+                versions = self.versions()
+                self.copy_to(copy)
+                if self.versions() == versions:
+                    return versions
+        raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
+
+    @cached_property
+    def turn(self) -> Any:
+        """Keeps threads apart that use a folder, whose clients know none, and searches from a copy that is left."""
+        return nullcontext() if self.is_server else Lock()
+
+    def leave_copy(self) -> None:
+        """Use the folder itself from now on; nobody else can open it until the store is gone."""
+        if self.is_server or not self._is_on_copy:
+            return
+        end_copy = self._end
+        self.client, end = self.open_folder(self.folder)
+        self._is_on_copy, self._end = False, weakref.finalize(self, end)
+        self.left_copy(end_copy)
+
+    def left_copy(self, end_copy: Callable[[], object]) -> None:
+        """End the copy, as nobody else has a turn now."""
+        end_copy()
+
+    @contextmanager
+    def written_client(self) -> Iterator[Any]:
+        """Yield the client of the server, or of the folder itself, which is durable at the end."""
+        if self.is_server:
+            yield self.client
+            return
+        with output_errors(self.folder):
+            client, end = self.open_folder(self.folder)
+            try:
+                yield client
+            finally:
+                end()
+            if self.lock is not None:
+                (self.folder / self.lock).unlink(missing_ok=True)
+        sync_tree(self.folder)
+
+    def version(self) -> Any:
+        """Return facts of the folder that change with each write. On a server, a hash of all but vectors."""
+        if self.is_server:
+            return [self.identity(self.name), *_hash(self.records())]
+        if (version := self.versions().get(self.collection_name)) is None:
+            raise StoreError(f"{self.location}: the collection was deleted; run again")
+        return version
+
+    def read_version(self) -> Any:
+        """Return the version when the copy was made."""
+        return self.version() if self.is_server else self._copied[self.collection_name]
+
+    def drop(self, name: str) -> None:
+        """Delete a collection with its aliases."""
+        token = self.token(name)
+        self.delete(name)
+        forget(token)
+
+
+class AliasDriver(ClientDriver):
+    """A collection, which an alias may lead to."""
+
+    joint: ClassVar[str] = "-"
+    """Stands between the name of a new collection and its token."""
+
+    @property
+    @abstractmethod
+    def storage(self) -> Path:
+        """The file or folder with the collection's records."""
+
+    @abstractmethod
+    def collections(self) -> list[str]:
+        """Return the collections of the place."""
+
+    @abstractmethod
+    def aliases(self) -> dict[str, str]:
+        """Return the collection that each alias leads to."""
+
+    @abstractmethod
+    def lead(self, wanted: Mapping[str, str]) -> None:
+        """Let aliases, new or not, lead to collections."""
+
+    def names(self) -> list[str]:
+        """Return collections and aliases."""
+        return sorted({*self.collections(), *self.aliases()})
+
+    def collection_of(self, name: str) -> str:
+        """Return the collection that a name leads to: its own, if it is no alias."""
+        return self.aliases().get(name, name)
+
+    def identity(self, name: str) -> Any:
+        """Return the collection that a name leads to; in a folder, the number of its file or folder."""
+        if self.is_server:
+            return self.collection_of(name) if name in self.names() else None
+        with suppress(OSError):
+            return self.storage.stat().st_ino
+        return None
+
+    # Servers.
+
+    def staging(self, token: str) -> str:
+        """Return the collection's own name."""
+        return f"{self.name}{self.joint}{token}"
+
+    def token(self, name: str) -> str | None:
+        """Return the end of the collection's own name."""
+        match = re.fullmatch(f".*{self.joint}([0-9a-f]{{32}})", self.collection_of(name), re.DOTALL)
+        return match[1] if match else None
+
+    def publish(self, staging: str, content: Path) -> None:
+        """Let the alias lead to the collection; drop the one that it led to."""
+        keep(content, staging[-32:])
+        self.lead({self.name: staging})
+        for name in self.leftovers():
+            self.drop(name)
+
+    def leftovers(self) -> list[str]:
+        """Return collections NAME-TOKEN that no alias leads to."""
+        made = re.compile(re.escape(f"{self.name}{self.joint}") + "[0-9a-f]{32}")
+        used = self.aliases().values()
+        return [name for name in self.collections() if made.fullmatch(name) and name not in used]
+
+    def refuse_swap(self, new: Driver) -> None:
+        """Refuse collections: their names cannot be traded in one step."""
+        aliases = self.aliases()
+        for driver in (self, new):
+            if driver.name not in aliases:
+                raise UsageError(
+                    f"{driver.location}: this is a collection, and only aliases of {self.support.store} are switched; "
+                    "give it an alias, let your programs ask that, and switch the alias"
+                )
+
+    def swap(self, wanted: Mapping[str, Any]) -> None:
+        """Let aliases lead to collections."""
+        aliases = self.aliases()
+        if not {aliases.get(alias) for alias in wanted} <= set(wanted.values()):
+            raise others(self.location)
+        self.lead(wanted)
+
+
+def _end_copy(end: Callable[[], object], copy: Path) -> None:
+    end()
+    shutil.rmtree(copy, ignore_errors=True)
+
+
+def _hash(records: Iterable[Any]) -> list[Any]:
+    """Return the number of records and a hash of them as JSON."""
+    digest, count = hashlib.sha256(), 0
+    for record in records:
+        digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
+        count += 1
+    return [count, digest.hexdigest()]
