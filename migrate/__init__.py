@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from migrate.api import audit as audit
-    from migrate.api import embed as embed
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
     from migrate.audit.verdict import Outcome as Outcome
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from migrate.steps.assess import assess as assess
     from migrate.steps.check import check as check
     from migrate.steps.check import stamp as stamp
+    from migrate.steps.embed import embed as embed
     from migrate.steps.fit import fit as fit
     from migrate.steps.reembed import reembed as reembed
     from migrate.steps.switch import forget as forget
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "api": "audit embed",
+    "api": "audit",
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
     "audit.verdict": "Outcome Verdict",
@@ -75,6 +75,7 @@ _MODULES = {
     "pipeline.job": "Migration",
     "steps.assess": "assess",
     "steps.check": "check stamp",
+    "steps.embed": "embed",
     "steps.fit": "fit",
     "steps.reembed": "reembed",
     "steps.switch": "forget rollback switch",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,14 +11,13 @@ from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet, by_field, load_query_set
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import MARGIN
-from migrate.embed import Embedding, plan_embed
 from migrate.embedders.base import Embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import UsageError
 from migrate.steps.base import MAX_COST_USD
-from migrate.steps.opening import model_at, model_of, runner_at, store_of
+from migrate.steps.opening import model_of, runner_at, store_of
 from migrate.stores.base import Store
-from migrate.vectors import Document, Progress, no_progress
+from migrate.vectors import Progress, no_progress
 from migrate.work.runner import LOCAL, Runner
 
 StoreLike: TypeAlias = Store | str | Path
@@ -32,51 +30,6 @@ RunnerLike: TypeAlias = Runner | str
 """A runner, or its name as in `migrate.work.runner.runner_of`."""
 
 BUILD, POOL = "build", "pool"
-
-
-def embed(
-    documents: Sequence[Document],
-    model: ModelLike,
-    output: str | Path,
-    *,
-    force: bool = False,
-    restart: bool = False,
-    max_cost: float | None = MAX_COST_USD,
-    progress: Progress = no_progress,
-) -> Embedding:
-    """Embed documents into a new store, a folder with a FAISS index.
-
-    Parameters
-    ----------
-    documents
-        At least one, each with an id of its own and a text that is not blank.
-    model
-        The model, or its spec.
-    output
-        A new folder. It appears when it is complete; the same call continues one that broke off.
-    force
-        Replace an output that is there.
-    restart
-        Discard what an unfinished run has left.
-    max_cost
-        As in `fit`.
-    progress
-        Called with a step, how much of it is done, and how much there is.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `migrate.embed.embed_corpus`; and a SpendingError beyond `max_cost`.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> documents = list(migrate.open_store("my-store").documents())
-    >>> migrate.embed(documents, "tfidf:24", "new-store")
-    <Embedding new-store: 150 vectors of dimension 24>
-    """
-    plan = plan_embed(lambda: documents, model_at(model), Path(output), force=force, restart=restart)
-    return plan.run_within(max_cost, progress=progress)
 
 
 def audit(

@@ -9,13 +9,13 @@ import migrate
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
-from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
+from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence

@@ -25,7 +25,7 @@ FLOORS = {
     "selection": 3, "similarity": 3,
     "cost": 4,
     "translate": 5, "embed": 5, "langchain": 5, "check": 5,
-    "backfill": 6, "steps": 6, "testing": 6,
+    "steps": 6, "testing": 6,
     "audit": 7,
     "report": 8,
     "finished": 9, "inspect": 9,

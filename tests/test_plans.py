@@ -15,12 +15,14 @@ from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import load_questions
 from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
-from migrate.embed import embed_corpus, plan_embed, plan_reembed
+from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
 from migrate.pipeline import Run
 from migrate.steps.base import PaidStep
+from migrate.steps.embed import Embed
 from migrate.steps.fit import Fit
+from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
@@ -89,8 +91,8 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
 
     return {
         "fit": lambda: Fit(store, load(), **ridge),
-        "embed": lambda: plan_embed(lambda: corpus.documents, load(), tmp_path / "new"),
-        "re-embed": lambda: plan_reembed(store, load(), tmp_path / "reference"),
+        "embed": lambda: Embed(corpus.documents, load(), tmp_path / "new"),
+        "re-embed": lambda: Reembed(store, load(), tmp_path / "reference"),
         "translate": lambda: Translate(
             store, fitted(), tmp_path / "new", reembed="80%", policy="random", target=load()
         ),
@@ -226,10 +228,10 @@ def test_a_free_model_needs_no_cap(store, tmp_path):
 
 
 def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
-    plan_reembed(store, load(), tmp_path / "reference").run()
+    migrate.reembed(store, load(), tmp_path / "reference")
     server.billed.clear()
-    again = plan_reembed(store, load(None), tmp_path / "reference")
-    assert again.estimate().tokens == 0 and again.run(cap_usd=0).count == store.info.count
+    again = Reembed(store, load(None), tmp_path / "reference")
+    assert again.estimate().tokens == 0 and run_under(0, again).count == store.info.count
     assert server.billed == []
 
 
@@ -244,7 +246,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     full, new = (
         next(option for option in options_of(report) if option.name == name) for name in ("full re-embed", "translated")
     )
-    left = plan_reembed(store, load(cache), tmp_path / "reference").estimate()
+    left = Reembed(store, load(cache), tmp_path / "reference").estimate()
     left_usd = left.usd - sum(model.again_tokens for model in left.models) * 0.02 / 1e6  # those prove the model
     assert report.reference_at is None and new.usd_left == 0
     assert full.usd_left == pytest.approx(left_usd if cache else full.usd)

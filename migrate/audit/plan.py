@@ -19,15 +19,16 @@ from migrate.audit.report import AuditReport, check_plan
 from migrate.check.again import prove_model
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
-from migrate.embed import EmbedPlan, plan_reembed, reembed_store
+from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.selection.choosers import Choosers, choosers_in
+from migrate.steps.reembed import Reembed
 from migrate.steps.translate.stitch import with_metered_views
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.vectors import Document, Progress
+from migrate.vectors import Document, Progress, no_progress
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -91,14 +92,15 @@ class AuditPlan(SpendingPlan[AuditReport]):
             return request.translated.documents()
         return self._reembedding(request.save_reference).left()
 
-    def _reembedding(self, folder: Path) -> EmbedPlan:
+    def _reembedding(self, folder: Path, progress: Progress = no_progress) -> Reembed:
         request = self.request
-        return plan_reembed(
+        return Reembed(
             request.translated,
             request.embedder,
             folder,
             force=request.force,
             restart=request.restart,
+            progress=progress,
             cap=self.cap,
         )
 
@@ -127,7 +129,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         with tempfile.TemporaryDirectory() as aside:
             path = request.save_reference or Path(aside) / "reference"
             try:
-                self._reembedding(path).execute(progress)
+                self._reembedding(path, progress).execute()
             except KeyboardInterrupt as error:
                 if request.save_reference is None:
                     error.__notes__ = []  # of parts that are done, in a folder that goes away now

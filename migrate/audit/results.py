@@ -55,7 +55,7 @@ class Reranking:
             f"two-stage {self.depth} embeds {self.depth} documents for a first query ({self._price(self.usd_first)}"
             f"about {self.tokens_first:,.0f} tokens) and, with a cache, {self.documents_per_query:.1f} per query over "
             f"the queries of this audit ({self._price(self.usd_per_query)}about {self.tokens_per_query:,.0f} tokens); "
-            f"the cache then has true vectors of {self.cached_share:.1%} of the store, and `backfill --from-cache` "
+            f"the cache then has true vectors of {self.cached_share:.1%} of the store, and `backfill` "
             "puts them in"
         )
 

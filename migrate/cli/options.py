@@ -170,6 +170,7 @@ _KINDS: dict[str, Any] = {
     "stitch": STITCH,
     "path": PATH,
     "text": str,
+    "number": click.IntRange(min=0),
     "count": click.IntRange(min=1),
     "requests": click.IntRange(1, 256),
     "pairs": click.IntRange(min=2),
@@ -193,7 +194,7 @@ def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> 
         return click.argument(name, type=_KINDS[kind], **settings)
     if kind or choices:
         settings["type"] = click.Choice(choices) if choices else _KINDS[kind]
-        settings |= {"required": True} if default is MISSING else {"default": default}
+        settings = {"required": True, **settings} if default is MISSING else {**settings, "default": default}
     else:
         settings |= {"is_flag": True} if default is not None else {"is_flag": True, "default": None}
     return option(*(flags or (f"--{name.replace('_', '-')}",)), name, help=text, **settings)

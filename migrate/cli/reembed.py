@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next, advise_switch, warn_of_place
+from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
+from migrate.cli.verdict import load_model_of
 from migrate.steps.reembed import Reembed
+
+if TYPE_CHECKING:
+    from migrate.embed import Embedding
+    from migrate.steps.reembed.fill import Backfill
 
 
 @options.command("reembed", example="lead-migrate reembed my-store --target tfidf:64 -o new-store")
@@ -31,10 +37,13 @@ def command(
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
-    With --share only a part is embedded, the documents that matter most, and a stitch translates the others.
+    With --share only a part is embedded, the documents that matter most, and a stitch translates the others. With
+    --from-cache a translated STORE gets what the cache has; it keeps its other vectors (`backfill` is the same).
     """
     asked.check()
-    if asked.part is None:
+    if asked.from_cache:
+        fill_from_cache(asked, model, general)
+    elif asked.part is None:
         _embed_all(asked, spending, model, running, general)
     else:
         run_translation(asked.part, spending, model, running, general)
@@ -55,11 +64,11 @@ def _embed_all(
         warn_of_place(opened, output_of(output).path, quiet=quiet)
         paid, loaded = spending.open(quiet=quiet), model.load(str(asked.target), seed=asked.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=general.as_json)
-        plan = replace(asked, store=opened, target=loaded, runner=runner, progress=progress).whole
-        warn_of_store(opened, plan.embedder, seed=asked.seed, quiet=quiet)
-        paid.agree(plan, progress=progress)
-        stop_if_same("reembed", opened, plan.embedder, paid=paid, as_json=general.as_json)
-        done = plan.execute(progress)
+        step = replace(asked, store=opened, target=loaded, runner=runner, progress=progress)
+        warn_of_store(opened, step.embedder, seed=asked.seed, quiet=quiet)
+        paid.agree(step, progress=progress)
+        stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=general.as_json)
+        done = cast("Embedding", step.execute())
     paid.finish()
     if general.as_json:
         facts = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
@@ -71,3 +80,39 @@ def _embed_all(
     new = output_of(output).location
     if not advise_switch(store, opened, new, quiet=quiet):
         advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED, quiet=quiet)
+
+
+def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions) -> None:
+    """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
+    from migrate.errors import UsageError
+    from migrate.files import refuse_overlap
+    from migrate.stores import open_store
+    from migrate.stores.registry import output_of
+
+    quiet, store = general.quiet, str(asked.store)
+    asked.check()
+    refuse_overlap(output_of(asked.output).path, *options.local_paths(store))
+    with progress_bar(quiet=quiet) as progress:
+        opened = open_store(store, verify=True)
+        embedder = load_model_of(opened, cast("str | None", asked.target), "--target", model)
+        if model.no_cache or not embedder.is_cached:
+            why = "as --no-cache asks" if model.no_cache else "as they cost nothing to have again"
+            raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
+        done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
+    if general.as_json:
+        counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
+        show_json({"path": done.path, **counts}, kind="backfill")
+        return
+    show(
+        f"{done.path}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "
+        f"{done.n_left:,} are still translated"
+    )
+    if done.n_choosers and done.n_left:
+        advise(
+            f"{done.n_choosers:,} queries chose some of these vectors and do not judge them: audit by others, such as "
+            "those of --hold-out, another --split, or --queries",
+            quiet=quiet,
+        )
+    new = str(done.path)
+    if not advise_switch(OLD, None, new, quiet=quiet):
+        advise_next("audit", new, "--reference", "pool", "--beir", JUDGED, also=("target",), quiet=quiet)

@@ -8,25 +8,28 @@ from typing import Any
 
 from migrate.cli.options import Decorator, declared
 from migrate.cli.spending import AGREED, SpendingOptions
-from migrate.steps.base import PaidStep, fields_of
+from migrate.steps.base import fields_of
 
 
-def step_options(step: type[Any]) -> Decorator:
+def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
     """Add the arguments and options of a step, or another dataclass, to a command, which gets it as `asked`.
 
-    A command of a step that may cost money gets `spending` too.
+    Only those of the fields in `names` where there are any; `settings` are fields that the command sets itself. A
+    command with a limit of what may be spent gets `spending` too.
     """
-    typed = [field for field in fields_of(step) if "kind" in field.metadata]
+    typed = [field for field in fields_of(step) if "kind" in field.metadata and field.name not in settings]
+    typed = [field for field in typed if not names or field.name in names]
+    costs = any(field.name == "max_cost" for field in typed)
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_step(**arguments: Any) -> Any:
             values = {field.name: arguments.pop(field.name) for field in typed}
-            if issubclass(step, PaidStep):
+            if costs:
                 arguments["spending"] = SpendingOptions(values["max_cost"], arguments.pop("yes"))
-            return command(asked=step(**values), **arguments)
+            return command(asked=step(**values, **settings), **arguments)
 
-        wrapped: Callable[..., Any] = AGREED(with_step) if issubclass(step, PaidStep) else with_step
+        wrapped: Callable[..., Any] = AGREED(with_step) if costs else with_step
         for field in reversed(typed):
             wrapped = declared(field.name, field.metadata, field.default)(wrapped)
         return wrapped

@@ -4,16 +4,12 @@ Both go on where a run broke off: what was embedded is not embedded again.
 """
 
 from migrate.embed.corpus import Embedding, Origin, embed_corpus
-from migrate.embed.plan import EmbedPlan, plan_embed, plan_reembed
 from migrate.embed.reference import is_reembedded, reembed_store
 
 __all__ = [
-    "EmbedPlan",
     "Embedding",
     "Origin",
     "embed_corpus",
     "is_reembedded",
-    "plan_embed",
-    "plan_reembed",
     "reembed_store",
 ]

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.files import (
@@ -32,6 +31,7 @@ from migrate.files import (
 )
 from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
+from migrate.steps.reembed.fill import backfill_store
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import FileStore, as_files
@@ -207,5 +207,5 @@ def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -
         return RecordWriter(store.info.location, state)
     raise UsageError(
         f"{store.info.location}: stores of the kind {store.info.kind} cannot be written to while they serve; use "
-        "two-stage search and `backfill --from-cache`"
+        "two-stage search and `backfill`"
     )

@@ -70,6 +70,10 @@ PROGRESS = parameter("Called with a step, how much of it is done, and how much t
 FORCE = option("Replace the output if it exists.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
 SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
+RUNNER = parameter(
+    "Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786. By "
+    "default processes of this machine."
+)
 PRICE = option(
     "Dollars per million tokens of the target model.  [default: the registry's]",
     "price",

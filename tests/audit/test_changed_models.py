@@ -212,7 +212,7 @@ def test_a_sync_adds_nothing_of_another_model(change, good, moved, server, tmp_p
 @pytest.mark.parametrize("change", CHANGED)
 def test_a_backfill_believes_no_cache_of_another_model(change, good, moved, server, tmp_path, capsys):
     told(capsys, *judged(moved, good, "pool"))
-    command = ["backfill", moved / "new", "--from-cache", "-o", tmp_path / "better"]
+    command = ["backfill", moved / "new", "-o", tmp_path / "better"]
     server.vectors = change(good.model)
     assert is_refused(told(capsys, *command)) and not (tmp_path / "better").exists()
     server.vectors = good.model

@@ -16,13 +16,13 @@ from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference
 from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.verdict import Outcome
-from migrate.backfill import backfill_store
 from migrate.check import stamp_store
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InconclusiveError, StoreError
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, digests_of, is_chooser
+from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.vectors import Document, Query, no_progress
 

@@ -172,7 +172,7 @@ def test_a_manifest_with_something_else_for_hashes_is_refused(value, reference, 
     facts["details"]["chosen by queries"] = value
     del facts["manifest_sha256"]
     path.write_text(json.dumps(facts))
-    with pytest.raises(ManifestError, match=r"in its details .chosen by queries.*must be "):
+    with pytest.raises(ManifestError, match=r"in its details 'chosen by queries.*' must be "):
         audit(open_store(translated.folder), reference)
 
 

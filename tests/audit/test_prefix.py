@@ -197,11 +197,6 @@ def test_other_numbers_are_refused_in_a_line(words, moved, beir, capsys):
     code, lines = complaint(capsys, lead_migrate(*command, f"--prefix={words}"))
     assert code == 2 and len(lines) == 1, lines
     assert f"--prefix: expected numbers of tokens above 0 such as 24,64, found {words!r}" in lines[0]
-    if words:
-        code, lines = complaint(
-            capsys, lead_migrate("embed", beir / "corpus.jsonl", "--model", "tfidf:4", "--prefix", words, "-o", "x")
-        )
-        assert code == 2 and "--prefix" in lines[-1]
 
 
 def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(
@@ -235,7 +230,7 @@ def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
 
 
 def test_a_store_of_first_tokens_is_audited_and_is_no_reference(moved, beir, capsys):
-    base = ["embed", beir / "corpus.jsonl", "--no-chunks", "-q", "--model", "tfidf:24", "--prefix", "6"]
+    base = ["embed", beir / "corpus.jsonl", "--no-chunks", "-q", "--model", "prefix:6:tfidf:24"]
     assert lead_migrate(*base, "-o", moved / "heads") == 0
     heads, full = open_store(moved / "heads"), open_store(moved / "full")
     assert heads.info.manifest.model.spec == "prefix:6:tfidf:24"
@@ -279,7 +274,7 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert 0 < arms["prefix:3"]["usd"] < arms["prefix:6"]["usd"] < arms[FULL]["usd"]
         server.billed.clear()
         assert lead_migrate(*command) in (0, 1, 3)
-        embed = ["embed", source_folder / "docs.jsonl", "--model", SMALL, "--no-chunks", *sizes, "--prefix", "3"]
+        embed = ["embed", source_folder / "docs.jsonl", "--model", f"prefix:3:{SMALL}", "--no-chunks", *sizes]
         assert lead_migrate(*embed, "-o", tmp_path / "heads") == 0
         assert [text for text in but_again(server.billed) if text != "word"] == [], "all is in the cache"
 

@@ -65,7 +65,7 @@ WAYS = {
     "a store that is filled in": [
         FIT_BY_LOG,
         [*TRANSLATE[:-1], "first"],
-        ["backfill", "first", "--from-cache", "-o", "new"],
+        ["backfill", "first", "-o", "new"],
     ],
     "a store that is translated again": [
         FIT_BY_LOG,

@@ -275,7 +275,7 @@ def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, shell,
     assert status.err == "OLD: the store that the new one was made from\nnext: lead-migrate switch OLD new\n"
     assert shell("lead-migrate switch store new").returncode == 0
     assert shell("lead-migrate rollback store").returncode == 0
-    found = printed("backfill new --from-cache -o filled", {0})
+    found = printed("backfill new -o filled", {0})
     assert found == "lead-migrate switch store filled" and shell(found).returncode == 0
 
 

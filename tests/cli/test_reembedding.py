@@ -267,16 +267,14 @@ def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(source_folder
         assert lead_migrate("fit", source_folder, *options, "--sample", "90", "-o", tmp_path / "other") == 0
         served = len(server.texts_served)
         capsys.readouterr()
-        assert lead_migrate("backfill", tmp_path / "new", "--from-cache", "-o", tmp_path / "better", "--json") == 0
+        assert lead_migrate("backfill", tmp_path / "new", "-o", tmp_path / "better", "--json") == 0
         assert len(server.texts_served) - served <= 1 + ASKED_AGAIN, "the dimension, and what proves the model"
     found = json.loads(capsys.readouterr().out)
     assert (found["count"], found["true"], found["true before"], found["left"]) == (150, 90, 30, 60)
 
 
 def test_a_backfill_needs_a_cache(migrated, source_folder, tmp_path, capsys):
-    code, line = complaint(capsys, "backfill", source_folder, "--from-cache", "-o", tmp_path / "better")
-    assert code == 2 and "expected a model whose vectors are cached" in line
     code, line = complaint(capsys, "backfill", source_folder, "-o", tmp_path / "better")
-    assert code == 2 and "expected --from-cache" in line
-    code, line = complaint(capsys, "backfill", source_folder, "--from-cache", "-o", source_folder / "inside")
+    assert code == 2 and "expected a model whose vectors are cached" in line
+    code, line = complaint(capsys, "backfill", source_folder, "-o", source_folder / "inside")
     assert code == 2 and "overlaps" in line

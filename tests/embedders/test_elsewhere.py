@@ -11,11 +11,12 @@ import victims
 
 import migrate.embed.corpus
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
-from migrate.embed import embed_corpus, plan_embed, reembed_store
+from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere, remote_in
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter
 from migrate.errors import InputError, OutputError, SpendingError
+from migrate.steps.embed import Embed
 from migrate.stores import open_store
 from migrate.vectors import Document
 from migrate.work.runner import LocalRunner
@@ -85,10 +86,10 @@ def test_the_cache_stays_here_and_is_asked_first(server, tmp_path, but_again):
 
 def test_one_cap_holds_for_all(server, tmp_path):
     loaded = elsewhere(load_embedder(SMALL, base_url=server.url), TWO)
-    whole = plan_embed(partial(victims.documents, 1_000), loaded, tmp_path / "new", price_usd_per_mtok=1_000)
-    cap = whole.estimate().usd / 2
+    whole = Embed(list(victims.documents(1_000)), loaded, tmp_path / "new", price=1_000)
+    cap = whole.cap.cap_usd = whole.estimate().usd / 2
     with pytest.raises(SpendingError):
-        whole.run(cap_usd=cap)
+        whole.execute()
     assert 0 < server.billed_tokens * 1_000 / 1e6 <= cap
     assert 0 < whole.cap.spent_usd <= cap
 

@@ -117,8 +117,8 @@ def test_the_command_embeds_a_layer_and_the_manifest_names_it(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     lines = (json.dumps({"id": document.id, "text": document.text}) for document in DOCUMENTS)
     (tmp_path / "docs.jsonl").write_text("\n".join(lines))
-    asked = ["embed", "docs.jsonl", "--model", MINILM, "--no-chunks", "--no-cache", "--device", "cpu", "-q"]
-    assert run([*asked, "--layer", "3", "--pooling", "cls", "-o", "store"]) == 0
+    asked = ["embed", "docs.jsonl", "--no-chunks", "--no-cache", "--device", "cpu", "-q"]
+    assert run([*asked, "--model", f"layer:3:cls:{MINILM}", "-o", "store"]) == 0
     store = open_store(tmp_path / "store")
     spec = "layer:3:cls:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
     assert store.info.manifest.model.spec == spec
@@ -127,7 +127,5 @@ def test_the_command_embeds_a_layer_and_the_manifest_names_it(tmp_path, monkeypa
     assert run(["check", "store", "--model", f"layer:3:cls:{MINILM}", "--device", "cpu", "-q"]) == 0
     assert run(["check", "store", "--model", MINILM, "--device", "cpu", "-q"]) == 1
     capsys.readouterr()
-    assert run([*asked, "--pooling", "cls", "-o", "other"]) == 2
-    assert "--layer N" in capsys.readouterr().err and not (tmp_path / "other").exists()
-    assert run([*asked, "--layer", "9", "-o", "other"]) == 2
+    assert run([*asked, "--model", f"layer:9:{MINILM}", "-o", "other"]) == 2
     assert "no layer 9; name one from 0 to 6" in capsys.readouterr().err and not (tmp_path / "other").exists()

@@ -29,7 +29,7 @@ FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "o
 FIT_API = models.FIT_API
 
 
-BACKFILL = ("backfill", "store", "--from-cache", "-o", "out", "-q")
+BACKFILL = ("backfill", "store", "-o", "out", "-q")
 ENDLESS = "{}: this is a pipe, a socket or a device; give a file or a folder"
 NOT_READ = "store/index.faiss: FAISS cannot read the file (*); copy it again or build it again"
 TRANSLATED = "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"

@@ -76,7 +76,7 @@ CASES = {
     "fit, its cache": Case(("fit", "store", *API, "--stitch", "ridge", "-o", "out", "--force"), (0, 32), **CACHE),
     "embed": Case(("embed", "beir", "--model", "tfidf:24", *OUT), (64,)),
     "embed for LangChain": Case(("embed", "beir", "--model", "tfidf:24", "--format", "langchain", *OUT), (64,)),
-    "backfill": Case(("backfill", "api", "--from-cache", *OUT), (32,)),
+    "backfill": Case(("backfill", "api", *OUT), (32,)),
     "sync": Case(("sync", "old", "disk/new", "--target", "tfidf:24"), (32,), ("new",)),
     "stamp": Case(("stamp", "disk/new", "--model", "file:target.npz", "--trust", "--force"), (0,), ("new",)),
     "carry": Case(("carry", "store", "stitch", "--directions", "d.npz", *OUT), (0,)),

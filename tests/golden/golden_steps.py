@@ -90,7 +90,7 @@ def serve(recorder, old):
     recorder.run("13 live run", "live", "run", live, *TARGET, "--once", "--budget", "60%", *QUIET)
     recorder.look("13 live run", live)
     recorder.run("14 live status", "live", "status", live, "--json")
-    backfill = ("backfill", kind.opened("new"), *TARGET, "--from-cache", "-o", kind.new("filled"), *QUIET)
+    backfill = ("backfill", kind.opened("new"), *TARGET, "-o", kind.new("filled"), *QUIET)
     recorder.run("15 backfill", *backfill)
     recorder.look("15 backfill", kind.opened("filled"))
 

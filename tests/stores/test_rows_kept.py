@@ -16,10 +16,10 @@ from sync_tools import Hashed, some_records, translate_in_parts
 
 import migrate
 from migrate.audit.query_set import QuerySet
-from migrate.backfill import backfill_store
 from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError
+from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import rollback, switch
 from migrate.steps.sync import Sync
 from migrate.stores import open_store

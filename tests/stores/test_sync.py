@@ -14,12 +14,12 @@ from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
 import migrate
 from migrate import sync
-from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, LockedError, StoreError, UsageError
 from migrate.files import output_lock
+from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import forget, rollback, switch
 from migrate.steps.sync import Sync
 from migrate.stores import open_store

@@ -8,7 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, QUERY_LOG, RESTART, SEED, PaidStep, argument, function, option, parameter
+from migrate.steps.base import (
+    FORCE,
+    PRICE,
+    QUERY_LOG,
+    RESTART,
+    RUNNER,
+    SEED,
+    PaidStep,
+    argument,
+    function,
+    option,
+    parameter,
+)
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -34,10 +46,6 @@ POLICY = option(
 )
 LOG = {**QUERY_LOG, "section": REEMBEDDING}
 SAVE_STITCH = option("Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING)
-RUNNER = parameter(
-    "Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786. By "
-    "default processes of this machine."
-)
 
 
 @dataclass(frozen=True, eq=False)

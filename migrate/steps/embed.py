@@ -1,0 +1,207 @@
+"""Embed: documents to a new store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, SPLIT, PaidStep, argument, function, option
+
+if TYPE_CHECKING:
+    from migrate.cost.chunks import ChunkSize
+    from migrate.cost.spending import PlannedModel
+    from migrate.embed import Embedding, Origin
+    from migrate.embedders.base import Embedder
+    from migrate.steps.base import ModelLike
+    from migrate.vectors import Document
+    from migrate.work.runner import Runner
+
+_CHUNKS, _CORPUS = {"section": "Chunks"}, {"section": "Corpus"}
+
+
+@dataclass(frozen=True, eq=False)
+class Embed(PaidStep["Embedding"]):
+    """Embed documents into a new store, a folder with a FAISS index.
+
+    The output appears when it is complete; a run that broke off is continued with the same files and options. Documents
+    that are read from files are cut into chunks that the model reads to their end; others are embedded as they are.
+
+    Raises
+    ------
+    DatasetError
+        There are no documents, or one has a blank text and `skip_bad` is not given.
+    StoreError
+        The documents changed while they were read, or since unfinished work was begun.
+    UsageError, OutputError, LockedError
+        Chunks cannot be of that size; or the output exists, cannot be written, or is being written by another run; or
+        unfinished work was begun with other options.
+    RemoteError, InputError, SpendingError
+        The model fails, or costs more than `max_cost`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> documents = list(migrate.open_store("my-store").documents())
+    >>> migrate.embed(documents, "tfidf:24", "new-store")
+    <Embedding new-store: 150 vectors of dimension 24>
+    """
+
+    corpus: Sequence[Document] | str | Path = field(
+        metadata=argument("Documents, or a BEIR folder, the name of a BEIR set, or a JSONL file.", "text")
+    )
+    model: ModelLike = field(metadata=option("Model to embed with.", "text", metavar="SPEC"))
+    output: str | Path = field(metadata=option("Folder to write.", "path", flags=("--output", "-o")))
+    _: KW_ONLY
+    chunk_tokens: int | None = field(
+        default=None,
+        metadata=option(
+            "Longest chunk, in tokens of the model, without its prefix and special tokens.  [default: what the model "
+            "reads, up to 256]",
+            "count",
+            **_CHUNKS,
+        ),
+    )
+    chunk_overlap: int | None = field(
+        default=None,
+        metadata=option(
+            "Tokens that neighbouring chunks share at most.  [default: a tenth of the longest chunk]",
+            "number",
+            **_CHUNKS,
+        ),
+    )
+    no_chunks: bool = field(default=False, metadata=option("One vector for each document, however long.", **_CHUNKS))
+    format: Literal["faiss", "langchain"] = field(
+        default="faiss", metadata=option("Store to write.", choices=("faiss", "langchain"))
+    )
+    metric: Literal["ip", "l2"] = field(
+        default="ip", metadata=option("How the index compares vectors.", choices=("ip", "l2"))
+    )
+    max_docs: int | None = field(
+        default=None, metadata=option("Cap of a BEIR corpus; relevant documents come first.", "count", **_CORPUS)
+    )
+    split: str = field(default="test", metadata={**SPLIT, **_CORPUS})
+    skip_bad: bool = field(
+        default=False,
+        metadata=option("Drop documents without text, count and list them, instead of failing.", **_CORPUS),
+    )
+    price: float | None = field(default=None, metadata=PRICE)
+    runner: Runner | str | None = field(default=None, metadata=RUNNER)
+    seed: int = field(default=0, metadata=SEED)
+    force: bool = field(default=False, metadata=FORCE)
+    restart: bool = field(default=False, metadata=RESTART)
+
+    def check(self) -> None:
+        """Make sure that sizes are of chunks, and that the output does not lie in what is read."""
+        from migrate.errors import UsageError
+        from migrate.files import refuse_overlap
+
+        if self.no_chunks and (self.chunk_tokens, self.chunk_overlap) != (None, None):
+            raise UsageError("--no-chunks leaves documents whole; leave it out, or --chunk-tokens and --chunk-overlap")
+        if isinstance(self.corpus, str | Path):
+            refuse_overlap(Path(self.output), Path(self.corpus))
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The model, which spends under the cap."""
+        from migrate.embedders.elsewhere import elsewhere
+        from migrate.steps.opening import model_at, runner_at
+
+        return self.cap.meter(elsewhere(model_at(self.model), runner_at(self.runner)), self.price)
+
+    @property
+    def leaves_whole(self) -> bool:
+        """Whether documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
+        sizes = (self.chunk_tokens, self.chunk_overlap)
+        return not self.no_chunks and sizes == (None, None) and self.embedder.loaded_profile().kind == "file"
+
+    @cached_property
+    def chunk(self) -> ChunkSize | None:
+        """The size of chunks; None where documents are left whole."""
+        from migrate.cost.chunks import chunk_size
+
+        is_read = isinstance(self.corpus, str | Path) or self.chunk_tokens is not None
+        if self.no_chunks or self.leaves_whole or not is_read:
+            return None
+        return chunk_size(self.embedder.loaded_profile(), self.chunk_tokens, self.chunk_overlap)
+
+    @cached_property
+    def documents(self) -> Callable[[], Iterable[Document]]:
+        """Starts reading the documents, in chunks where they are cut."""
+        from migrate.cost.chunks import cut_documents
+
+        read, target, size = self._source[0], self.embedder.loaded_profile(), self.chunk
+        if size is None:
+            return read
+        cut_documents((), target, size)  # a size that cannot be is refused here
+        return lambda: cut_documents(read(), target, size)
+
+    @cached_property
+    def _source(self) -> tuple[Callable[[], Iterable[Document]], list[Path]]:
+        """What starts reading whole documents, and the files that these are in."""
+        from migrate.datasets.beir import load_beir
+        from migrate.datasets.download import resolve_beir
+        from migrate.datasets.records import read_corpus
+        from migrate.errors import UsageError
+
+        if not isinstance(self.corpus, str | Path):
+            return partial(iter, self.corpus), []
+        path, max_docs = Path(self.corpus), self.max_docs
+        if not path.is_file():
+            folder = resolve_beir(str(self.corpus), progress=self.progress)
+            path = folder / "corpus.jsonl"
+            if max_docs is not None:
+                capped = load_beir(folder, split=self.split, max_docs=max_docs, seed=self.seed)
+                files = (path, folder / "qrels" / f"{self.split}.tsv")
+                return partial(iter, capped.documents), [file for file in files if file.exists()]
+        elif max_docs is not None:
+            raise UsageError("--max-docs caps BEIR sets by their judgements; a JSONL file has none: shorten it instead")
+        return partial(read_corpus, path), [path]
+
+    @property
+    def origin(self) -> Origin:
+        """The files and the options that shape the documents: a run is only continued with the same ones."""
+        from migrate.embed import Origin
+
+        files = self._source[1]
+        if not files:
+            return Origin()
+        capped = None if self.max_docs is None else [self.max_docs, self.split, self.seed]
+        return Origin(files, {"chunks": self.chunks, "cap": capped})
+
+    @property
+    def chunks(self) -> dict[str, object] | None:
+        """The size of chunks and who counts their tokens, as JSON has them."""
+        counter = self.embedder.loaded_profile().counter
+        return None if self.chunk is None else {**asdict(self.chunk), "counted_by": counter.source}
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The model, for the documents that an unfinished run has not embedded."""
+        from migrate.cost.spending import PlannedModel
+        from migrate.embed.corpus import AGAIN, documents_left
+
+        left = partial(documents_left, self.documents, Path(self.output), restart=self.restart)
+        return (PlannedModel(self.embedder, self.cap, documents=left, again=AGAIN),)
+
+    def execute(self) -> Embedding:
+        """Embed the documents, and build the store."""
+        from migrate.embed import embed_corpus
+
+        return embed_corpus(
+            self.documents,
+            self.embedder,
+            Path(self.output),
+            store_format=self.format,
+            metric=self.metric,
+            skip_blank=self.skip_bad,
+            origin=self.origin,
+            force=self.force,
+            restart=self.restart,
+            progress=self.progress,
+        )
+
+
+embed = function(Embed)
