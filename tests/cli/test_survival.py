@@ -175,7 +175,7 @@ def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
         patch.setattr("migrate.audit.plan.audit_store", interrupted)
         assert run(command) == 130
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.audit.plan.reembed_store", interrupted)
+        patch.setattr("migrate.embed.reembed_store", interrupted)
         assert run(command) in (0, 1, 3)
         assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
         with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
@@ -278,7 +278,7 @@ def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(beir, sourc
         error.add_note("continue with the same command: 100 of 150 rows are done")
         raise error
 
-    monkeypatch.setattr("migrate.audit.plan.reembed_store", interrupted)
+    monkeypatch.setattr("migrate.embed.reembed_store", interrupted)
     capsys.readouterr()
     for options, told in (([], "nothing unfinished was kept"), (["--save-reference", "full"], "100 of 150 rows")):
         assert run(["audit", "new", "--reference", "build", "--beir", str(beir), "--quiet", *options]) == 130
