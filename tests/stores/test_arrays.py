@@ -141,7 +141,7 @@ def test_a_store_by_its_scheme_is_not_replaced(folder, tmp_path, capsys):
         assert "overlaps" in capsys.readouterr().err
     assert (folder / "vectors.npy").exists()
     assert run(["inspect", ""]) == 2
-    assert "expected a path or a URI, found nothing" in capsys.readouterr().err
+    assert "no path or URI is given" in capsys.readouterr().err
 
 
 class OtherKind:

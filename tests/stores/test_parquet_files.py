@@ -395,6 +395,7 @@ def test_what_is_not_clear_is_refused_by_name(columns, options, message, tmp_pat
 
 
 def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     location = small(tmp_path / "a", text=["one", "two", "six"])
     file = tmp_path / "a" / "x.parquet"
 
@@ -412,9 +413,9 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
     first = snapshot_of(old, before_s)
     changed = snapshot_of(new, before_s)  # the time is set back
     assert changed.difference(first.fingerprint) == "the same vectors, other texts"
-    monkeypatch.setattr(ParquetStore, "_texts_sha256", None)  # whatever reads them again fails
-    assert open_store(location).snapshot() == changed
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetStore, "_texts_sha256", None)  # whatever reads them again fails
+        assert open_store(location).snapshot() == changed
     (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_sha256) in path.read_text()]
     note.write_text("{")
     assert open_store(location).snapshot() == changed

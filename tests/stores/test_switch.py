@@ -250,12 +250,12 @@ def test_a_transaction_that_was_open_is_waited_for_and_seen(tmp_path):
             writer.execute(f"UPDATE {name} SET content = 'later' WHERE id = '{example_documents(1)[0].id}'")
             failed = []
 
-            def switch():
+            def switch_meanwhile():
                 with pytest.raises(StoreError, match="changed while it was compared"):
                     switch(old, new, unproven=True)
                 failed.append(True)
 
-            thread = threading.Thread(target=switch, daemon=True)
+            thread = threading.Thread(target=switch_meanwhile, daemon=True)
             thread.start()
             thread.join(2)
             assert thread.is_alive(), "it waits for the transaction"
