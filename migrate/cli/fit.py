@@ -110,18 +110,18 @@ def _facts(
     facts = {**fitted.selection.facts(), "stitch": str(output), "direction": direction}
     facts["fallback"] = None if use is None else asdict(use)
     facts["over_limit"] = {what: None if counted is None else counted.facts for what, counted in unread.items()}
-    facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
+    facts["without_texts"] = WITHOUT_TEXTS if bare else None
     if confidence is not None:
         facts["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
     return facts
 
 
 def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:
-    from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
+    from migrate.report.fit import fit_sentences, without_texts_sentence
     from migrate.report.terminal import candidates_table, wrap
 
     show(candidates_table(fitted.selection) + "\n")
-    for sentence in [*fit_sentences(fitted.selection), *([WITHOUT_TEXTS.sentence] if bare else [])]:
+    for sentence in [*fit_sentences(fitted.selection), *([without_texts_sentence()] if bare else [])]:
         show(wrap(sentence))
     pairs = fitted.manifest.counts["pairs"]
     spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""

@@ -18,31 +18,26 @@ from migrate.report.page import Page, element, items, sentence, words
 from migrate.report.page import table as html_table
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
-from migrate.report.terminal import WIDTH, table, wrap
+from migrate.report.terminal import WIDTH, paragraphs, table, wrapped
 
 UNKNOWN = "-"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def assess_text(assessment: Assessment) -> str:
-    """The store, what the plans cost, what they need and what is known of them, and the answers last."""
-    known = _store_facts(assessment)
+    """Return the store, what the plans cost, what they need and what is known of them, and the answers last."""
+    known, needs = _store_facts(assessment), _need_rows(assessment.plans)
     width = max(len(name) for name, _ in known)
-    lines = [f"{name:{width}}  {value}" for name, value in known]
-    needs = _need_rows(assessment.plans)
-    needs_text = _left(needs)
-    if max(map(len, needs_text.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
-        needs_text = "\n\n".join([table([row[:-1] for row in needs]), _left([[row[0], row[-1]] for row in needs])])
-    notes = [wrap(f"note: {note}") for note in assessment.notes]
-    said = [wrap(answer) for answer in assessment.answers]
-    return "\n".join([*lines, "", table(cost_rows(assessment)), "", needs_text, "", *notes, "", *said])
-
-
-def _left(rows: list[list[str]]) -> str:
-    """A table whose last column, which is prose, stands to the left."""
-    plain = table([row[:-1] for row in rows]).split("\n")
-    width = max(map(len, plain))
-    return "\n".join(f"{line:{width}}  {row[-1]}" for line, row in zip(plain, rows, strict=True))
+    needed = table(needs, left=[4])
+    if max(map(len, needed.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
+        needed = paragraphs(table([row[:-1] for row in needs]), table([[row[0], row[-1]] for row in needs], left=[1]))
+    return paragraphs(
+        "\n".join(f"{name:{width}}  {value}" for name, value in known),
+        table(cost_rows(assessment)),
+        needed,
+        wrapped(f"note: {note}" for note in assessment.notes),
+        wrapped(assessment.answers),
+    )
 
 
 def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:

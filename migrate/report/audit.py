@@ -28,7 +28,7 @@ from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.downstream import downstream_text
 from migrate.report.facts import as_plain
-from migrate.report.terminal import WIDTH, filled_columns, table, wrap
+from migrate.report.terminal import cut, filled_columns, paragraphs, table, wrap, wrapped
 
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
@@ -37,37 +37,23 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 
 
 def diagnostics_text(diagnostics: Diagnostics, measure: str) -> str:
-    """The queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
-    parts = [
-        _regressions(diagnostics.regressions[:_QUERIES], measure),
+    """Return the queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
+    calibration = diagnostics.calibration
+    regressions = [line for worst in diagnostics.regressions[:_QUERIES] for line in _regression(worst)]
+    return paragraphs(
+        "\n".join([f"queries that lose most {measure}", *map(cut, regressions)]) if regressions else "",
         _slices(diagnostics.slices, measure),
-        f"{calibration_title(diagnostics.calibration)}\n{table(calibration_rows(diagnostics.calibration))}"
-        if diagnostics.calibration
-        else "",
+        f"{calibration_title(calibration)}\n{table(calibration_rows(calibration))}" if calibration else "",
         "\n".join(map(_hubs, diagnostics.hubness)),
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-def _regressions(worst: tuple[Regression, ...], measure: str) -> str:
-    if not worst:
-        return ""
-    return "\n".join(
-        [f"queries that lose most {measure}", *(line for regression in worst for line in _regression(regression))]
     )
 
 
 def _regression(regression: Regression) -> Iterator[str]:
-    yield _cut(f"  {regression.query_id}: {regression.text}")
+    yield f"  {regression.query_id}: {regression.text}"
     yield f"    {regression.scores[FULL]:.3f} -> {regression.scores[TRANSLATED]:.3f}"
     for name, hits in regression.hits.items():
         shown = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
-        yield _cut(f"    {name} finds {shown or 'nothing'}")
-
-
-def _cut(line: str) -> str:
-    line = " ".join(line.split()) if line.strip() == line else line
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+        yield f"    {name} finds {shown or 'nothing'}"
 
 
 def _slices(slices: tuple[Slice, ...], measure: str) -> str:
@@ -81,7 +67,7 @@ def _slices(slices: tuple[Slice, ...], measure: str) -> str:
         return ""
     rows = [
         [
-            _cut(f"{part.by}: {part.value}")[:60],
+            cut(" ".join(f"{part.by}: {part.value}".split()), 60),
             f"{part.queries}",
             f"{part.full:.3f}",
             f"{part.translated:.3f}",
@@ -141,12 +127,12 @@ def frontier_text(frontier: Frontier) -> str:
     priced = any(point.price_usd is not None for point in frontier.points)
     head = ["re-embed by", "documents", "share", "tokens", "share", *(["usd"] if priced else [])]
     rows = [_row(point, priced=priced) for point in frontier.points]
-    notes = [wrap(f"note: {note}") for note in frontier.notes]
+    notes = [f"note: {note}" for note in frontier.notes]
     measured = frontier.points[0].verdict.measured
     of = "" if measured == frontier.measure else f" of {frontier.measure}"
     measure = f"{measured}{of} with a part of the {frontier.count:,} documents re-embedded"
     points = table([[*head, measured, f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows])
-    return "\n".join([measure, "", points, "", *notes, wrap(frontier.sentence)])
+    return paragraphs(measure, points, wrapped([*notes, frontier.sentence]))
 
 
 def _row(point: Point, *, priced: bool) -> list[str]:
@@ -212,12 +198,18 @@ def audit_text(report: AuditReport) -> str:
     """The arms, the diagnostics, the frontier, and the verdict."""
     verdict = report.verdict
     subject = f"{report.dataset}: {verdict.counted}, {report.n_documents:,} documents"
-    first = [wrap(f"provisional: {report.basis}")] if report.basis else []
-    tables = [quality_table(report), agreement_table(report)]
-    parts = [*first, subject, *tables, wrap(legend(report)), diagnostics_text(report.diagnostics, report.measure)]
-    parts += [frontier_text(report.frontier)] if report.frontier else []
-    parts += [downstream_text(report.downstream)] if report.downstream else []
-    return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
+    agreements = agreement_rows(report)
+    return paragraphs(
+        wrap(f"provisional: {report.basis}") if report.basis else "",
+        subject,
+        table(quality_rows(report)),
+        table(agreements) if agreements else "",
+        wrap(legend(report)),
+        diagnostics_text(report.diagnostics, report.measure),
+        frontier_text(report.frontier) if report.frontier else "",
+        downstream_text(report.downstream) if report.downstream else "",
+        wrapped(sentences(report)),
+    )
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
@@ -249,11 +241,6 @@ def _significance(verdict: Verdict) -> str:
     return ", significantly worse" if verdict.worse_than_stay else ""
 
 
-def quality_table(report: AuditReport) -> str:
-    """The rows of `quality_rows`, aligned."""
-    return table(quality_rows(report))
-
-
 def quality_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: measures, retention with its bounds, queries won, tied and lost; what it costs where any does."""
     shown = _shown(_QUALITY, report)
@@ -280,12 +267,6 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
         for arm in report.arms
     ]
     return filled_columns([head, *rows], costs=_COSTS)
-
-
-def agreement_table(report: AuditReport) -> str:
-    """The rows of `agreement_rows`, aligned."""
-    rows = agreement_rows(report)
-    return table(rows) if rows else ""
 
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:

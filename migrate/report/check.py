@@ -6,47 +6,43 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from migrate.check.model import Agreement, Compatibility, Example, Found, Trial
+from migrate.check.model import Agreement, Compatibility, Found, Trial
 from migrate.check.stamp import Stamped
 from migrate.report.characters import printable
 from migrate.report.facts import as_plain, document
 from migrate.report.page import Content, Page, element, items, sentence, stamp, words
 from migrate.report.page import table as html_table
-from migrate.report.terminal import table, wrap
+from migrate.report.terminal import cut, paragraphs, table, wrap, wrapped
 
 _BASES = {
     "manifest": "judged by the manifest; no text was embedded",
     "sample": "judged by texts that were embedded again",
     "facts": "judged without embedding a text",
 }
-_SHOWN = 5
 
 
 def check_text(result: Compatibility) -> str:
-    """The answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
-    parts = [answer_line(result), *_fits(result), "", *_findings(result)]
-    if result.figures is not None:
-        parts += ["", *map(wrap, _figure_sentences(result.figures))]
-    if result.examples:
-        parts += ["", table([["document", "row", "cosine", "taken for"], *map(_example_row, result.examples)])]
-    if result.trials and not result.compatible:
-        parts += ["", _trials(result.trials)]
-    return "\n".join([*parts, *([""] if result.notes else []), *(wrap(f"note: {note}") for note in result.notes)])
+    """Return the answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
+    fits = result.found is not None and result.found.model != result.model
+    examples = [
+        [cut(printable(one.doc_id), 36), f"{one.row:,}", f"{one.cosine:.4f}", cut(one.taken_for, 40)]
+        for one in result.examples
+    ]
+    return paragraphs(
+        wrapped([answer_line(result), *([f"what fits: {_typed(result.found)}"] if fits and result.found else [])]),
+        wrapped(_findings(result)),
+        "" if result.figures is None else wrapped(_figure_sentences(result.figures)),
+        table([["document", "row", "cosine", "taken for"], *examples]) if examples else "",
+        _trials(result.trials) if result.trials and not result.compatible else "",
+        wrapped(f"note: {note}" for note in result.notes),
+    )
 
 
 def answer_line(result: Compatibility) -> str:
-    """Compatible or not, with which model, and why."""
+    """Say whether it is compatible, with which model, and why."""
     if result.compatible:
-        return wrap(f"compatible with {result.model.spec}: {result.sentence}")
-    return wrap(f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}")
-
-
-def _fits(result: Compatibility) -> list[str]:
-    """The model that fits, where it is not the one that was asked about."""
-    found = result.found
-    if found is None or found.model == result.model:
-        return []
-    return [wrap(f"what fits: {_typed(found)}")]
+        return f"compatible with {result.model.spec}: {result.sentence}"
+    return f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}"
 
 
 def flags_of(options: Mapping[str, str | int]) -> list[str]:
@@ -59,12 +55,12 @@ def _typed(found: Found) -> str:
 
 
 def stamp_text(stamp: Stamped) -> str:
-    """What the stamp rests on, and where it is."""
-    parts = [] if stamp.checked is None else [check_text(stamp.checked), ""]
+    """Return what the stamp rests on, and where it is."""
+    lines = [f"stamped: {stamp.path}" if stamp.path else "not stamped: nothing was written"]
     if (found := stamp.found) is not None:
         agree = f"{found.agreeing} of {found.sampled} sampled documents agree"
-        parts.append(wrap(f"as the last check has found: {_typed(found)}; {agree}"))
-    return "\n".join([*parts, f"stamped: {stamp.path}" if stamp.path else "not stamped: nothing was written"])
+        lines = [wrap(f"as the last check has found: {_typed(found)}; {agree}"), *lines]
+    return paragraphs("" if stamp.checked is None else check_text(stamp.checked), "\n".join(lines))
 
 
 def _findings(result: Compatibility) -> list[str]:
@@ -72,7 +68,7 @@ def _findings(result: Compatibility) -> list[str]:
     lines = [_BASES[result.basis]]
     for finding in result.findings:
         said = "" if finding.message == result.sentence else f": {finding.message}"
-        lines.append(wrap(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}"))
+        lines.append(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}")
     return lines
 
 
@@ -89,24 +85,11 @@ def _figure_sentences(figures: Agreement) -> list[str]:
     return lines
 
 
-def _example_row(example: Example) -> list[str]:
-    return [
-        _cut(printable(example.doc_id), 36),
-        f"{example.row:,}",
-        f"{example.cosine:.4f}",
-        _cut(example.taken_for, 40),
-    ]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
 def _trials(trials: tuple[Trial, ...]) -> str:
     """The ways that came nearest."""
     rows = [
-        [_cut(f"embedded {trial.meaning}", 70), f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
-        for trial in _nearest(trials)[:_SHOWN]
+        [cut(f"embedded {trial.meaning}", 70), f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
+        for trial in _nearest(trials)[:5]
     ]
     return table([[f"the nearest of {len(trials)} other ways", "agree", "median cosine"], *rows])
 

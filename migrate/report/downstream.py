@@ -8,13 +8,13 @@ from typing import Any
 from migrate.audit.downstream import DownstreamAudit, Kept
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.report.facts import as_plain, document
-from migrate.report.terminal import table, wrap
+from migrate.report.terminal import paragraphs, table, wrapped
 from migrate.similarity.roc import Bounded
 
 
 def downstream_text(audit: DownstreamAudit) -> str:
     """A table of the tasks, and what it rests on."""
-    return "\n".join([table(downstream_rows(audit)), "", *map(wrap, downstream_sentences(audit))])
+    return paragraphs(table(downstream_rows(audit)), wrapped(downstream_sentences(audit)))
 
 
 def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:

@@ -5,7 +5,7 @@ What a store without texts loses cannot be held out of it; that figure is of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Final
 
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
@@ -17,40 +17,27 @@ from migrate.stores.confidence import unreliable
 _Z = 1.96
 
 
-@dataclass(frozen=True, slots=True)
-class WorthOfTexts:
-    """What texts were worth elsewhere: mean retention of nDCG@10 without and with them, by the same sample.
-
-    The target's own tokens are among what a stitch may read of a text, but not of a target behind an API or in a file.
-    """
-
-    vectors_alone: float
-    with_texts: float
-    with_texts_and_tokens: float
-    pairs: int
-    measured_by: str
-    measured_on: str
-
-    @property
-    def sentence(self) -> str:
-        """For a person."""
-        return (
-            "texts: the store has none, so nothing but the old vectors was read. What that costs here cannot be "
-            f"measured; elsewhere, on {self.measured_on}, stitches fitted on {self.pairs:,} pairs retained "
-            f"{self.vectors_alone:.3f} of a full re-embed's nDCG@10 from the old vectors alone, {self.with_texts:.3f} "
-            f"with the texts, and {self.with_texts_and_tokens:.3f} with the target's tokens too"
-        )
+WITHOUT_TEXTS: Final = {
+    "vectors_alone": 0.733,
+    "with_texts": 0.848,
+    "with_texts_and_tokens": 0.907,
+    "pairs": 1_000,
+    "measured_by": "python benchmarks/retrieval.py DATA --seeds 0 --stitches vectors auto [--no-tokens]",
+    "measured_on": "two collections (SciFact and NFCorpus) from five weak source models each",
+}
+"""Mean retention of nDCG@10 elsewhere, as that benchmark prints it: docs/benchmarks.md, What to expect."""
 
 
-WITHOUT_TEXTS = WorthOfTexts(
-    vectors_alone=0.733,
-    with_texts=0.848,
-    with_texts_and_tokens=0.907,
-    pairs=1_000,
-    measured_by="python benchmarks/retrieval.py DATA --seeds 0 --stitches vectors auto [--no-tokens]",
-    measured_on="two collections (SciFact and NFCorpus) from five weak source models each",
-)
-"""As that benchmark prints it; in docs/benchmarks.md under What to expect."""
+def without_texts_sentence() -> str:
+    """Say what a store without texts loses; a target behind an API or in a file has no tokens to read."""
+    known = WITHOUT_TEXTS
+    return (
+        "texts: the store has none, so nothing but the old vectors was read. What that costs here cannot be measured; "
+        f"elsewhere, on {known['measured_on']}, stitches fitted on {known['pairs']:,} pairs retained "
+        f"{known['vectors_alone']:.3f} of a full re-embed's nDCG@10 from the old vectors alone, "
+        f"{known['with_texts']:.3f} with the texts, and {known['with_texts_and_tokens']:.3f} with the target's tokens "
+        "too"
+    )
 
 
 def choice_sentence(selection: Selection) -> str:

@@ -40,6 +40,7 @@ from migrate.report.svg.charts import (
     spectra,
 )
 from migrate.report.svg.frame import Chart, percent
+from migrate.report.terminal import cut
 
 _MOST_QUERIES = 100
 _CHARACTERS = 60
@@ -218,14 +219,9 @@ def _differences(report: AuditReport) -> Chart:
 def _query_names(report: AuditReport) -> list[str]:
     texts = report.query_texts or [""] * len(report.query_ids)
     return [
-        f"{query_id}, {_cut(text)}" if text else query_id
+        f"{query_id}, {cut(' '.join(text.split()), _CHARACTERS)}" if text else query_id
         for query_id, text in zip(report.query_ids, texts, strict=True)
     ]
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1].rstrip() + "…"
 
 
 def _query_rows(report: AuditReport) -> list[list[str]]:

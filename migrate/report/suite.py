@@ -222,7 +222,7 @@ def check_suite(result: Compatibility) -> Suite:
     """The answer, and everything that was looked at."""
     answer = "COMPATIBLE" if result.compatible else "NOT COMPATIBLE"
     title = f"{answer}: {result.store} with {result.model.spec}"
-    whole = Case("compatible", _state(ok=result.compatible), _answer(result), title)
+    whole = Case("compatible", _state(ok=result.compatible), answer_line(result), title)
     cases = [whole, *(Case(finding.name, _state(ok=finding.ok), finding.message) for finding in result.findings)]
     figures = result.figures
     properties = {"cause": result.cause.value, "basis": result.basis}
@@ -246,10 +246,6 @@ def _state(*, ok: bool) -> State:
     return State.PASSED if ok else State.FAILED
 
 
-def _answer(result: Compatibility) -> str:
-    return " ".join(answer_line(result).split())
-
-
 def _check_markdown(result: Compatibility) -> str:
     looked = [
         ["looked at", ""],
@@ -258,4 +254,4 @@ def _check_markdown(result: Compatibility) -> str:
     examples = [["document", "row", "cosine"], *([e.doc_id, f"{e.row:,}", f"{e.cosine:.4f}"] for e in result.examples)]
     tables = [markdown_table(looked), *([markdown_table(examples)] if result.examples else [])]
     heading = _heading(_state(ok=result.compatible), str(result.store))
-    return f"{heading} {_answer(result)}\n\n" + "\n\n".join(tables) + "\n"
+    return f"{heading} {answer_line(result)}\n\n" + "\n\n".join(tables) + "\n"

@@ -34,8 +34,27 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if size < 10 else f"{value:.1f}"
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, the first to the left, the others to the right.
+def paragraphs(*parts: str) -> str:
+    """Join the parts that are not empty, a blank line between them."""
+    return "\n\n".join(filter(None, parts))
+
+
+def wrapped(sentences: Iterable[str]) -> str:
+    """Return sentences in lines that fit, each on a new one."""
+    return "\n".join(map(wrap, sentences))
+
+
+def cut(text: str, width: int = WIDTH) -> str:
+    """Return the beginning of a text that is longer.
+
+    >>> cut("a text of some length", 8)
+    'a text…'
+    """
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+
+
+def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = ()) -> str:
+    """Align columns as wide as their widest cell, the first and those of `left` to the left, the others to the right.
 
     >>> print(table([["arm", "score"], ["stay", "0.5"]]))
     arm   score
@@ -47,7 +66,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     head, *body = [[Text(printable(cell)) for cell in row] for row in rows]
     lines = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="none")
     for place, cell in enumerate(head):
-        lines.add_column(cell, justify="right" if place else "left", no_wrap=True)
+        lines.add_column(cell, justify="right" if place and place not in left else "left", no_wrap=True)
     for row in body:
         lines.add_row(*row)
     return printed([lines], _UNLIMITED)

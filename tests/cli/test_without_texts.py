@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from migrate.cli.main import run
-from migrate.report.fit import WITHOUT_TEXTS
+from migrate.report.fit import without_texts_sentence
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 
@@ -43,7 +43,7 @@ def test_fit_says_that_there_are_no_texts_and_what_that_costs_elsewhere(bare_fol
     assert fit(bare_folder, f"file:{target_file}") == 0
     text = capsys.readouterr().out
     assert "ridge+text" not in text.split("texts:")[0]
-    assert words(WITHOUT_TEXTS.sentence) in words(text)
+    assert words(without_texts_sentence()) in words(text)
     assert "cannot be measured; elsewhere, on two collections" in words(text) and "weak source models" in words(text)
     assert max(len(line) for line in text.split("\n")) <= 100
     assert lead_migrate("translate", bare_folder, "stitch", "-o", "new", "--quiet") == 0

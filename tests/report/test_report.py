@@ -12,7 +12,7 @@ from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult,
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table, sentences
+from migrate.report.audit import agreement_rows, audit_text, legend, quality_rows, sentences
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.facts import as_plain
 from migrate.report.html import audit_page
@@ -165,7 +165,7 @@ def test_a_table_is_aligned():
 @pytest.mark.parametrize("n", [1, 300, 9_999])
 def test_the_audit_table_fits_the_terminal(n, judged):
     report = make_report(n, judged=judged)
-    for lines in (quality_table(report).splitlines(), agreement_table(report).splitlines()):
+    for lines in (table(quality_rows(report)).splitlines(), table(agreement_rows(report)).splitlines()):
         assert len(lines) in (5, 6)
         assert max(len(line) for line in lines) <= WIDTH
     assert max(len(line) for line in audit_text(report).splitlines()) <= WIDTH
@@ -173,7 +173,7 @@ def test_the_audit_table_fits_the_terminal(n, judged):
 
 def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     report = make_report(n=30)
-    quality, likeness = quality_table(report), agreement_table(report)
+    quality, likeness = table(quality_rows(report)), table(agreement_rows(report))
     assert quality.splitlines()[0].split()[:4] == ["arm", "nDCG@10", "R@100", "MRR@10"]
     assert likeness.splitlines()[0].split()[-3:] == ["overlap@1", "overlap@10", "overlap@100"]
     for arm in report.arms:
@@ -203,8 +203,8 @@ def test_the_legend_explains_the_columns_and_arms_that_are_there():
 
 def test_measures_that_were_not_taken_are_left_out():
     report = make_report(judged=False)
-    assert "nDCG" not in quality_table(report).splitlines()[0]
-    assert "overlap@10" in agreement_table(report).splitlines()[0]
+    assert "nDCG" not in table(quality_rows(report)).splitlines()[0]
+    assert "overlap@10" in table(agreement_rows(report)).splitlines()[0]
 
 
 def unfolded(text):
