@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from migrate.cost.chunks import chunk_size, count_unread, cut_documents
-from migrate.cost.target import Target, find_target
 from migrate.datasets.beir import load_beir
 from migrate.datasets.chunking import chunk_documents
+from migrate.embedders import load_embedder
+from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts
 from migrate.vectors import Document
 
@@ -37,7 +38,7 @@ def count_words(texts: Sequence[str]) -> Counts:
     return np.array([len(re.findall(r"\w+|[^\w\s]", text)) for text in texts], dtype=np.int64)
 
 
-def line(name: str, documents: Sequence[Document], cut: Cut, target: Target) -> str:
+def line(name: str, documents: Sequence[Document], cut: Cut, target: Profile) -> str:
     """One line of the table."""
     started = time.process_time()
     chunks = list(cut(documents))
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1_500)
     arguments = parser.parse_args()
     documents = list(islice(load_beir(arguments.data / "scifact").documents(), arguments.documents))
-    target = find_target(MODEL)
+    target = load_embedder(MODEL).profile
     size = chunk_size(target)
     words = partial(chunk_documents, chunk_tokens=CHUNK_WORDS, chunk_overlap=SHARED_WORDS, count_tokens=count_words)
     print(f"{'':22}{'chunks':>8}{'over limit':>12}{'never read':>12}{'documents/s':>13}")

@@ -30,9 +30,9 @@ from tokenizers import Tokenizer
 
 from migrate.cost.count import count_texts
 from migrate.cost.plans import embed_memory, migrate_memory, store_bytes
-from migrate.cost.target import find_target
 from migrate.datasets.records import read_corpus
 from migrate.datasets.stdlib import stdlib_beir
+from migrate.embedders import load_embedder
 from migrate.embedders.tokens import BYTE_PAIRS, WORD_PIECES, EstimateCounter, TokenCounter, find_api_counter
 from migrate.embedders.weights import packaged_model_path
 from migrate.report.terminal import table
@@ -79,7 +79,7 @@ def invented(data: Path, count: int, seed: int = 0) -> Iterator[Document]:
 
 def measure_speed(data: Path, count: int) -> None:
     """Time counting, and a loop that takes text by text."""
-    target = find_target("packaged:all-MiniLM-L6-v2")
+    target = load_embedder("packaged:all-MiniLM-L6-v2").profile
     documents = list(invented(data, count))
     started = time.perf_counter()
     found = count_texts(documents, target)
@@ -116,7 +116,7 @@ def kinds(data: Path) -> dict[str, list[str]]:
 
 def measure_estimate(data: Path) -> None:
     """How far the estimates are off."""
-    exact = {"word pieces": find_target("packaged:all-MiniLM-L6-v2").counter}
+    exact = {"word pieces": load_embedder("packaged:all-MiniLM-L6-v2").profile.counter}
     api = find_api_counter("text-embedding-3-small")
     if api is None:
         print("tiktoken or its encoding is not here: its estimate is not measured")

@@ -32,7 +32,7 @@ from dask_processes import processes
 
 import migrate
 from migrate.cluster import DaskRunner
-from migrate.cost.target import Tally
+from migrate.cost.count import Tally
 from migrate.embedders import load_embedder
 from migrate.embedders.registry import known_models
 from migrate.stitch.persistence import load_stitch

@@ -1,16 +1,15 @@
 """What embedding costs, before anything is spent, and the cap that holds spending to it.
 
-target      a model's facts, and tokens of texts        count      a store's texts, streaming
-chunks      cut by the target's tokens                  rates      how fast texts can be embedded; tokens in dollars
+count       tokens of texts, streaming                  chunks     texts cut by the target's tokens
+rates       how fast texts are embedded; dollars        estimate   the bill of some texts for one model
 plans       the ways to move, side by side              answers    the two answers in words
-assess      all of it
-estimate    what some texts will cost one model         meter      an embedder that stops at a cap
-spending    plan, then run: a step, its models, its estimate and its cap
+assess      all of it                                   deal       a migration beside a full re-embed
+meter       an embedder that stops at a cap             spending   the models of a step, and its estimate
 """
 
 from migrate.cost.assess import Assessment, assess_store
+from migrate.cost.count import Tally, tally_of
 from migrate.cost.rates import Cost, usd_of
-from migrate.cost.target import Tally, tally_of
 
 __all__ = [
     "Assessment",

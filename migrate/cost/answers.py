@@ -9,22 +9,13 @@ from migrate.cost.plans import FULL, MIGRATE, STAY, Plan, Pricing
 from migrate.cost.quality import SAFE
 from migrate.selection import SAMPLE_SIZE
 
-SMALL_USD = 1.0
+SMALL_USD, SMALL_MINUTES = 1.0, 60.0
 """A full re-embed at this price is cheaper than an hour of anybody's thoughts about it."""
 
-SMALL_MINUTES = 60.0
-_TENTH = 0.095
-"""A tenth, whatever rounding to documents made of it."""
 
-PROOF_QUERIES, _PROOF_DEPTH = 200, 20
-PROOF_DOCUMENTS = PROOF_QUERIES * _PROOF_DEPTH
+PROOF_QUERIES = 200
+PROOF_DOCUMENTS = 20 * PROOF_QUERIES
 """What an audit by a pool embeds first: so many documents for each of as many queries as an audit often has."""
-
-_SMALL_DOCUMENTS = 2 * SAMPLE_SIZE
-_AUDIT = (
-    "an audit by a pool (--reference pool) embeds no more than its verdict needs, one that builds its reference every "
-    "text of the store"
-)
 
 
 def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = None) -> tuple[str, ...]:
@@ -37,25 +28,23 @@ def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = 
 
 
 def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
-    """The cheapest plan expected to be SAFE, as far as anything is known."""
-    measured = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
-    judged = [plan for plan in measured if plan.known is not None and plan.known.outcome is not None]
-    best = next((plan for plan in judged if plan.known is not None and plan.known.is_cheapest_safe), None)
-    if best is not None and best.known is not None:
-        return (
-            f"cheapest plan expected to be SAFE: {best.name} ({priced(best)}), as the audit's frontier found "
-            f"({best.known.sentence}); audit the store that comes of it"
-        )
-    if judged:
+    """Return the cheapest plan expected to be SAFE, as far as anything is known."""
+    known = [(plan, plan.known) for plan in plans if plan.known is not None and plan.kind != STAY]
+    for plan, point in known:
+        if point.outcome is not None and point.is_cheapest_safe:
+            return (
+                f"cheapest plan expected to be SAFE: {plan.name} ({priced(plan)}), as the audit's frontier found "
+                f"({point.sentence}); audit the store that comes of it"
+            )
+    if any(point.outcome is not None for _, point in known):
         return (
             f"cheapest plan expected to be {SAFE}: {FULL} ({priced(full)}); the audit's frontier found no smaller "
             "budget that is"
         )
-    if measured:
-        plan = measured[0]
+    if known:
         return (
             f"cheapest plan expected to be SAFE: not known yet; of the stitch "
-            f"{plan.quality} is known, and what that means for queries only an audit says (audit --frontier)"
+            f"{known[0][0].quality} is known, and what that means for queries only an audit says (audit --frontier)"
         )
     if full_is_better(plans, full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
@@ -77,7 +66,8 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
     if why := _small(full) or _proof_costs(plans, full):
         return f"a full re-embed is the better deal here: {why}; nothing else keeps all of the quality"
     migrations = [plan for plan in plans if plan.kind == MIGRATE]
-    tenth = next((plan for plan in migrations if plan.share >= _TENTH), migrations[-1])
+    # a tenth, whatever rounding to documents made of it
+    tenth = next((plan for plan in migrations if plan.share >= 0.095), migrations[-1])
     if full.usd is None and full.minutes is None:
         share = (SAMPLE_SIZE + PROOF_DOCUMENTS) / full.documents
         return (
@@ -87,7 +77,8 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
         )
     return (
         f"a full re-embed ({priced(full)}) is the better deal where the loss of quality is worth more than the "
-        f"difference to {tenth.name} ({priced(tenth)}); {_AUDIT}"
+        f"difference to {tenth.name} ({priced(tenth)}); an audit by a pool (--reference pool) embeds no more than its "
+        "verdict needs, one that builds its reference every text of the store"
     )
 
 
@@ -140,11 +131,11 @@ def _proof_costs(plans: Sequence[Plan], full: Plan) -> str:
 
 
 def _small(full: Plan) -> str:
-    """Why there is nothing to save; empty where there is."""
-    takes = "" if full.minutes is None else f"{duration(full.minutes)}"
+    """Return why there is nothing to save; empty where there is."""
+    takes = "" if full.minutes is None else duration(full.minutes)
     if is_small(full.usd, full.minutes):
         return f"it takes {takes}" if full.usd is None else f"it costs {dollars(full.usd)}{takes and f' and {takes}'}"
-    if full.documents <= _SMALL_DOCUMENTS:
+    if full.documents <= 2 * SAMPLE_SIZE:
         share = min(SAMPLE_SIZE / full.documents, 1)
         return f"the {SAMPLE_SIZE:,} documents that a stitch learns from are {share:.0%} of the store"
     return ""

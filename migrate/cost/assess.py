@@ -28,9 +28,9 @@ from migrate.cost.plans import (
 )
 from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate
-from migrate.cost.target import Target
 from migrate.display import data_frame, notebook_html
 from migrate.embedders.prefix import first_of
+from migrate.embedders.profile import Profile
 from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
@@ -58,7 +58,7 @@ class Assessment:
     """
 
     store: StoreInfo
-    target: Target
+    target: Profile
     count: TextCount
     chunking: Chunking | None
     size: StoreBytes | None
@@ -91,7 +91,7 @@ class Assessment:
 
 def assess_store(
     store: Store,
-    target: Target,
+    target: Profile,
     *,
     rate: Rate | None = None,
     queries: Sequence[Query] = (),
@@ -233,7 +233,7 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
     return tuple(notes)
 
 
-def _time_note(rate: Rate | None, target: Target) -> str:
+def _time_note(rate: Rate | None, target: Profile) -> str:
     if rate is not None:
         return f"time: {rate.sentence(is_api=target.is_api)}"
     if target.is_api:
@@ -241,7 +241,7 @@ def _time_note(rate: Rate | None, target: Target) -> str:
     return "time is not known; --calibrate embeds 32 documents and times them, --rate 50/s says it"
 
 
-def _long_note(count: TextCount, chunking: Chunking | None, target: Target) -> str:
+def _long_note(count: TextCount, chunking: Chunking | None, target: Profile) -> str:
     fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
     sentence = (
         f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"

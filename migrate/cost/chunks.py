@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from migrate.cost.count import TextCount, count_texts
-from migrate.cost.target import Target
 from migrate.datasets.chunking import chunk_documents
+from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts, whole
 from migrate.errors import UsageError
 from migrate.stores.base import Store
@@ -67,7 +67,7 @@ class Unread:
 
 
 def count_unread(
-    texts: Iterable[Text], target: Target, *, store: int | None = None, progress: Progress = no_progress
+    texts: Iterable[Text], target: Profile, *, store: int | None = None, progress: Progress = no_progress
 ) -> Unread | None:
     """Count what the model will leave unread of these texts; None where it has no limit, or none is known."""
     if target.max_tokens is None:
@@ -78,7 +78,7 @@ def count_unread(
     return Unread(target.spec, target.max_tokens, count.distinct, count.over_limit, share, exact, target.is_api, store)
 
 
-def count_unread_of_store(store: Store, target: Target, *, seed: int = 0) -> Unread | None:
+def count_unread_of_store(store: Store, target: Profile, *, seed: int = 0) -> Unread | None:
     """As `count_unread`, of a store's documents, or of `MOST_COUNTED` of them; None too where it has no texts."""
     if not store.info.has_texts or target.max_tokens is None:
         return None
@@ -103,13 +103,13 @@ class ChunkSize:
     tokens: int
     overlap: int
 
-    def fits(self, target: Target) -> bool:
+    def fits(self, target: Profile) -> bool:
         """Whether the model reads such chunks to their end."""
         left = room(target)
         return left is None or self.tokens <= left
 
 
-def room(target: Target) -> int | None:
+def room(target: Profile) -> int | None:
     """Tokens that the model reads of a text beside its prefix and its special tokens; None where no limit is known.
 
     Raises
@@ -128,7 +128,7 @@ def room(target: Target) -> int | None:
     return left
 
 
-def chunk_size(target: Target, tokens: int | None = None, overlap: int | None = None) -> ChunkSize:
+def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None = None) -> ChunkSize:
     """The size that was asked for; otherwise what the model reads, up to `CHUNK_TOKENS`, and a tenth of it.
 
     Raises
@@ -141,7 +141,7 @@ def chunk_size(target: Target, tokens: int | None = None, overlap: int | None = 
     return ChunkSize(tokens, tokens // _SHARED if overlap is None else overlap)
 
 
-def cut_documents(documents: Iterable[Document], target: Target, size: ChunkSize) -> Iterator[Document]:
+def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSize) -> Iterator[Document]:
     """The chunks of documents, as `chunk_documents` makes and names them, counted as the target model counts.
 
     Raises
@@ -157,7 +157,7 @@ def cut_documents(documents: Iterable[Document], target: Target, size: ChunkSize
     return chunk_documents(documents, chunk_tokens=size.tokens, chunk_overlap=size.overlap, count_tokens=count)
 
 
-def _spare(target: Target) -> int:
+def _spare(target: Profile) -> int:
     """Tokens of a text that has none of its own."""
     return int(target.counter.count([target.prefix])[0]) if target.prefix else target.counter.special
 
@@ -177,7 +177,7 @@ class Chunking:
     is_sampled: bool
 
 
-def chunk_long(count: TextCount, target: Target) -> Chunking | None:
+def chunk_long(count: TextCount, target: Profile) -> Chunking | None:
     """Cut the documents beyond the limit as `embed` would; None without any."""
     if not count.long_documents or target.max_tokens is None:
         return None

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from migrate.cost.target import Target
-from migrate.embedders.tokens import whole
+import numpy as np
+
+from migrate.cost.rates import Cost, usd_of
+from migrate.embedders.base import Embedder
+from migrate.embedders.profile import Profile
+from migrate.embedders.tokens import Counts, whole
 from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
@@ -62,7 +66,7 @@ class TextCount:
 
 def count_texts(
     texts: Iterable[Text],
-    target: Target,
+    target: Profile,
     *,
     lookup: CacheLookup | None = None,
     once: bool = True,
@@ -104,7 +108,7 @@ def _fresh(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once
     return fresh
 
 
-def _add_block(count: TextCount, texts: Sequence[Text], target: Target, lookup: CacheLookup | None) -> None:
+def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup: CacheLookup | None) -> None:
     counts = target.count(texts)
     read = target.cut(counts)
     count.tokens += int(counts.sum())
@@ -119,3 +123,46 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Target, lookup: 
         paid = lookup(texts)
         count.cached += sum(paid)
         count.cached_tokens += int(read[paid].sum())
+
+
+class Tally:
+    """Counts texts as a target model takes them, by the counter that `assess` and the spending commands use.
+
+    Remembers a hash and a number for each text that was counted.
+    """
+
+    def __init__(self, target: Profile) -> None:
+        self.target = target
+        self._tokens: dict[bytes, int] = {}
+
+    @property
+    def price(self) -> float | None:
+        """US dollars per million tokens; None where no price is known."""
+        return self.target.price_usd_per_mtok
+
+    def tokens(self, texts: Sequence[Text]) -> Counts:
+        """Tokens that the model reads of each text, prefix and special tokens included; of a blank one none."""
+        return self._look_up([text_digest(text.text) for text in texts], texts)
+
+    def cost(self, texts: Iterable[Text]) -> Cost:
+        """What these texts cost; one that comes twice is paid for once."""
+        count, unique, stream = 0, set[bytes](), iter(texts)
+        while block := list(islice(stream, BLOCK)):
+            digests = [text_digest(text.text) for text in block]
+            self._look_up(digests, block)
+            unique.update(digests)
+            count += len(block)
+        tokens = sum(self._tokens[digest] for digest in unique)
+        return Cost(count, tokens, usd_of(tokens, self.price), self.target.counter.exact)
+
+    def _look_up(self, digests: Sequence[bytes], texts: Sequence[Text]) -> Counts:
+        new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in self._tokens}
+        worded = {digest: text for digest, text in new.items() if text.text.strip()}
+        self._tokens |= dict.fromkeys(new.keys() - worded.keys(), 0)
+        self._tokens |= zip(worded, self.target.read(list(worded.values())).tolist(), strict=True)
+        return np.array([self._tokens[digest] for digest in digests], dtype=np.int64)
+
+
+def tally_of(embedder: Embedder, price_usd_per_mtok: float | None = None) -> Tally:
+    """The tally of a model that is at hand; its price is by default that of the registry."""
+    return Tally(embedder.profile.at_price(price_usd_per_mtok))

@@ -15,8 +15,8 @@ from math import ceil
 from migrate.cost.count import TextCount
 from migrate.cost.quality import NOTHING, REFERENCE, STAYED, KnownPoint, StitchQuality
 from migrate.cost.rates import Rate, usd_of
-from migrate.cost.target import Target
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
+from migrate.embedders.profile import Profile
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store
@@ -116,7 +116,6 @@ FEWEST_PAIRS = 40
 """Below these a fit draws no learning curve: too few to learn a map from."""
 
 FULL, STAY, MIGRATE, FIRST_TOKENS, TWO_STAGE = "full re-embed", "stay", "migrate", "first tokens", "two-stage"
-NO_DOWNTIME = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +132,15 @@ class Plan:
     share: float
     documents: int
     tokens: int
-    requests: int | None
-    usd: float | None
-    batch_usd: float | None
-    minutes: float | None
-    disk_bytes: int | None
-    memory_bytes: int | None
-    quality: str
+    requests: int | None = None
+    usd: float | None = None
+    batch_usd: float | None = None
+    minutes: float | None = None
+    disk_bytes: int | None = None
+    memory_bytes: int | None = None
+    quality: str = NOTHING
     known: KnownPoint | None = None
-    downtime: str = NO_DOWNTIME
+    downtime: str = "none"
     first_tokens: int | None = None
 
     @property
@@ -149,12 +148,17 @@ class Plan:
         """What is expected or was measured; 0 where nothing is known."""
         return 0.0 if self.known is None else self.known.estimate
 
+    @property
+    def outcome(self) -> str | None:
+        """What an audit has found of it; None where none has."""
+        return None if self.known is None else self.known.outcome
+
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
     """All that a plan's cost depends on, beside what it embeds."""
 
-    target: Target
+    target: Profile
     count: TextCount
     size: StoreBytes | None
     source_dim: int
@@ -165,6 +169,11 @@ class Pricing:
     def tokens_per_document(self) -> float:
         """On average, of what is not in the cache."""
         return self.count.tokens_to_embed / max(self.count.to_embed, 1)
+
+    def usd(self, tokens: int) -> tuple[float | None, float | None]:
+        """Return what tokens cost, and what they cost in a batch."""
+        target = self.target
+        return usd_of(tokens, target.price_usd_per_mtok), usd_of(tokens, target.batch_price_usd_per_mtok)
 
     def cost(self, kind: str, name: str, documents: int, tokens: int) -> Plan:
         """A plan that embeds so much, without what belongs to its kind."""
@@ -180,12 +189,8 @@ class Pricing:
             documents,
             tokens,
             sent if target.is_api else None,
-            usd_of(tokens, target.price_usd_per_mtok),
-            usd_of(tokens, target.batch_price_usd_per_mtok),
+            *self.usd(tokens),
             None if rate is None else rate.minutes(sent, tokens),
-            None,
-            None,
-            NOTHING,
         )
 
 
@@ -204,8 +209,7 @@ def full_plan(pricing: Pricing) -> Plan:
 def stay_plan(pricing: Pricing, known: KnownPoint | None) -> Plan:
     """Leave everything as it is: what a move has to beat."""
     plan = pricing.cost(STAY, STAY, 0, 0)
-    quality = STAYED if known is None else known.sentence
-    return replace(plan, quality=quality, known=known, disk_bytes=0, minutes=0.0)
+    return replace(plan, quality=known.sentence if known else STAYED, known=known, disk_bytes=0, minutes=0.0)
 
 
 def migrate_plan(
@@ -222,10 +226,8 @@ def migrate_plan(
     share = documents / max(count.to_embed, 1)
     tokens = round(documents * pricing.tokens_per_document)
     plan = pricing.cost(MIGRATE, name or f"migrate {share:.0%}", documents, tokens)
-    quality = measured.sentence if measured is not None else NOTHING
-    if pairs < FEWEST_PAIRS:
-        quality = "too few to learn from"
-    plan = replace(plan, quality=quality, known=measured)
+    quality = measured.sentence if measured else NOTHING
+    plan = replace(plan, quality=quality if pairs >= FEWEST_PAIRS else "too few to learn from", known=measured)
     if size is None or dim is None:
         return plan
     disk = size.after + cache_bytes(documents, dim) + stitch_bytes(pairs, pricing.source_dim, dim)
@@ -312,33 +314,28 @@ def first_tokens_plan(
     """Embed the first tokens of all documents, counted by `cut`, beside a migration that leans on them."""
     name = name or f"{documents:,} and first {tokens} tokens of all"
     plan = migrate_plan(pricing, documents, name, known, pairs=known.documents if known else None)
-    cost = pricing.cost(FIRST_TOKENS, plan.name, plan.documents, plan.tokens + cut.tokens_to_embed)
+    total = plan.tokens + cut.tokens_to_embed
+    usd, batch_usd = pricing.usd(total)
     return replace(
-        plan,
-        kind=FIRST_TOKENS,
-        tokens=cost.tokens,
-        usd=cost.usd,
-        batch_usd=cost.batch_usd,
-        minutes=None,
-        first_tokens=tokens,
+        plan, kind=FIRST_TOKENS, tokens=total, usd=usd, batch_usd=batch_usd, minutes=None, first_tokens=tokens
     )
 
 
-def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
-    """The plan of so many tokens at most of which most is expected; None where of none anything is.
+def _comparable(plans: Iterable[Plan]) -> list[Plan]:
+    """Return the plans of which something is known by one measure: retention where an audit has it, else overlap@10."""
+    known = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
+    return [plan for plan in known if plan.outcome is not None] or known
 
-    Plans are compared by one measure: retention where an audit has measured it, else overlap@10.
-    """
-    able = [plan for plan in plans if plan.known is not None and plan.kind != STAY and plan.tokens <= tokens]
-    audited = [plan for plan in able if plan.known is not None and plan.known.outcome is not None]
-    return max(audited or able, key=lambda plan: plan.quality_known, default=None)
+
+def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
+    """Return the plan of so many tokens at most of which most is expected; None where of none anything is."""
+    able = _comparable(plan for plan in plans if plan.tokens <= tokens)
+    return max(able, key=lambda plan: plan.quality_known, default=None)
 
 
 def cheapest_for(plans: Sequence[Plan], wanted: float) -> Plan | None:
-    """The plan of the fewest tokens that `wanted` is expected of, or more: of retention where an audit measured it."""
-    priced = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
-    audited = [plan for plan in priced if plan.known is not None and plan.known.outcome is not None]
-    able = [plan for plan in audited or priced if plan.quality_known >= wanted]
+    """Return the plan of the fewest tokens that `wanted` is expected of, or more."""
+    able = [plan for plan in _comparable(plans) if plan.quality_known >= wanted]
     return min(able, key=lambda plan: plan.tokens, default=None)
 
 

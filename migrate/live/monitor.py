@@ -111,10 +111,6 @@ class LiveVerdict:
     margin_from: str = ""
     n_groups: int = 0
 
-    def as_json(self) -> dict[str, Any]:
-        """For machines."""
-        return {**asdict(self), "outcome": str(self.outcome)}
-
 
 @dataclass(frozen=True)
 class Monitor:

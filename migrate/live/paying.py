@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from migrate.cost import usd_of
-from migrate.cost.target import Tally
+from migrate.cost.count import Tally
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.errors import SpendingError, UsageError
 from migrate.live.state import LiveState

@@ -116,7 +116,7 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
     facts = {
         "path": status.location,
         "outcome": status.outcome,
-        "verdict": None if status.verdict is None else status.verdict.as_json(),
+        "verdict": status.verdict,
         "count": status.count,
         "true": status.true,
         "queued": status.queued,

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -477,7 +477,7 @@ class Worker:
                 subprocess.run(  # noqa: S602 - the user's own command line
                     self.options.on_unsafe,
                     shell=True,
-                    input=canonical_json(verdict.as_json()).encode(),
+                    input=canonical_json(asdict(verdict)).encode(),
                     timeout=_MINUTE_S,
                     check=False,
                     env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
@@ -487,7 +487,7 @@ class Worker:
     # Telling.
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
-        verdict = None if self._verdict is None else self._verdict.as_json()
+        verdict = None if self._verdict is None else asdict(self._verdict)
         before = self.state.worker()
         facts = WorkerFacts(phase, os.getpid(), self._generation, self.account.usd, verdict, message)
         if replace(before, updated=0.0) != replace(facts, updated=0.0):

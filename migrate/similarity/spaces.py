@@ -234,7 +234,8 @@ def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0
     compared with all n; stitches as in `judge_stitching`.
     """
     check_same_documents(a, b, FEWEST)
-    return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), stitch=stitch, seed=seed)
+    forth, back = (judge_stitching(x, y, stitch=stitch, seed=seed) for x, y in ((a, b), (b, a)))
+    return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), forth, back, seed=seed)
 
 
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
@@ -244,8 +245,8 @@ def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
     return Space(vectors, near, local_dimensions(near))
 
 
-def compare_described(a: Space, b: Space, *, stitch: str = RIDGE, seed: int = 0) -> Similarity:
-    """Compare as `compare_spaces`, spaces that are described already."""
+def compare_described(a: Space, b: Space, forth: Stitching, back: Stitching, *, seed: int = 0) -> Similarity:
+    """Compare as `compare_spaces`, spaces that are described already, with the stitches from a to b and back."""
     from migrate.stitch.confidence import spearman
 
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
@@ -263,6 +264,6 @@ def compare_described(a: Space, b: Space, *, stitch: str = RIDGE, seed: int = 0)
         dimension_agreement=spearman(a.local[known], b.local[known]) if known.any() else float("nan"),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
-        forth=judge_stitching(a.vectors, b.vectors, stitch=stitch, seed=seed),
-        back=judge_stitching(b.vectors, a.vectors, stitch=stitch, seed=seed),
+        forth=forth,
+        back=back,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
     from migrate.cost.quality import StitchQuality
     from migrate.cost.rates import Rate
-    from migrate.cost.target import Target
+    from migrate.embedders.profile import Profile
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
@@ -131,7 +131,7 @@ class Assess(Step["Assessment"]):
         return store_of(self.store)
 
     @cached_property
-    def model(self) -> Target:
+    def model(self) -> Profile:
         """The facts of the target."""
         from migrate.steps.opening import model_at
 

@@ -12,7 +12,6 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.results import TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.cost.count import count_texts
-from migrate.cost.target import find_target
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
@@ -140,7 +139,7 @@ def test_nothing_is_embedded_but_queries(store, fitted, reference, questions, ta
 def test_tokens_and_money_are_those_of_all_true_vectors(store, fitted, reference, questions, target):
     options = {"shares": [1.0], "policies": ["random"], "price_usd_per_mtok": 5.0}
     found = tried(store, fitted, reference, questions, target, **options)
-    tokens = count_texts(store.documents(), find_target("tfidf:64")).tokens_read
+    tokens = count_texts(store.documents(), load_embedder("tfidf:64").profile).tokens_read
     assert found.points[-1].tokens == tokens
     assert found.points[-1].price_usd == pytest.approx(tokens * 5 / 1e6)
     assert 0 < found.points[0].tokens < tokens

@@ -9,7 +9,7 @@ from openai_server import OpenAIServer, status
 
 from migrate.cli.main import run
 from migrate.cost.count import count_texts
-from migrate.cost.target import find_target
+from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.stores import open_store
 
@@ -65,7 +65,7 @@ def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, tmp_path, 
         assert lead_migrate(*command, "-o", tmp_path / str(number)) == 0
         texts = [document for document in open_store(source_folder).documents() if document.text in server.billed]
         assert len(server.billed) == 50, "not the store"
-        assert said(capsys) == [("", 50, 0, count_texts(texts, find_target(SMALL)).tokens_read)]
+        assert said(capsys) == [("", 50, 0, count_texts(texts, load_embedder(SMALL).profile).tokens_read)]
 
 
 @pytest.mark.parametrize("cache", [[], ["--no-cache"]])
@@ -112,7 +112,7 @@ def test_a_budget_and_the_line_count_the_same_tokens(budget, source_folder, log,
     assert made["tokens, about"] < tokens, "with those that prove the model"
     assert len(but_again(server.billed)) == queries + documents
     if budget.startswith("$"):
-        paid = count_texts(_true(source_folder, tmp_path / "new.stitch"), find_target(SMALL)).tokens_read
+        paid = count_texts(_true(source_folder, tmp_path / "new.stitch"), load_embedder(SMALL).profile).tokens_read
         assert 0.9 * 0.0002 < paid * 0.02 / 1e6 <= 0.0002
 
 
@@ -133,7 +133,7 @@ def test_an_audit_counts_tokens_as_its_line_does(source_folder, beir, server, tm
         capsys.readouterr()
         assert lead_migrate("audit", tmp_path / "new", "--reference", "build", "--beir", beir, *options) in (0, 1, 3)
         ((_, documents, _, tokens),) = said(capsys)
-        asked = count_texts(open_store(tmp_path / "new").documents(), find_target(SMALL))
+        asked = count_texts(open_store(tmp_path / "new").documents(), load_embedder(SMALL).profile)
         (full,) = [arm for arm in json.loads(report.read_text())["arms"] if arm["name"] == "full re-embed"]
         assert documents == asked.distinct and full["tokens"] == asked.tokens_read < tokens, "queries come on top"
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from migrate.cost.chunks import chunk_size, count_unread, count_unread_of_store, cut_documents, room
-from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, TokenizerCounter
@@ -34,7 +33,7 @@ def long(corpus):
 
 @pytest.mark.parametrize("prefix", ["", "passage: ", "word " * 200])
 def test_prefix_and_special_tokens_have_their_place(prefix, long):
-    target = find_target(MINILM, prefix=prefix)
+    target = replace(load_embedder(MINILM).profile, document_prefix=prefix)
     size = chunk_size(target)
     assert size.tokens == room(target) and size.overlap == size.tokens // 10
     counts = target.count(list(cut_documents(long, target, size)))
@@ -42,9 +41,9 @@ def test_prefix_and_special_tokens_have_their_place(prefix, long):
 
 
 def test_the_longest_chunk_is_capped_and_can_be_chosen(long):
-    target = find_target("openai:text-embedding-3-small")
+    target = load_embedder("openai:text-embedding-3-small").profile
     assert (chunk_size(target).tokens, chunk_size(target).overlap) == (256, 25)
-    assert chunk_size(find_target("tfidf:8")).tokens == 256
+    assert chunk_size(load_embedder("tfidf:8").profile).tokens == 256
     size = chunk_size(target, 100, 0)
     assert (size.tokens, size.overlap) == (100, 0)
     assert max(target.count(list(cut_documents(long, target, size)))) <= 100
@@ -52,7 +51,7 @@ def test_the_longest_chunk_is_capped_and_can_be_chosen(long):
 
 @pytest.mark.parametrize("kind", ["whole texts", "estimate"])
 def test_chunks_fit_whoever_counts(kind, long):
-    target = find_target(MINILM)
+    target = load_embedder(MINILM).profile
     counters = {
         "whole texts": TokenizerCounter(target.counter.tokenizer),
         "estimate": EstimateCounter(BYTE_PAIRS, special=2),
@@ -67,7 +66,7 @@ def test_a_model_without_a_tokenizer_file_is_loaded_for_its_tokenizer(copied_mod
     embedder = load_embedder(f"sentence-transformers:{copied_model}")
     target = embedder.loaded_profile()
     assert target.counter.exact and target.max_tokens == 256
-    assert target.count(long).tolist() == find_target(MINILM).count(long).tolist()
+    assert target.count(long).tolist() == load_embedder(MINILM).profile.count(long).tolist()
 
 
 def test_a_model_that_names_no_length_reads_what_its_tokenizer_and_network_do(copied_model):
@@ -80,24 +79,24 @@ def test_a_model_that_names_no_length_reads_what_its_tokenizer_and_network_do(co
         path = copied_model / name
         path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
         own = SentenceTransformersEmbedder(str(copied_model)).model.max_seq_length
-        assert find_target(f"sentence-transformers:{copied_model}").max_tokens == own
+        assert load_embedder(f"sentence-transformers:{copied_model}").profile.max_tokens == own
     assert own == 512
 
 
 def test_what_is_never_read_is_a_share_of_all_tokens():
     texts = [Document("a", "tea " * 510), Document("b", "tea " * 254), Document("c", "  "), Document("d", "tea " * 510)]
-    unread = count_unread(texts, find_target(MINILM))
+    unread = count_unread(texts, load_embedder(MINILM).profile)
     assert (unread.limit, unread.texts, unread.over, unread.share) == (
         256,
         3,
         2,
         pytest.approx(2 * 256 / (512 * 2 + 256)),
     )
-    assert count_unread(texts, find_target("tfidf:8")) is None
+    assert count_unread(texts, load_embedder("tfidf:8").profile) is None
 
 
 def test_a_large_store_is_judged_by_a_part_of_it(source_folder, bare_folder, monkeypatch):
-    store, target = open_store(source_folder), replace(find_target(MINILM), max_tokens=40)
+    store, target = open_store(source_folder), replace(load_embedder(MINILM).profile, max_tokens=40)
     whole = count_unread_of_store(store, target)
     assert whole.texts == 150 and whole.store is None and "about" not in whole.sentence("documents")
     monkeypatch.setattr("migrate.cost.chunks.MOST_COUNTED", 60)

@@ -5,7 +5,6 @@ from migrate.cost.chunks import chunk_long
 from migrate.cost.count import count_texts
 from migrate.cost.plans import store_bytes
 from migrate.cost.rates import Rate, tier_rate
-from migrate.cost.target import find_target
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
@@ -16,7 +15,7 @@ from migrate.vectors import Document
 
 @pytest.fixture(scope="module")
 def target():
-    return find_target("packaged:all-MiniLM-L6-v2")
+    return load_embedder("packaged:all-MiniLM-L6-v2").profile
 
 
 def documents(*texts):

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from migrate.cost.target import find_target
+from migrate.embedders import load_embedder
 from migrate.embedders.tokens import (
     BYTE_PAIRS,
     WORD_PIECES,
@@ -100,7 +100,7 @@ def test_no_text_is_estimated_at_nothing():
 
 def test_a_model_that_is_here_is_counted_by_its_own_tokenizer():
     for spec in ("packaged:all-MiniLM-L6-v2", "all-MiniLM-L6-v2"):
-        target = find_target(spec)
+        target = load_embedder(spec).profile
         assert target.counter.exact and (target.dim, target.max_tokens, target.price_usd_per_mtok) == (384, 256, None)
 
 
@@ -109,11 +109,11 @@ def test_a_folder_tells_dimension_limit_and_prefix(tmp_path, path):
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 99}')
     (tmp_path / "config_sentence_transformers.json").write_text('{"prompts": {"passage": "doc: "}}')
     (tmp_path / "tokenizer.json").write_bytes(path.read_bytes())
-    target = find_target(f"sentence-transformers:{tmp_path}")
+    target = load_embedder(f"sentence-transformers:{tmp_path}").profile
     assert (target.dim, target.max_tokens, target.prefix, target.counter.exact) == (48, 99, "doc: ", True)
     (tmp_path / "2_Dense").mkdir()
     (tmp_path / "2_Dense" / "config.json").write_text('{"out_features": 24}')
-    assert find_target(f"sentence-transformers:{tmp_path}").dim == 24
+    assert load_embedder(f"sentence-transformers:{tmp_path}").profile.dim == 24
 
 
 def test_a_model_elsewhere_is_estimated_without_the_network(monkeypatch):
@@ -123,6 +123,6 @@ def test_a_model_elsewhere_is_estimated_without_the_network(monkeypatch):
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
     for spec, price in (("intfloat/e5-base-v2", None), ("openai:text-embedding-3-small", 0.02), ("openai:tiny", None)):
-        target = find_target(spec)
+        target = load_embedder(spec).profile
         assert not target.counter.exact and target.price_usd_per_mtok == price
         assert np.all(target.counter.count(["some words"]) > 0)

@@ -2,7 +2,6 @@ import pytest
 from openai_server import OpenAIServer
 
 from migrate.cost.meter import SpendingCap, put_meter
-from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError
 from migrate.vectors import Document
@@ -22,7 +21,7 @@ def server(monkeypatch):
 
 def metered(server, cache, cap_usd, price=1_000.0):
     """A dollar for a thousand tokens: the server counts a token a word, so a document costs a cent."""
-    counter = find_target(SPEC).counter
+    counter = load_embedder(SPEC).profile.counter
     embedder, meter = put_meter(load_embedder(SPEC, base_url=server.url, cache=cache, batch_size=10), counter, price)
     meter.cap.cap_usd = cap_usd
     return embedder, meter
@@ -49,7 +48,7 @@ def test_what_was_paid_for_is_not_paid_for_again(server, tmp_path):
 
 
 def test_models_share_one_cap(server, tmp_path):
-    cap, counter = SpendingCap(1.0), find_target(SPEC).counter
+    cap, counter = SpendingCap(1.0), load_embedder(SPEC).profile.counter
     models = [load_embedder(SPEC, base_url=server.url, cache=tmp_path / name, batch_size=10) for name in "ab"]
     (first, one), (second, other) = (put_meter(model, counter, 1_000.0, cap) for model in models)
     first.embed_documents(DOCUMENTS[:40])

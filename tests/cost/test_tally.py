@@ -5,7 +5,6 @@ import pytest
 
 from migrate.cost import Tally, tally_of
 from migrate.cost.count import count_texts
-from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.weights import packaged_model_path
@@ -29,15 +28,15 @@ class Own(Embedder):
 @pytest.mark.parametrize("spec", ["openai:text-embedding-3-small", "packaged:all-MiniLM-L6-v2"])
 def test_a_tally_counts_as_the_line_before_a_command_does(spec, corpus):
     documents = [*corpus.documents, *(Document(f"o{number}", text) for number, text in enumerate(ODD))]
-    found = count_texts(documents, find_target(spec))
-    tally = Tally(find_target(spec))
+    found = count_texts(documents, load_embedder(spec).profile)
+    tally = Tally(load_embedder(spec).profile)
     assert tally.cost([*documents, *documents]).tokens == found.tokens_read < found.tokens
     assert tally.tokens(documents).sum() == found.tokens_read
     assert tally.tokens(documents[-4:])[:2].tolist() == [0, 0], "blank texts are not embedded"
 
 
 def test_a_text_is_counted_once(corpus):
-    target = find_target("openai:text-embedding-3-small")
+    target = load_embedder("openai:text-embedding-3-small").profile
     tally, asked = Tally(target), []
     count = target.counter.count
     target.counter.count = lambda texts: asked.append(len(texts)) or count(texts)
@@ -55,7 +54,7 @@ def test_a_model_at_hand_is_counted_as_its_spec_is(tmp_path):
         "tfidf:8",
     ):
         spec = spec.replace("st:", "sentence-transformers:")
-        asked, at_hand = find_target(spec), load_embedder(spec, cache=tmp_path / "cache").profile
+        asked, at_hand = load_embedder(spec).profile, load_embedder(spec, cache=tmp_path / "cache").profile
         assert at_hand.read(texts).tolist() == asked.read(texts).tolist(), spec
         assert (at_hand.price_usd_per_mtok, at_hand.counter.exact) == (asked.price_usd_per_mtok, asked.counter.exact)
     assert not Path(tmp_path / "cache").exists(), "nothing was asked of it"
@@ -64,5 +63,8 @@ def test_a_model_at_hand_is_counted_as_its_spec_is(tmp_path):
 def test_a_model_of_a_callers_own_is_estimated():
     tally = tally_of(Own(), 3.0)
     assert tally.price == 3.0 and not tally.target.counter.exact
-    with_prefix, without = tally.tokens([Document("a", "word")]), find_target("tfidf:8").read([Document("a", "word")])
+    with_prefix, without = (
+        tally.tokens([Document("a", "word")]),
+        load_embedder("tfidf:8").profile.read([Document("a", "word")]),
+    )
     assert np.all(with_prefix > without)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from migrate.cost import Cost, Tally
-from migrate.cost.target import Target
+from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import TokenCounter
 from migrate.errors import UsageError
 from migrate.selection.sample import Candidate
@@ -21,7 +21,7 @@ class Words(TokenCounter):
 
 
 def tally(price):
-    return Tally(Target("", price_usd_per_mtok=price, counter=Words()))
+    return Tally(Profile("", price_usd_per_mtok=price, counter=Words()))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pytest
 
 import migrate
 from migrate.cost.count import count_texts
-from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -34,7 +33,7 @@ def reembedded_stitch(store, fitted, target, asked, folder, **options):
 
 def tokens_of(texts):
     """As the spending line counts them."""
-    return count_texts((Document("d", text) for text in texts), find_target("tfidf:24")).tokens_read
+    return count_texts((Document("d", text) for text in texts), load_embedder("tfidf:24").profile).tokens_read
 
 
 class Counting(Embedder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import ChanceCka, Similarity, Space, chance_cka, compare_described, describe_space
 from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.stores.base import Store
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.vectors import Progress, no_progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -173,9 +173,13 @@ def compare_stores(
         check_groups(groups, len(stores))
     matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
     spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
-    downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
+    downstream = None
+    if labels is not None:
+        rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
+        known = [labels[matched.ids[row]] for row in rows]
+        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], known, seed=seed)
     names = distinct_names([store.info.location for store in stores])
-    pairs = _compare_pairs(spaces, specs[0], seed, progress)
+    fitted = _fit_stitches(spaces, specs, seed, progress)
     local = tuple(_local_documents(space, matched.ids) for space in spaces)
     comparison = StoresComparison(
         stores=tuple(
@@ -193,8 +197,8 @@ def compare_stores(
         shared=matched.shared,
         documents=len(matched.ids),
         seed=seed,
-        pairs=pairs,
-        stitches=_fit_stitches(spaces, specs, pairs, seed, progress),
+        pairs=_compare_pairs(spaces, fitted[specs[0]], seed, progress),
+        stitches=fitted,
         chance=tuple(chance_cka(space.vectors, seed=seed) for space in spaces),
         local=local,
         texts=_first_texts(stores, matched, local),
@@ -251,41 +255,29 @@ def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[Loca
     return {doc_id: text if len(text) <= 80 else f"{text[:79]}…" for doc_id, text in texts.items()}
 
 
-def _compare_pairs(
-    spaces: Sequence[Space], stitch: str, seed: int, progress: Progress
-) -> dict[tuple[int, int], Similarity]:
-    places = list(combinations(range(len(spaces)), 2))
-    similarities = {}
-    for done, (a, b) in enumerate(places):
-        progress("compare spaces", done, len(places))
-        similarities[a, b] = compare_described(spaces[a], spaces[b], stitch=stitch, seed=seed)
-    progress("compare spaces", len(places), len(places))
-    return similarities
-
-
 def _fit_stitches(
-    spaces: Sequence[Space],
-    specs: Sequence[str],
-    pairs: Mapping[tuple[int, int], Similarity],
-    seed: int,
-    progress: Progress,
+    spaces: Sequence[Space], specs: Sequence[str], seed: int, progress: Progress
 ) -> dict[str, dict[tuple[int, int], Stitching]]:
-    """All that `pairs` do not have yet: stitches of other kinds, and those of a space to itself."""
-    forth = {(specs[0], a, b): pair.forth for (a, b), pair in pairs.items()}
-    known = forth | {(specs[0], b, a): pair.back for (a, b), pair in pairs.items()}
-    wanted = [(spec, a, b) for spec in specs for a in range(len(spaces)) for b in range(len(spaces))]
-    left = [key for key in wanted if key not in known]
-    for done, (spec, a, b) in enumerate(left):
-        progress("fit stitches", done, len(left))
-        known[spec, a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
-    progress("fit stitches", len(left), len(left))
-    return {spec: {(a, b): known[spec, a, b] for one, a, b in wanted if one == spec} for spec in specs}
+    """Fit every stitch between every two spaces, and from each to itself."""
+    fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
+    every = list(product(specs, range(len(spaces)), range(len(spaces))))
+    for done, (spec, a, b) in enumerate(every):
+        progress("fit stitches", done, len(every))
+        fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
+    progress("fit stitches", len(every), len(every))
+    return fitted
 
 
-def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:
-    rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
-    labelled: list[Vectors] = [vectors[rows] for vectors in matched.vectors]
-    return judge_labels(labelled, [labels[matched.ids[row]] for row in rows], seed=seed)
+def _compare_pairs(
+    spaces: Sequence[Space], fitted: Mapping[tuple[int, int], Stitching], seed: int, progress: Progress
+) -> dict[tuple[int, int], Similarity]:
+    every = list(combinations(range(len(spaces)), 2))
+    pairs = {}
+    for done, (a, b) in enumerate(every):
+        progress("compare spaces", done, len(every))
+        pairs[a, b] = compare_described(spaces[a], spaces[b], fitted[a, b], fitted[b, a], seed=seed)
+    progress("compare spaces", len(every), len(every))
+    return pairs
 
 
 def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:

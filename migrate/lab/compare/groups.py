@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from migrate.errors import UsageError
 
 DRAWS = 2_000
-_LEVEL = 0.95
 
 Places = Mapping[str, Sequence[int]]
 """The stores of each group by their places, in the order of layers where they are layers."""
@@ -121,8 +120,7 @@ def _interval(values: NDArray[np.float64], *, bounded: bool) -> BoundedMean:
     if not bounded:
         return BoundedMean(None, float(values[0]), None)
     drawn = values[1:][np.isfinite(values[1:])]
-    tail = 50 * (1 - _LEVEL)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
+    low, high = np.percentile(drawn, [2.5, 97.5])
     return BoundedMean(float(low), float(values[0]), float(high))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from migrate.cost.target import tally_of
+from migrate.cost.count import tally_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.manifest import Manifest, StitchFacts
