@@ -16,19 +16,18 @@ are scores of 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import Keys
-from migrate.audit.reference import prove_reference, spot_documents
+from migrate.audit.reference import prove_reference
+from migrate.audit.step import Audit
 from migrate.audit.verdict import (
     FEWEST_QUERIES,
-    MARGIN,
     Bounds,
     Outcome,
     Weighting,
@@ -36,16 +35,12 @@ from migrate.audit.verdict import (
     retention_bounds,
     sentences,
 )
-from migrate.cost.meter import SpendingCap
-from migrate.cost.spending import PlannedModel, SpendingPlan
-from migrate.embedders.again import ASKED_AGAIN
-from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.similarity.roc import Bounded, auc
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Vectors, check_vectors
 
 MOST = 10_000
 """Labelled documents, and documents from outside, that are read at most; drawn at random from more."""
@@ -131,22 +126,10 @@ class _Rows:
         return _Rows([self.ids[row] for row in rows], self.true[rows], self.translated[rows], self.is_true[rows])
 
 
-def audit_downstream(
-    translated: Store,
-    reference: Store,
-    labels: Mapping[str, str],
-    embedder: Embedder | None,
-    *,
-    outside: Collection[str] = (),
-    margin: float = MARGIN,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> DownstreamAudit:
+def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     """Train on the reference's vectors of labelled documents, and judge the translated ones.
 
-    `labels` are by document id; `outside` are ids of documents that do not belong among these, which a detector is to
-    find. `embedder` is the target model, with which the reference proves itself (`prove_reference`); None where an
-    audit by queries has seen to that.
+    The reference, which is a store, proves itself (`prove_reference`) unless an audit by queries has seen to that.
 
     Raises
     ------
@@ -157,6 +140,9 @@ def audit_downstream(
     RemoteError
         A document could not be embedded.
     """
+    translated, reference, (labels, outside) = audit.translated, audit.full, audit.trained
+    margin, seed, progress = audit.margin, audit.seed, audit.progress
+    assert reference is not None  # noqa: S101 - `Audit.check_labels` has seen to it
     if translated.info.dim != reference.info.dim:
         raise VectorError(
             f"{reference.info.location}: expected vectors of dimension {translated.info.dim}, as in "
@@ -164,8 +150,8 @@ def audit_downstream(
         )
     keys = _keys(translated), _keys(reference)
     doubts: tuple[str, ...] = ()
-    if embedder is not None:
-        proof = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress)
+    if not is_proven:
+        proof = prove_reference(translated, reference, audit.embedder, keys, seed=seed, progress=progress)
         doubts = sentences(proof.doubts, "doubt")
     rng = np.random.default_rng(seed)
     strange = set(outside)
@@ -200,56 +186,7 @@ def audit_downstream(
         int(labelled.is_true[test].sum()),
         *found[1:],
         doubts,
-    )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class DownstreamPlan(SpendingPlan[DownstreamAudit]):
-    """An audit by labels that is still to be done; arguments as of `audit_downstream`, `embedder` with a meter."""
-
-    translated: Store
-    reference: Store
-    labels: Mapping[str, str]
-    embedder: Embedder
-    outside: Collection[str] = ()
-    margin: float = MARGIN
-    seed: int = 0
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the documents that prove the reference."""
-        return (
-            PlannedModel(self.embedder, self.cap, documents=lambda: spot_documents(self.reference), again=ASKED_AGAIN),
-        )
-
-    def execute(self, progress: Progress) -> DownstreamAudit:
-        """Prove the reference, train and judge."""
-        return audit_downstream(
-            self.translated,
-            self.reference,
-            self.labels,
-            self.embedder,
-            outside=self.outside,
-            margin=self.margin,
-            seed=self.seed,
-            progress=progress,
-        )
-
-
-def plan_downstream(
-    translated: Store,
-    reference: Store,
-    labels: Mapping[str, str],
-    embedder: Embedder,
-    *,
-    price_usd_per_mtok: float | None = None,
-    **options: Any,
-) -> DownstreamPlan:
-    """Plan an audit by labels; `options` are those of `audit_downstream`. Nothing is embedded."""
-    cap = SpendingCap()
-    metered = cap.meter(embedder, price_usd_per_mtok)
-    return DownstreamPlan(
-        translated=translated, reference=reference, labels=labels, embedder=metered, cap=cap, **options
+        audit.margin_from,
     )
 
 
