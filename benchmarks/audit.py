@@ -22,16 +22,14 @@ import numpy as np
 from frontier import store_of
 
 import migrate
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.fit import fit_stitch
 from migrate.report.audit import audit_text
 from migrate.report.html import audit_page
 from migrate.search.runs import DEPTH, search
-from migrate.stores import open_store
 from migrate.stores.base import BATCH_SIZE
 from migrate.vectors import Batch, unit_rows
 
@@ -74,17 +72,8 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     migrate.translate(source, fit_stitch(source, new, stitch="ridge", size=500), folder / "translated")
     started = time.perf_counter()
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
-    report = audit_store(
-        AuditRequest(
-            open_store(folder / "translated"),
-            query_set,
-            new,
-            reference=reference,
-            source=source,
-            source_embedder=old,
-            options=AuditOptions(two_stage=(50, 200)),
-        )
-    )
+    asked = {"beir": query_set, "target": new, "source": source, "source_model": old, "two_stage": (50, 200)}
+    report = Audit(folder / "translated", reference, max_cost=None, **asked).run()
     text, page = audit_text(report), audit_page(report)
     seconds = time.perf_counter() - started
     print(text)

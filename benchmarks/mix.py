@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import migrate
-from migrate.audit.audit import audit_store
 from migrate.audit.frontier import find_frontier
-from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.cost import tally_of
 from migrate.cost.quality import StitchQuality
 from migrate.datasets.beir import load_beir
@@ -76,11 +75,18 @@ class Cell:
             yield [self.name, f"{lead}nothing left", *["-"] * 4]
             return
         quality = StitchQuality(len(fitted.sample.ids), fitted.selection)
-        trial = FrontierTrial([share], fitted, self.log, policies)
-        asked = AuditRequest(
-            self.store, self.queries, self.target, reference=self.reference, source=self.store, trial=trial
+        asked = Audit(
+            self.reference,
+            self.reference,
+            beir=self.queries,
+            target=self.target,
+            source=self.store,
+            stitch=fitted,
+            frontier=[share],
+            query_log=self.log,
+            policy=policies,
         )
-        for point in find_frontier(asked).points:
+        for point in find_frontier(asked, self.reference).points:
             expected = quality.expected(point.documents, self.store.info.count)
             yield [
                 self.name,
@@ -95,15 +101,8 @@ class Cell:
         first = "" if fitted.first_tokens is None else f"first {fitted.first_tokens} tokens, "
         output = self.folder / f"translated {fitted.stitch.spec}"
         migrate.translate(self.store, fitted, output)
-        report = audit_store(
-            AuditRequest(
-                open_store(output),
-                self.queries,
-                self.target,
-                reference=self.reference,
-                options=AuditOptions(two_stage=(DEPTH,)),
-            )
-        )
+        audit = Audit(output, self.reference, beir=self.queries, target=self.target, two_stage=(DEPTH,), max_cost=None)
+        report = audit.run()
         name = f"two-stage {DEPTH}"
         found, arm = report.comparisons[name], next(arm for arm in report.arms if arm.name == name)
         expected = None if fitted.selection.partial is None else fitted.selection.partial.two_stage

@@ -43,14 +43,13 @@ import numpy as np
 from unjudged import degraded, translated, with_true
 
 import migrate
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
+from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
-from migrate.audit.retrieval import Retriever
+from migrate.audit.step import POOL, Audit
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
@@ -152,22 +151,11 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
     migrate.translate(store, fitted, folder / "new")
     reembed_store(store, target, folder / "reference")
     reports, seconds = [], []
-    for reference, stages in (
-        (open_store(folder / "reference"), None),
-        (PoolReference(), None),
-        (PoolReference(), STAGES),
-    ):
+    new, asked = open_store(folder / "new"), {"beir": migration.query_set, "target": target}
+    asked |= {"source": store, "source_model": source, "price": price, "max_cost": None}
+    for reference, stages in ((folder / "reference", None), (POOL, None), (POOL, STAGES)):
         started = time.perf_counter()
-        request = AuditRequest(
-            open_store(folder / "new"),
-            migration.query_set,
-            target,
-            reference=reference,
-            source=store,
-            source_embedder=source,
-            options=AuditOptions(two_stage=stages, price_usd_per_mtok=price),
-        )
-        reports.append(audit_store(request))
+        reports.append(Audit(new, reference, two_stage=stages, **asked).run())
         seconds.append(time.perf_counter() - started)
     return reports, seconds
 
@@ -189,20 +177,21 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
         migration.query_set.query_ids,
         10,
     ).mean()
-    request = AuditRequest(
+    audit = Audit(
         open_store(folder / "new"),
-        migration.query_set,
-        target,
-        reference=PoolReference(depth=10),
+        pool_depth=10,
+        beir=migration.query_set,
+        target=target,
         source=store,
-        source_embedder=source,
-        options=AuditOptions(bm25=False),
+        source_model=source,
+        two_stage=(),
+        no_bm25=True,
+        resamples=1_000,
     )
-    retriever = Retriever(prepare_audit(request))
+    retriever = prepare_audit(audit)
     within, expected, least = [], [], []
     for seed in range(draws):
-        options = AuditOptions(bm25=False, seed=seed, resamples=1_000)
-        pool = grow_pool(retriever.over(replace(retriever.inputs, request=replace(request, options=options))))
+        pool = grow_pool(retriever.over(audit=replace(audit, seed=seed)))
         assert pool.floor is not None
         within.append(pool.retriever.search(FULL).run)
         expected.append(pool.floor.expected.mean())
@@ -252,16 +241,8 @@ def audit_unjudged(migration: Migration, folder: Path, price: float) -> Iterator
     for number, (name, vectors) in enumerate(unjudged_stores(migration)):
         store = written(folder / f"new-{number}", migration.documents, vectors, target)
         full, pooled = (
-            audit_store(
-                AuditRequest(
-                    store,
-                    questions,
-                    target,
-                    reference=by,
-                    options=AuditOptions(price_usd_per_mtok=price),
-                )
-            )
-            for by in (reference, PoolReference())
+            Audit(store, by, beir=questions, target=target, two_stage=(), price=price, max_cost=None).run()
+            for by in (reference, POOL)
         )
         found = Unjudged.of(f"{migration.name}, {name}", full, pooled)
         print(f"{found.name} is done", flush=True)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AGAIN, AuditOptions, AuditRequest, PoolReference
 from migrate.audit.places import Places, places_of
-from migrate.audit.pool import expected_documents
+from migrate.audit.pool import PoolStep, expected_documents
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.report import AuditReport, check_plan, two_stage_depths
-from migrate.audit.results import TRANSLATED
+from migrate.audit.report import AuditReport
+from migrate.audit.results import TRANSLATED, check_plan
+from migrate.audit.step import AGAIN, POOL, Audit
 from migrate.audit.verdict import MARGIN
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel, SpendingPlan
@@ -87,7 +86,9 @@ class MigrationRequest:
     places
         How the next command names the target model, and this run; what else it names is known here.
     pool
-        The pool that the translated store is audited by; None to embed every document for a reference.
+        Whether the translated store is audited by a pool; else every document is embedded for a reference.
+    announce
+        Called with each step of the pool, before its documents are embedded.
     force
         Replace outputs that are there.
     restart
@@ -109,7 +110,8 @@ class MigrationRequest:
     margin_from: str = ""
     plan: str = TRANSLATED
     places: Places = Places()  # noqa: RUF009 - frozen, and without state
-    pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
+    pool: bool = True
+    announce: Callable[[PoolStep], None] | None = None
     seed: int = 0
     force: bool = False
     restart: bool = False
@@ -129,7 +131,7 @@ class MigrationRequest:
     @property
     def builds_reference(self) -> bool:
         """Whether every document is embedded to compare with."""
-        return self.pool is None
+        return not self.pool
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -204,7 +206,7 @@ class MigrationRequest:
             "queries": digest,
             "price": self.price_usd_per_mtok,
             "margin": self.margin,
-            "reference": BUILT if self.pool is None else f"pool {self.pool.depth}",
+            "reference": "pool 200" if self.pool else BUILT,
             "source model": self._source_scope,
         }
         if self.plan != TRANSLATED:
@@ -256,8 +258,7 @@ class MigrationPlan(SpendingPlan[Migration]):
             yield from first_of(request.store.documents(), request.embedder.profile.counter, request.prefix)
         if not request.builds_reference:
             arms = 1 if request.source_embedder is None else 2
-            options = AuditOptions(two_stage=None, seed=request.seed)
-            yield from expected_documents(request.store, self.questions, arms, options)
+            yield from expected_documents(request.store, self.questions, arms, seed=request.seed)
         elif REFERENCE not in done:
             yield from documents_left(request.store, folder / REFERENCE, restart=restart)
 
@@ -300,25 +301,24 @@ class MigrationPlan(SpendingPlan[Migration]):
     def _audit(self, progress: Progress) -> AuditReport:
         request = self.request
         built = request.folder / REFERENCE
-        options = AuditOptions(
-            two_stage=two_stage_depths(request.plan) or None,
-            price_usd_per_mtok=request.price_usd_per_mtok,
+        audit = Audit(
+            open_store(request.folder / STORE),
+            POOL if request.pool else open_store(built),
+            beir=self.questions,
+            target=request.embedder,
+            source=request.store if request.source_embedder else None,
+            source_model=request.source_embedder,
+            plan=request.plan,
             margin=request.margin,
             margin_from=request.margin_from,
+            price=request.price_usd_per_mtok,
             seed=request.seed,
-            plan=request.plan,
+            cap=self.cap,
+            announce=request.announce,
+            progress=progress,
         )
-        asked = AuditRequest(
-            open_store(request.folder / STORE),
-            self.questions,
-            request.embedder,
-            reference=request.pool or open_store(built),
-            source=request.store if request.source_embedder else None,
-            source_embedder=request.source_embedder,
-            options=options,
-        )
-        report = audit_store(asked, progress=progress)
-        found = places_of(asked.translated, request.store, request.embedder)
+        report = audit.execute()
+        found = places_of(audit.translated, request.store, request.embedder)
         places = replace(
             request.known_places, can_switch=found.can_switch, can_serve=found.can_serve, server=found.server
         )

@@ -304,6 +304,19 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     return first_of
 
 
+def share_of(text: str) -> float:
+    """Return the share of queries, 0-1, that is typed as a percentage.
+
+    >>> share_of("50%")
+    0.5
+    """
+    number = text.strip().removesuffix("%")
+    share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
+    if not (0 < share < 1 and text.strip().endswith("%")):
+        raise UsageError(f"--hold-out: {text!r} is no share of the queries; give one such as 50%")
+    return share
+
+
 def hold_out(query_set: QuerySet, share: float) -> QuerySet:
     """Return the queries that choose and judge now, where a `share`, 0-1, of all is kept to judge later.
 

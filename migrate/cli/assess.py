@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from migrate.audit.step import tokens_of
 from migrate.cli import options
-from migrate.cli.audit import read_prefixes
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group, usd
 from migrate.cli.pages import open_page, refuse_open
@@ -143,7 +143,7 @@ def command(
     _check_keep(keep, budget, quality)
     if html is not None:
         refuse_file(html, *options.local_paths(store, query_log, quality.stitch, quality.report), force=general.force)
-    tokens = read_prefixes(prefix)
+    tokens = tokens_of(prefix)
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)

@@ -58,7 +58,6 @@ def command(
     The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
     (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
     """
-    from migrate.audit.inputs import PoolReference
     from migrate.audit.places import Places
     from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import write_beir
@@ -103,7 +102,6 @@ def command(
             source_embedder=source,
             size=size,
             places=Places(target=("--target", spec)),  # the model's own name is that of the file, without its folder
-            pool=PoolReference(),
             seed=seed,
             force=force,
         )

@@ -20,6 +20,8 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from migrate.audit.step import BEIR, GROUP_FIELD, HOLD_OUT, MARGIN, PARENT_FIELD, PLAN, SOURCE_MODEL, SPLIT
+from migrate.audit.step import QUERIES as UNJUDGED
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import FORCE, GENERAL, PRICE, RESTART, SEED
@@ -168,6 +170,19 @@ def usd(value: object) -> float:
     return amount
 
 
+def plan_name(name: str) -> str:
+    """Return the name of a plan, if there can be one; whether the audit has it is known after it.
+
+    Raises
+    ------
+    click.BadParameter
+        There can be none.
+    """
+    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
+        raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
+    return name
+
+
 _KINDS: dict[str, Any] = {
     "store": STORE,
     "stitch": STITCH,
@@ -177,6 +192,9 @@ _KINDS: dict[str, Any] = {
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
+    "share": FiniteRange(0, 1, min_open=True),
+    "pool depth": click.IntRange(min=10),
+    "plan": plan_name,
 }
 """How the words of a command line are read, by the kinds that fields name."""
 
@@ -239,12 +257,7 @@ stitch_output = option(
     "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
 )
 store_output = declared("output", OUTPUT)
-margin = option(
-    "--margin",
-    type=FiniteRange(0, 1, min_open=True),
-    default=0.95,
-    help="Share of the full re-embed's quality that must be retained.",
-)
+margin = declared("margin", MARGIN, 0.95)
 accept_margin = option(
     "--accept-margin",
     type=FiniteRange(0, 1, min_open=True),
@@ -253,23 +266,9 @@ accept_margin = option(
 )
 
 
-def _plan(_context: click.Context, _param: click.Parameter, name: str) -> str:
-    """The name of a plan, if there can be one; whether the audit has it is known after it."""
-    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
-        raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
-    return name
-
-
-plan = option(
-    "--plan",
-    metavar="NAME",
-    callback=_plan,
-    default="translated",
-    help="What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as "
-    "`two-stage-20`, its first 20 ranked again by true vectors, as `migrate.live` serves it.",
-)
+plan = declared("plan", PLAN, "translated")
 target = option("--target", required=True, metavar="SPEC", help="Model to move to, such as openai:NAME.")
-source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
+source_model = declared("source_model", {**SOURCE_MODEL, "section": None}, None)
 stitch = option(
     "--stitch",
     "stitches",
@@ -410,42 +409,14 @@ def general_options(*added: Decorator) -> Decorator:
     return option_group(GeneralOptions, "general", *added)
 
 
-slices = option(
-    "--slice",
-    "slice_fields",
-    multiple=True,
-    metavar="FIELD",
-    help="Metadata field of the documents by which to look at queries apart; can be repeated.",
-)
-beir = option(
-    "--beir",
-    metavar="DIR|NAME|FILE",
-    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded "
-    "file of `audit --judge-next`.",
-)
+beir = declared("beir", BEIR, None)
 SYNTHETIC = "synthetic"
 """What --queries takes in the place of a file."""
 
-queries = option(
-    "--queries",
-    metavar="FILE|synthetic",
-    help="Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the "
-    "word `synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement "
-    "with the full re-embed until queries are judged.",
-)
-split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
-hold_out = option(
-    "--hold-out",
-    metavar="PERCENT",
-    help="Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a "
-    "store that they are filled into; what was held out can.",
-)
-group_field = option(
-    "--group-field",
-    metavar="FIELD",
-    help="Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each "
-    "other. [default: those whose vectors are alike]",
-)
+queries = declared("queries", UNJUDGED, None)
+split = declared("split", SPLIT, "test")
+hold_out = declared("hold_out", HOLD_OUT, None)
+group_field = declared("group_field", GROUP_FIELD, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,15 +498,9 @@ class QueryOptions:
 
     def _share(self) -> float | None:
         """Return what part of the queries, 0-1, is held out; None where none is."""
-        from migrate.errors import UsageError
+        from migrate.audit.query_set import share_of
 
-        if self.hold_out is None:
-            return None
-        number = self.hold_out.strip().removesuffix("%")
-        share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
-        if not (0 < share < 1 and self.hold_out.strip().endswith("%")):
-            raise UsageError(f"--hold-out: {self.hold_out!r} is no share of the queries; give one such as 50%")
-        return share
+        return None if self.hold_out is None else share_of(self.hold_out)
 
     def offer_hold_out(
         self, query_set: QuerySet, store: Store, embedder: Embedder, *, by_pool: bool, quiet: bool
@@ -564,12 +529,7 @@ MANY_QUERIES = 100
 query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_out, group_field, section=QUERIES)
 """Adds the options of `QueryOptions`."""
 
-parent_field = option(
-    "--parent-field",
-    default="parent_id",
-    metavar="FIELD",
-    help="Metadata field in which a chunk names the document it was cut from.",
-)
+parent_field = declared("parent_field", PARENT_FIELD, "parent_id")
 
 _MODEL_OPTIONS = (
     option("--base-url", metavar="URL", help="Server to use for openai: models."),

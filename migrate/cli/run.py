@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from migrate.audit.step import BUILD, POOL
 from migrate.cli import options
-from migrate.cli.audit import BUILD, POOL
 from migrate.cli.next_step import (
     advise_recommendation,
     is_out_of_sight,
@@ -93,7 +93,6 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.audit.inputs import PoolReference
     from migrate.audit.places import Places
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
@@ -139,7 +138,8 @@ def command(
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 again=tuple(typed_again()),
             ),
-            pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,
+            pool=reference == POOL,
+            announce=lambda step: advise(step.sentence, quiet=quiet),
             seed=general.seed,
             force=force,
             restart=general.restart,

@@ -74,7 +74,7 @@ class Spending:
 
     def weigh(
         self,
-        plan: SpendingPlan[Any],
+        plan: SpendingPlan[Any] | PaidStep[Any],
         store: Store,
         what: str,
         words: Sequence[str],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from migrate.audit.diagnostics import Calibration, Diagnostics, Spaces
+from migrate.audit.diagnostics import Diagnostics, Spaces, ThresholdTable
 from migrate.audit.frontier import SAMPLE, Frontier
 from migrate.audit.recommendation import Recommendation, recommend
 from migrate.audit.report import AuditReport
@@ -234,7 +234,7 @@ def _pool_rows(report: AuditReport) -> list[list[str]]:
     ]
 
 
-def _calibration(calibration: Calibration | None) -> dict[str, Any]:
+def _calibration(calibration: ThresholdTable | None) -> dict[str, Any]:
     if calibration is None:
         return {}
     old, new = calibration.metrics
