@@ -22,15 +22,13 @@ import numpy as np
 from frontier import store_of
 
 import migrate
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.report.audit import audit_text
 from migrate.report.html import audit_page
 from migrate.search.runs import DEPTH, search
-from migrate.stores import open_store
+from migrate.steps.audit import Audit
 from migrate.stores.base import BATCH_SIZE
 from migrate.vectors import Batch, unit_rows
 
@@ -73,17 +71,17 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     migrate.translate(source, migrate.fit(source, new, stitch="ridge", sample=500), folder / "translated")
     started = time.perf_counter()
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
-    report = audit_store(
-        AuditRequest(
-            open_store(folder / "translated"),
-            query_set,
-            new,
-            reference=reference,
-            source=source,
-            source_embedder=old,
-            options=AuditOptions(two_stage=(50, 200)),
-        )
+    audit = Audit(
+        folder / "translated",
+        reference,
+        beir=query_set,
+        target=new,
+        source=source,
+        source_model=old,
+        two_stage=(50, 200),
+        max_cost=None,
     )
+    report = audit.run()
     text, page = audit_text(report), audit_page(report)
     seconds = time.perf_counter() - started
     print(text)

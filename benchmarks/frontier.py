@@ -17,13 +17,12 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import migrate
-from migrate.audit.audit import audit_store
 from migrate.audit.frontier import Frontier, find_frontier
-from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
 from migrate.audit.query_set import QuerySet
 from migrate.audit.report import AuditReport
 from migrate.datasets.beir import load_beir
@@ -33,6 +32,7 @@ from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.report.audit import audit_text, frontier_text
 from migrate.report.terminal import table
+from migrate.steps.audit import Audit
 from migrate.steps.translate.choice import POLICIES, QUERY_LOG
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -73,27 +73,24 @@ def try_space(
     fitted = migrate.fit(store, target, sample=arguments.pairs, stitch=arguments.stitch, seed=arguments.seed)
     print(f"\n{space}: {fitted.stitch.spec} from {arguments.pairs} of {store.info.count:,} documents\n", flush=True)
     migrate.translate(store, fitted, folder / "translated")
-    report = audit_store(
-        AuditRequest(
-            open_store(folder / "translated"),
-            query_set,
-            target,
-            reference=reference,
-            options=AuditOptions(two_stage=(50, 200), price_usd_per_mtok=arguments.price),
-        )
+    audit = Audit(
+        folder / "translated",
+        reference,
+        beir=query_set,
+        target=target,
+        source=store,
+        two_stage=(50, 200),
+        stitch=fitted,
+        frontier=arguments.shares,
+        query_log=log,
+        policy=arguments.policies,
+        price=arguments.price,
+        seed=arguments.seed,
+        max_cost=None,
     )
+    report = replace(audit, frontier=None).execute()
     print(audit_text(report), flush=True)
-    found = find_frontier(
-        AuditRequest(
-            store,
-            query_set,
-            target,
-            reference=reference,
-            source=store,
-            trial=FrontierTrial(arguments.shares, fitted, log, arguments.policies),
-            options=AuditOptions(price_usd_per_mtok=arguments.price, seed=arguments.seed),
-        )
-    )
+    found = find_frontier(audit, reference)
     print("\n" + frontier_text(found), flush=True)
     return found, report
 

@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import migrate
-from migrate.audit.audit import audit_store
 from migrate.audit.frontier import find_frontier
-from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
 from migrate.audit.query_set import QuerySet
 from migrate.cost import tally_of
 from migrate.cost.quality import StitchQuality
@@ -34,6 +32,7 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.report.terminal import table
+from migrate.steps.audit import Audit
 from migrate.steps.translate.choice import QUERY_LOG, why_unsure
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store
@@ -75,11 +74,18 @@ class Cell:
             yield [self.name, f"{lead}nothing left", *["-"] * 4]
             return
         quality = StitchQuality(len(fitted.sample.ids), fitted.selection)
-        trial = FrontierTrial([share], fitted, self.log, policies)
-        asked = AuditRequest(
-            self.store, self.queries, self.target, reference=self.reference, source=self.store, trial=trial
+        asked = Audit(
+            self.reference,
+            self.reference,
+            beir=self.queries,
+            target=self.target,
+            source=self.store,
+            stitch=fitted,
+            frontier=[share],
+            query_log=self.log,
+            policy=policies,
         )
-        for point in find_frontier(asked).points:
+        for point in find_frontier(asked, self.reference).points:
             expected = quality.expected(point.documents, self.store.info.count)
             yield [
                 self.name,
@@ -94,15 +100,8 @@ class Cell:
         first = "" if fitted.first_tokens is None else f"first {fitted.first_tokens} tokens, "
         output = self.folder / f"translated {fitted.stitch.spec}"
         migrate.translate(self.store, fitted, output)
-        report = audit_store(
-            AuditRequest(
-                open_store(output),
-                self.queries,
-                self.target,
-                reference=self.reference,
-                options=AuditOptions(two_stage=(DEPTH,)),
-            )
-        )
+        audit = Audit(output, self.reference, beir=self.queries, target=self.target, two_stage=(DEPTH,), max_cost=None)
+        report = audit.run()
         name = f"two-stage {DEPTH}"
         found, arm = report.comparisons[name], next(arm for arm in report.arms if arm.name == name)
         expected = None if fitted.selection.partial is None else fitted.selection.partial.two_stage

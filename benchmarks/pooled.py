@@ -43,14 +43,12 @@ import numpy as np
 from unjudged import degraded, translated, with_true
 
 import migrate
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
+from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
-from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
@@ -61,6 +59,7 @@ from migrate.manifest import Manifest
 from migrate.report.facts import as_plain
 from migrate.report.terminal import table
 from migrate.search.runs import search
+from migrate.steps.audit import POOL, Audit
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Document, Vectors, unit_rows
@@ -151,22 +150,21 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
     migrate.translate(store, fitted, folder / "new")
     reembed_store(store, target, folder / "reference")
     reports, seconds = [], []
-    for reference, stages in (
-        (open_store(folder / "reference"), None),
-        (PoolReference(), None),
-        (PoolReference(), STAGES),
-    ):
+    new = open_store(folder / "new")
+    for reference, stages in ((folder / "reference", None), (POOL, None), (POOL, STAGES)):
         started = time.perf_counter()
-        request = AuditRequest(
-            open_store(folder / "new"),
-            migration.query_set,
-            target,
-            reference=reference,
+        audit = Audit(
+            new,
+            reference,
+            beir=migration.query_set,
+            target=target,
             source=store,
-            source_embedder=source,
-            options=AuditOptions(two_stage=stages, price_usd_per_mtok=price),
+            source_model=source,
+            two_stage=stages,
+            price=price,
+            max_cost=None,
         )
-        reports.append(audit_store(request))
+        reports.append(audit.run())
         seconds.append(time.perf_counter() - started)
     return reports, seconds
 
@@ -188,20 +186,21 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
         migration.query_set.query_ids,
         10,
     ).mean()
-    request = AuditRequest(
+    audit = Audit(
         open_store(folder / "new"),
-        migration.query_set,
-        target,
-        reference=PoolReference(depth=10),
+        pool_depth=10,
+        beir=migration.query_set,
+        target=target,
         source=store,
-        source_embedder=source,
-        options=AuditOptions(bm25=False),
+        source_model=source,
+        two_stage=(),
+        no_bm25=True,
+        resamples=1_000,
     )
-    retriever = Retriever(prepare_audit(request))
+    retriever = prepare_audit(audit, None)
     within, expected, least = [], [], []
     for seed in range(draws):
-        options = AuditOptions(bm25=False, seed=seed, resamples=1_000)
-        pool = grow_pool(retriever.over(replace(retriever.inputs, request=replace(request, options=options))))
+        pool = grow_pool(retriever.over(audit=replace(audit, seed=seed)))
         assert pool.floor is not None
         within.append(pool.retriever.search(FULL).run)
         expected.append(pool.floor.expected.mean())
@@ -251,16 +250,8 @@ def audit_unjudged(migration: Migration, folder: Path, price: float) -> Iterator
     for number, (name, vectors) in enumerate(unjudged_stores(migration)):
         store = written(folder / f"new-{number}", migration.documents, vectors, target)
         full, pooled = (
-            audit_store(
-                AuditRequest(
-                    store,
-                    questions,
-                    target,
-                    reference=by,
-                    options=AuditOptions(price_usd_per_mtok=price),
-                )
-            )
-            for by in (reference, PoolReference())
+            Audit(store, by, beir=questions, target=target, two_stage=(), price=price, max_cost=None).run()
+            for by in (reference, POOL)
         )
         found = Unjudged.of(f"{migration.name}, {name}", full, pooled)
         print(f"{found.name} is done", flush=True)

@@ -14,7 +14,6 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from migrate.api import audit as audit
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
     from migrate.audit.verdict import Outcome as Outcome
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from migrate.pipeline import run as run
     from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
+    from migrate.steps.audit import audit as audit
     from migrate.steps.check import check as check
     from migrate.steps.check import stamp as stamp
     from migrate.steps.embed import embed as embed
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "api": "audit",
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
     "audit.verdict": "Outcome Verdict",
@@ -74,6 +73,7 @@ _MODULES = {
     "pipeline": "run",
     "pipeline.job": "Migration",
     "steps.assess": "assess",
+    "steps.audit": "audit",
     "steps.check": "check stamp",
     "steps.embed": "embed",
     "steps.fit": "fit",

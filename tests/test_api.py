@@ -42,7 +42,8 @@ def done(source_folder, beir, tmp_path_factory):
     stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100)
     stitch.save(str(folder / "stitch"))
     translation = migrate.translate(str(source_folder), folder / "stitch", str(folder / "new"))
-    report = migrate.audit(folder / "new", "build", beir=beir, source=source_folder, save_reference=folder / "full")
+    migrate.reembed(source_folder, "tfidf:24", folder / "full")
+    report = migrate.audit(folder / "new", folder / "full", beir=beir, source=source_folder)
     return folder, stitch, translation, report
 
 
@@ -184,7 +185,7 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
     assert Path("made/store/index.faiss").stat().st_mtime_ns == index
     built = migrate.run("my-store", "tfidf:24", "made", reference="build", **words)
     assert built.report.pool is None and Path("made/reference").is_dir()
-    with pytest.raises(migrate.LeadMigrateError, match='expected "pool" or "build"'):
+    with pytest.raises(migrate.LeadMigrateError, match='neither "pool" nor "build"'):
         migrate.run("my-store", "tfidf:24", "other", reference="made/reference", **words)
 
 
@@ -258,15 +259,11 @@ def test_without_pandas_there_is_one_line(done, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
+def test_a_reference_that_is_built_gives_the_verdict_of_one_that_is_there(done, source_folder, beir):
     folder, _, translation, report = done
-    again = migrate.audit(migrate.open_store(translation.path), folder / "full", beir=beir, source=source_folder)
-    assert again.verdict == report.verdict
-    assert again.reference_at == report.reference_at == str(folder / "full")
-    index = folder / "full" / "index.faiss"
-    before = index.stat().st_mtime_ns
-    migrate.audit(translation.path, "build", beir=beir, save_reference=str(folder / "full"))
-    assert index.stat().st_mtime_ns == before
+    built = migrate.audit(migrate.open_store(translation.path), "build", beir=beir, source=source_folder)
+    assert built.verdict == report.verdict
+    assert (built.reference_at, report.reference_at) == (None, str(folder / "full"))
 
 
 @pytest.mark.slow
@@ -300,15 +297,15 @@ def test_one_kind_of_queries_is_named(done, beir):
 
 def test_options_that_contradict_each_other_are_refused(done, beir):
     folder, _, translation, _ = done
-    with pytest.raises(migrate.LeadMigrateError, match="save_reference goes with"):
-        migrate.audit(translation.path, folder / "full", beir=beir, save_reference=folder / "other")
+    with pytest.raises(migrate.LeadMigrateError, match="--pool-depth goes with --reference pool"):
+        migrate.audit(translation.path, folder / "full", beir=beir, pool_depth=20)
 
 
-def test_a_store_that_does_not_say_its_model_needs_one(source_folder, done, beir, tmp_path):
+def test_a_source_that_does_not_say_its_model_needs_one_for_the_arm_of_staying(source_folder, done, beir, tmp_path):
     shutil.copytree(source_folder, tmp_path / "store")
     (tmp_path / "store" / "lead-migrate.json").unlink()
-    with pytest.raises(migrate.LeadMigrateError, match="name it with source_model="):
-        migrate.audit(done[2].path, beir=beir, source=tmp_path / "store")
+    report = migrate.audit(done[2].path, beir=beir, source=tmp_path / "store")
+    assert "--source-model SPEC" in report.skipped_arms["stay"]
 
 
 def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():

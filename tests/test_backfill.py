@@ -6,8 +6,6 @@ from dying import interrupt_at
 from topics import copy_store
 
 import migrate
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
@@ -15,6 +13,7 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
+from migrate.steps.audit import Audit
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -92,8 +91,7 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
     questions = QuerySet([Query("q", "a query")], None, "x")
-    asked = AuditOptions(resamples=10)
-    report = audit_store(AuditRequest(new, questions, embedder, reference=copy_store(new), options=asked))
+    report = Audit(new, copy_store(new), beir=questions, target=embedder, resamples=10).execute()
     assert report.notes[0] == "150 of 150 vectors are true ones"
     assert report.notes[1].startswith("the confidence is not to be used"), "as it was before anything was filled in"
 

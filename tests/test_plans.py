@@ -9,16 +9,14 @@ import pytest
 from openai_server import OpenAIServer
 
 import migrate
-from migrate.audit.inputs import AuditRequest
 from migrate.audit.options import options_of
-from migrate.audit.plan import plan_audit
-from migrate.audit.query_set import load_questions
 from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
 from migrate.pipeline import Run
+from migrate.steps.audit import Audit
 from migrate.steps.base import PaidStep
 from migrate.steps.embed import Embed
 from migrate.steps.fit import Fit
@@ -72,7 +70,7 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         return open_store(tmp_path / "translated")
 
     def audit():
-        return plan_audit(AuditRequest(translated(), load_questions(str(beir)), load()))
+        return Audit(translated(), "build", beir=str(beir), target=load())
 
     def sync():
         old = tmp_path / "changed"

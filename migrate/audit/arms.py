@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.results import (
     AGREEMENT,
@@ -63,19 +62,19 @@ class Arm:
     is_alternative: ClassVar[bool] = False
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:  # noqa: ARG003
+    def skip_reason(cls, retriever: Retriever) -> str | None:  # noqa: ARG003
         """Return what the arm lacks, as the end of the sentence "ARM needs ..."; None where all is there."""
         return None
 
     @classmethod
-    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:  # noqa: ARG003
+    def variants(cls, retriever: Retriever) -> Sequence[Arm]:  # noqa: ARG003
         """The arms of this class that the inputs allow: a single one, unless the class has a parameter."""
         return (cls(),)
 
     @classmethod
-    def left_out(cls, inputs: PreparedAudit) -> Mapping[str, str]:
+    def left_out(cls, retriever: Retriever) -> Mapping[str, str]:
         """The arms of this class that are not among `variants`, by name, and what each needs."""
-        reason = cls.skip_reason(inputs)
+        reason = cls.skip_reason(retriever)
         return {} if reason is None else {cls.name: reason}
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
@@ -87,7 +86,7 @@ class Arm:
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """Return what the target model must embed of documents; nothing, unless a class says otherwise."""
-        return retriever.inputs.cost_of_share(0)
+        return retriever.cost_of_share(0)
 
 
 class FullReembed(Arm):
@@ -96,16 +95,16 @@ class FullReembed(Arm):
     name, meaning = FULL, "every document embedded by the target model: the standard"
 
     @classmethod
-    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
+    def variants(cls, retriever: Retriever) -> Sequence[Arm]:
         """One that says so where only a pool is embedded."""
         arm = cls()
-        if inputs.in_pool:
+        if retriever.in_pool:
             arm.meaning = "the documents of the pool embedded by the target model: what a full re-embed scores at most"
         return (arm,)
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """All documents."""
-        return retriever.inputs.cost_of_share(1)
+        return retriever.cost_of_share(1)
 
 
 class Translated(Arm):
@@ -115,7 +114,7 @@ class Translated(Arm):
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """The documents with true vectors: the sample of the stitch and what was re-embedded since."""
-        return retriever.inputs.cost_of_share(retriever.inputs.true_share)
+        return retriever.cost_of_share(retriever.true_share)
 
 
 class Stay(Arm):
@@ -124,10 +123,10 @@ class Stay(Arm):
     name, meaning = STAY, "the source store, queries embedded by the source model: doing nothing"
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """The source store and its model."""
         needed = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
-        return None if STAY in inputs.stores else needed
+        return None if STAY in retriever.stores else needed
 
 
 class Bridge(Arm):
@@ -138,14 +137,14 @@ class Bridge(Arm):
     is_alternative = True
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """A stitch for queries."""
         needed = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
-        return None if BRIDGE in inputs.stores else needed
+        return None if BRIDGE in retriever.stores else needed
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """The sample of the stitch for queries."""
-        return retriever.inputs.cost_of_share(retriever.inputs.bridge_share)
+        return retriever.cost_of_share(retriever.bridge_share)
 
 
 class Bm25(Arm):
@@ -154,9 +153,9 @@ class Bm25(Arm):
     name, meaning = BM25, "words only, no embedding"
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """Texts to rank by their words."""
-        return _words_needed(inputs, "left out by --no-bm25")
+        return _words_needed(retriever, "left out by --no-bm25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Rank the texts of the translated store."""
@@ -171,9 +170,9 @@ class Hybrid(Translated):
     standard = HYBRID_FULL
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """Texts, as BM25."""
-        return _words_needed(inputs, "left out with BM25")
+        return _words_needed(retriever, "left out with BM25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Fuse the translated store's ranking with that of BM25."""
@@ -186,11 +185,11 @@ class HybridFull(FullReembed):
     name, meaning = HYBRID_FULL, "the full re-embed and BM25, fused"
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """Texts, and all documents: fused ranks may rise or fall where others are left out."""
-        if inputs.in_pool:
+        if retriever.in_pool:
             return "needs the full re-embed, of which a pool has a part: `--reference build`"
-        return _words_needed(inputs, "left out with BM25")
+        return _words_needed(retriever, "left out with BM25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Fuse the reference's ranking with that of BM25."""
@@ -201,13 +200,13 @@ class Control(Arm):
     """A ranking that every arm has to be better than."""
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """True vectors of whatever it ranks, where nothing is judged."""
         needed = "needs true vectors of whatever it ranks, which the pool does not have: `--reference build`"
-        return needed if inputs.in_pool and inputs.query_set.qrels is None else None
+        return needed if retriever.in_pool and retriever.query_set.qrels is None else None
 
 
-class Mean(Control):
+class OneVector(Control):
     """A control."""
 
     name, meaning = MEAN, "control: one vector for all documents"
@@ -239,34 +238,34 @@ class TwoStageArm(Arm):
         self.meaning = f"the translated store's first {depth} for each query, embedded by the target model and reranked"
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """Depths, and a reference with the same ids and texts."""
-        if inputs.options.two_stage is not None and not inputs.options.two_stage:
+        if retriever.audit.stages is not None and not retriever.audit.stages:
             return "left out by --two-stage none"
-        if inputs.in_pool:
-            return None if inputs.stores[FULL].info.has_texts else _NO_TEXTS
-        usable = _can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
+        if retriever.in_pool:
+            return None if retriever.stores[FULL].info.has_texts else _NO_TEXTS
+        usable = _can_rerank(retriever.stores[TRANSLATED], retriever.stores[FULL])
         return None if usable else WITHOUT_TWO_STAGE
 
     @classmethod
-    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
+    def variants(cls, retriever: Retriever) -> Sequence[Arm]:
         """An arm for each depth."""
-        return [cls(depth) for depth in inputs.rerank_depths]
+        return [cls(depth) for depth in retriever.rerank_depths]
 
     @classmethod
-    def left_out(cls, inputs: PreparedAudit) -> Mapping[str, str]:
+    def left_out(cls, retriever: Retriever) -> Mapping[str, str]:
         """All of them, or the depths that the pool does not reach, or that would be the whole store."""
-        reasons = dict(super().left_out(inputs))
+        reasons = dict(super().left_out(retriever))
         if reasons:
             return reasons
-        count, has = inputs.stores[TRANSLATED].info.count, inputs.rerank_depths
-        depths = DEPTHS if inputs.options.two_stage is None else inputs.options.two_stage
+        count, has = retriever.stores[TRANSLATED].info.count, retriever.rerank_depths
+        depths = DEPTHS if retriever.audit.stages is None else retriever.audit.stages
         for depth in sorted(set(depths).difference(has)):
             name = f"{TWO_STAGE} {depth}"
             if depth >= count:
                 reasons[name] = f"would embed the whole store, of {count:,} documents"
             else:
-                reasons[name] = f"needs {_beyond(depth, inputs)}"
+                reasons[name] = f"needs {_beyond(depth, retriever)}"
         return reasons
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
@@ -275,10 +274,10 @@ class TwoStageArm(Arm):
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """The documents that the audit's queries retrieve, and those with true vectors already."""
-        inputs, reranking = retriever.inputs, retriever.reranking(self.depth)
-        before = inputs.cost_of_share(inputs.true_share).tokens or 0.0
-        tokens = reranking.tokens_per_query * len(inputs.query_set.queries) + before
-        return ArmCost(tokens, usd_of(tokens, inputs.tally.price), reranking)
+        reranking = retriever.reranking(self.depth)
+        before = retriever.cost_of_share(retriever.true_share).tokens or 0.0
+        tokens = reranking.tokens_per_query * len(retriever.query_set.queries) + before
+        return ArmCost(tokens, usd_of(tokens, retriever.tally.price), reranking)
 
 
 class Prefix(Arm):
@@ -293,19 +292,19 @@ class Prefix(Arm):
         self.meaning = f"the first {tokens} {unit} of every document embedded by the target model, queries whole"
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+    def skip_reason(cls, retriever: Retriever) -> str | None:
         """Return how many tokens; stores of them are made before."""
-        return None if inputs.request.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
+        return None if retriever.audit.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
 
     @classmethod
-    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
+    def variants(cls, retriever: Retriever) -> Sequence[Arm]:
         """An arm for each number."""
-        unit = unit_of(inputs.counter)
-        return [cls(tokens, unit) for tokens in inputs.request.prefixes]
+        unit = unit_of(retriever.counter)
+        return [cls(tokens, unit) for tokens in retriever.audit.prefixes]
 
     def cost(self, retriever: Retriever) -> ArmCost:
         """These tokens of all documents."""
-        return retriever.inputs.cost_of_first(self.tokens)
+        return retriever.cost_of_first(self.tokens)
 
 
 class PartlyReembedded(Arm):
@@ -320,7 +319,7 @@ class PartlyReembedded(Arm):
         self._cost = cost
 
     @classmethod
-    def skip_reason(cls, inputs: PreparedAudit) -> str | None:  # noqa: ARG003
+    def skip_reason(cls, retriever: Retriever) -> str | None:  # noqa: ARG003
         """Budgets: only a frontier has them."""
         return "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it"
 
@@ -341,7 +340,7 @@ ARMS: list[type[Arm]] = [
     Hybrid,
     HybridFull,
     Bm25,
-    Mean,
+    OneVector,
     Random,
     TwoStageArm,
     Prefix,
@@ -359,15 +358,15 @@ def reembedded_name(share: float) -> str:
     return f"translated + {share:.0%}"
 
 
-def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
+def select_arms(retriever: Retriever) -> tuple[list[Arm], dict[str, str]]:
     """The arms of `ARMS` that the inputs allow, and by name what each of the others needs.
 
     An arm that is the standard of another skipped arm goes without saying.
     """
-    reasons = {kind: kind.skip_reason(inputs) for kind in ARMS}
-    arms = [arm for kind in ARMS if reasons[kind] is None for arm in kind.variants(inputs)]
+    reasons = {kind: kind.skip_reason(retriever) for kind in ARMS}
+    arms = [arm for kind in ARMS if reasons[kind] is None for arm in kind.variants(retriever)]
     standards = {kind.standard for kind, reason in reasons.items() if reason is not None}
-    left_out = {name: reason for kind in ARMS for name, reason in kind.left_out(inputs).items()}
+    left_out = {name: reason for kind in ARMS for name, reason in kind.left_out(retriever).items()}
     return arms, {name: reason for name, reason in left_out.items() if name not in standards}
 
 
@@ -377,24 +376,23 @@ def family_of(retriever: Retriever, scores: Mapping[str, Scores], floor: Floor |
     Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown. So do the usual
     ones where one of them is the plan: it may have been picked for what an audit of all has shown.
     """
-    inputs = retriever.inputs
-    usual = () if inputs.options.plan == TRANSLATED else DEPTHS
-    counted = {*inputs.asked_depths, *(depth for depth in usual if depth < inputs.stores[TRANSLATED].info.count)}
+    usual = () if retriever.audit.plan == TRANSLATED else DEPTHS
+    counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
     return family_bounds(
         scores,
         retriever.deciding_scores(retriever.search(FULL).run),
-        seed=inputs.options.seed,
-        resamples=inputs.options.resamples,
-        weighting=inputs.query_set.weighting(),
+        seed=retriever.audit.seed,
+        resamples=retriever.audit.resamples,
+        weighting=retriever.query_set.weighting(),
         floor=floor,
-        others=len(counted) - len(inputs.rerank_depths),
+        others=len(counted) - len(retriever.rerank_depths),
     )
 
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     """Everything that is measured of an arm, whose `answer` is a run of `retriever`."""
-    query_set = retriever.inputs.query_set
-    full = None if retriever.inputs.in_pool else retriever.search(FULL).run
+    query_set = retriever.query_set
+    full = None if retriever.in_pool else retriever.search(FULL).run
     scores = all_scores(answer.run, full, query_set)
     if query_set.qrels is None:
         scores = {AGREEMENT: retriever.deciding_scores(answer.run), **scores}
@@ -411,18 +409,18 @@ def _can_rerank(translated: Store, reference: Store) -> bool:
     return ids == others
 
 
-def _beyond(depth: int, inputs: PreparedAudit) -> str:
+def _beyond(depth: int, retriever: Retriever) -> str:
     """Return what a two-stage arm of that depth needs of a pool, and what gives it."""
-    if inputs.options.two_stage is None:
+    if retriever.audit.stages is None:
         remedy = f"`--two-stage {depth}`"
-    elif inputs.request.pool is not None and depth > inputs.request.pool.depth:
+    elif retriever.audit.is_pooled and depth > retriever.audit.most_deep:
         remedy = f"`--pool-depth {depth}`"
     else:
         remedy = "raise `--max-cost`"
-    return f"the first {depth} documents of every query, of which the pool has {inputs.pool_depth}: {remedy}"
+    return f"the first {depth} documents of every query, of which the pool has {retriever.pool_depth}: {remedy}"
 
 
-def _words_needed(inputs: PreparedAudit, left_out: str) -> str | None:
-    if inputs.documents is not None:
+def _words_needed(retriever: Retriever, left_out: str) -> str | None:
+    if retriever.documents is not None:
         return None
-    return left_out if inputs.stores[TRANSLATED].info.has_texts else _NO_TEXTS
+    return left_out if retriever.stores[TRANSLATED].info.has_texts else _NO_TEXTS

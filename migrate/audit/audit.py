@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from migrate.audit.held_out import (
     unexplained_documents,
     unexplained_doubts,
 )
-from migrate.audit.inputs import AuditRequest, prepare_audit, quotes
+from migrate.audit.inputs import prepare_audit, quotes
 from migrate.audit.judging import (
     MOST,
     NEARLY_ALL,
@@ -36,7 +37,7 @@ from migrate.audit.judging import (
 from migrate.audit.measures import Scores
 from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
-from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import odd_scores, scores_more
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, TWO_STAGE, Evaluation
@@ -45,53 +46,27 @@ from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import UNKNOWN, Finding, Outcome, margin_remarks, retention_bounds
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
-from migrate.selection.choosers import choosers_in, choosers_of
+from migrate.stores.base import Store
 from migrate.stores.content import content_of
-from migrate.vectors import Progress, no_progress
+
+if TYPE_CHECKING:
+    from migrate.steps.audit import Audit
 
 
-def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> AuditReport:
-    """Answer the queries with every arm that the request allows, and judge the translated store.
+def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> AuditReport:
+    """Answer the queries with every arm that the inputs allow, and judge the translated store.
 
-    The reference, and stores of first tokens where there are some, have to be there: `plan_audit` makes them.
-
-    The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. The verdict is on the
-    translated store alone, and never SAFE where the reference is not shown to be a full re-embed
-    (`migrate.audit.reference`). Vectors are searched exactly, whatever the index, so that no arm is blamed for its
-    index. Queries that chose documents of the translated store or of the bridge do not judge; those of one text count
-    once.
-
-    Raises
-    ------
-    UsageError
-        There is a bridge, but no source; or no arm of the name of the plan.
-    StitchError
-        The bridge is a stitch for documents, or not fitted on the source for this embedder.
-    InputError
-        There are no queries, or none of the relevant documents is in the stores.
-    SpendingError
-        The first documents of a pool cost more than may be spent.
-    StoreError
-        The stores do not hold the same documents, the reference is not a full re-embed of them by this model, or a
-        store is not the one of its manifest.
-    VectorError
-        A store is not of its embedder's dimension, or a vector is zero or not finite.
-    RemoteError
-        A query could not be embedded.
-    InconclusiveError
-        Too few queries are left for a verdict, without those that chose documents.
+    The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
+    re-embed, None for a pool, and `prefixes` are stores of first tokens by how many there are.
     """
-    options, bridge = request.options, request.bridge
-    choosers = request.choosers or choosers_in(request.translated, request.embedder)
-    others = choosers.queries | choosers_of(bridge.manifest if bridge else None)
-    request = replace(request, query_set=independent(request.query_set, others))
-    retriever = Retriever(prepare_audit(request, progress=progress), progress)
-    pool = None if request.pool is None else grow_pool(retriever)
+    choosers = audit.choosers
+    retriever = prepare_audit(audit, reference, prefixes)
+    pool = grow_pool(retriever) if audit.is_pooled else None
     retriever = pool.retriever if pool else retriever
-    prepared, query_set = retriever.inputs, retriever.inputs.query_set
+    query_set = retriever.query_set
     floor = pool.floor if pool else None
 
-    arms, skipped = select_arms(prepared)
+    arms, skipped = select_arms(retriever)
     answers = {arm.name: arm.retrieve(retriever) for arm in arms}
     results = {arm.name: measure_arm(arm, answers[arm.name], retriever) for arm in arms}
     runs = {name: answer.run for name, answer in answers.items()}
@@ -102,20 +77,20 @@ def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> A
 
     missing = [f"{name} {reason}" for name, reason in skipped.items() if name.startswith(TWO_STAGE)]
     findings = [
-        *(Finding("caveat", remark) for remark in margin_remarks(options.margin, options.margin_from)),
-        *([Finding("caveat", f"left out: {'; '.join(missing)}")] if options.two_stage and missing else []),
-        *prepared.findings,
+        *(Finding("caveat", remark) for remark in margin_remarks(audit.margin, audit.margin_from)),
+        *([Finding("caveat", f"left out: {'; '.join(missing)}")] if audit.stages and missing else []),
+        *retriever.findings,
         *measured.oddities(results[FULL].mean("judged@10") or 0),
     ]
-    unexplained = unexplained_documents(prepared, choosers)
-    held_out = audit_held_out(retriever, evaluation, findings, pool.outside if pool else None, unexplained)
+    unexplained = unexplained_documents(retriever, choosers)
+    held_out = audit_held_out(retriever, findings, pool.outside if pool else None, unexplained)
     findings += unexplained_doubts(unexplained, held_out)
-    findings += origin_doubts(request.translated)
+    findings += origin_doubts(audit.translated)
     findings += measured.sampled(held_out, least=NEARLY_ALL if choosers.queries else MOST)
-    diagnostics = diagnose(prepared, runs, scores, floor)
+    diagnostics = diagnose(retriever, runs, scores, floor)
     findings += _drawn_notes(query_set, limited=limited)
     findings += [Finding("note", one.reranking.sentence) for one in results.values() if one.reranking]
-    findings += unused_fields(diagnostics.slices, options.slice_fields)
+    findings += unused_fields(diagnostics.slices, audit.slice)
 
     verdict = evaluation.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     comparisons = {
@@ -130,7 +105,7 @@ def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> A
             name: replace(one, retention=UNKNOWN) if one.standard == FULL else one for name, one in comparisons.items()
         }
         family, held_out, diagnostics = dict.fromkeys(family, UNKNOWN), None, replace(diagnostics, slices=())
-    stores = {"translated": request.translated, "source": request.source}
+    stores = {"translated": audit.translated, "source": audit.source_store}
     return AuditReport(
         verdict=replace(
             verdict,
@@ -142,23 +117,23 @@ def audit_store(request: AuditRequest, *, progress: Progress = no_progress) -> A
         measure=evaluation.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
         query_texts=tuple(query.text for query in query_set.distinct),
-        n_documents=prepared.n_documents,
+        n_documents=retriever.n_documents,
         dataset=query_set.name,
         findings=tuple(findings),
-        manifest=_manifest(request, len(query_set.distinct), prepared.n_documents),
+        manifest=_manifest(audit, len(query_set.distinct), retriever.n_documents),
         family=family,
         skipped_arms=skipped,
         held_out=held_out,
         diagnostics=diagnostics,
-        reference=prepared.proof,
+        reference=retriever.proof,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
-        unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
-        reference_at=None if request.store is None else request.store.info.location,
-        is_kept=request.embedder.keeps,
+        unjudged=() if audit.judge_next is None else draw_unjudged(retriever, runs),
+        reference_at=None if reference is None else reference.info.location,
+        is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
-        places=places_of(request.translated, request.source, request.embedder),
-    ).judging(options.plan)
+        places=places_of(audit.translated, audit.source_store, audit.embedder),
+    ).judging(audit.plan)
 
 
 @dataclass(frozen=True)
@@ -175,11 +150,11 @@ class _Measured:
 
         Unjudged queries are measured against the reference itself, which says nothing of it.
         """
-        runs, scores, evaluation, inputs = self.runs, self.scores, self.evaluation, self.retriever.inputs
-        query_set, bootstrap = inputs.query_set, {"seed": evaluation.seed, "resamples": evaluation.resamples}
+        runs, scores, evaluation, retriever = self.runs, self.scores, self.evaluation, self.retriever
+        query_set, bootstrap = retriever.query_set, {"seed": evaluation.seed, "resamples": evaluation.resamples}
         if not evaluation.provisional:
             words = None
-            if inputs.stores[TRANSLATED].info.has_texts:
+            if retriever.stores[TRANSLATED].info.has_texts:
                 words = self.retriever.deciding_scores(self.retriever.bm25.run)
             yield from odd_scores(
                 scores[TRANSLATED],
@@ -190,7 +165,7 @@ class _Measured:
                 weighting=query_set.weighting(),
                 **bootstrap,
             )
-        yield from quotes(inputs, runs[FULL])
+        yield from quotes(retriever, runs[FULL])
         doubts = (
             *alike_grades(query_set, [runs[name] for name in (FULL, TRANSLATED, STAY) if name in runs]),
             *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
@@ -214,11 +189,11 @@ class _Measured:
         Documents that other queries chose are those that users want, and many of the relevant ones may be among them;
         but where all are, the judges are the choosers in other words.
         """
-        inputs = self.retriever.inputs
-        keys = inputs.keys[TRANSLATED]
+        retriever = self.retriever
+        keys = retriever.keys[TRANSLATED]
         return sampled(
-            inputs.query_set,
-            true_documents(inputs.stores[TRANSLATED], keys),
+            retriever.query_set,
+            true_documents(retriever.stores[TRANSLATED], keys),
             frozenset(keys.values()),
             least=least,
             is_safe_without=held_out is not None and held_out.verdict.outcome is Outcome.SAFE,
@@ -263,13 +238,13 @@ def _drawn_notes(query_set: QuerySet, *, limited: bool) -> list[Finding]:
     return [Finding("note", note)]
 
 
-def _manifest(request: AuditRequest, n_queries: int, n_documents: int) -> Manifest:
-    manifest, options = request.translated.info.manifest, request.options
+def _manifest(audit: Audit, n_queries: int, n_documents: int) -> Manifest:
+    manifest = audit.translated.info.manifest
     return Manifest(
         kind="report",
         model=manifest.model if manifest else None,
         source_model=manifest.source_model if manifest else None,
-        seed=options.seed,
+        seed=audit.seed,
         counts={"queries": n_queries, "documents": n_documents},
-        details=ReportFacts(dataset=request.query_set.name, resamples=options.resamples).as_details(),
+        details=ReportFacts(dataset=audit.query_set.name, resamples=audit.resamples).as_details(),
     )

@@ -1,12 +1,4 @@
-"""Diagnostics: what lies behind the mean score of a translated store.
-
-- The queries that lose most, with what they retrieved before and retrieve now.
-- Similarity thresholds: those tuned on the old store, and the new ones that let as many hits pass.
-- Hubs: documents among the nearest neighbours of too many others, before and after.
-- The translated vectors next to the true ones: a map, the documents that moved furthest, the spread of the variance.
-
-Slices, the kinds of queries, are in `migrate.audit.slices`.
-"""
+"""Diagnostics: the causes behind the mean score of a translated store; `slices` has the kinds of queries."""
 
 from __future__ import annotations
 
@@ -16,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.inputs import PreparedAudit, representative_docs, rows_of, texts_of
+from migrate.audit.inputs import representative_docs, rows_of, texts_of
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
+from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import Slice, find_slices
 from migrate.audit.verdict import Floor
 from migrate.search.runs import Run
@@ -54,21 +47,21 @@ class Regression:
 
 
 def find_regressions(
-    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], *, count: int = WORST
+    retriever: Retriever, runs: Mapping[str, Run], scores: Mapping[str, Scores], *, count: int = WORST
 ) -> tuple[Regression, ...]:
     """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
     Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
     the first of them.
     """
-    query_set = inputs.query_set
+    query_set = retriever.query_set
     shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
     tops = {(name, query.id): runs[name].top(query.id, 3) for name in shown for query in queries}
-    rows = rows_of(inputs.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
-    texts = texts_of(inputs.stores[TRANSLATED], rows)
+    rows = rows_of(retriever.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
+    texts = texts_of(retriever.stores[TRANSLATED], rows)
 
     def hit(query_id: str, doc_id: str) -> Hit:
         grades = (query_set.qrels or {}).get(query_id, {})
@@ -218,7 +211,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class ThresholdTable:
     """Thresholds of the store before and after; scores are those of the first ten hits of every query.
 
     `metrics` say what a score is, old and new: an inner product must be at least the threshold, a squared distance at
@@ -232,7 +225,7 @@ class Calibration:
 
 def calibrate(
     old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Metric], *, names: tuple[str, str]
-) -> Calibration:
+) -> ThresholdTable:
     """The table of thresholds; both runs are of searched vectors, and answer every query."""
     hits = [_hits(run, query_set) for run in (old, new)]
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
@@ -242,7 +235,7 @@ def calibrate(
     histograms = {
         name: Histogram(tuple(edges.tolist()), tuple(counts.tolist())) for name, (counts, edges) in spread.items()
     }
-    return Calibration(metrics, tuple(table), histograms)
+    return ThresholdTable(metrics, tuple(table), histograms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,14 +297,14 @@ class Diagnostics:
 
     regressions: tuple[Regression, ...] = ()
     slices: tuple[Slice, ...] = ()
-    calibration: Calibration | None = None
+    calibration: ThresholdTable | None = None
     hubness: tuple[Hubness, ...] = ()
     spaces: Spaces | None = None
     similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
 def diagnose(
-    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], floor: Floor | None = None
+    retriever: Retriever, runs: Mapping[str, Run], scores: Mapping[str, Scores], floor: Floor | None = None
 ) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
@@ -319,46 +312,46 @@ def diagnose(
     of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are of scores as
     they are expected.
     """
-    options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
-    ids, sampled = _sample(inputs, options.seed)
+    seed, documents_of = retriever.audit.seed, representative_docs(retriever, runs[FULL])
+    ids, sampled = _sample(retriever, seed)
     likely = scores[TRANSLATED], scores[FULL]
     return Diagnostics(
-        find_regressions(inputs, runs, scores),
-        find_slices(inputs, documents_of, likely if floor is None else floor.likely(*likely)),
-        _calibration(inputs, runs),
+        find_regressions(retriever, runs, scores),
+        find_slices(retriever, documents_of, likely if floor is None else floor.likely(*likely)),
+        _calibration(retriever, runs),
         tuple(
-            hubness_of(name, vectors, inputs.stores[name].info.metric)
+            hubness_of(name, vectors, retriever.stores[name].info.metric)
             for name, vectors in sampled.items()
             if len(ids) > NEIGHBOURS
         ),
         map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if FULL in sampled and len(ids) > 1 else None,
         {
-            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=options.seed)
+            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=seed)
             for name, vectors in sampled.items()
             if FULL in sampled and name != FULL and len(ids) >= _FEWEST
         },
     )
 
 
-def _calibration(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Calibration | None:
+def _calibration(retriever: Retriever, runs: Mapping[str, Run]) -> ThresholdTable | None:
     if STAY not in runs:
         return None
-    metrics = inputs.stores[STAY].info.metric, inputs.stores[TRANSLATED].info.metric
-    return calibrate(runs[STAY], runs[TRANSLATED], inputs.query_set, metrics, names=(STAY, TRANSLATED))
+    metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
+    return calibrate(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics, names=(STAY, TRANSLATED))
 
 
-def _sample(inputs: PreparedAudit, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
+def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
     """Up to 2,000 ids that all stores have, and their vectors in each; chunks of other sizes have other ids."""
-    shown = (STAY, TRANSLATED) if inputs.in_pool else (STAY, TRANSLATED, FULL)
-    names = [name for name in shown if name in inputs.stores]
-    common = set.intersection(*(set(inputs.keys[name]) for name in names))
-    ids = [doc_id for doc_id in inputs.keys[TRANSLATED] if doc_id in common]
+    shown = (STAY, TRANSLATED) if retriever.in_pool else (STAY, TRANSLATED, FULL)
+    names = [name for name in shown if name in retriever.stores]
+    common = set.intersection(*(set(retriever.keys[name]) for name in names))
+    ids = [doc_id for doc_id in retriever.keys[TRANSLATED] if doc_id in common]
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(ids))[:_SAMPLE]
     chosen = tuple(ids[i] for i in drawn)
-    return chosen, {name: _vectors(inputs, name, chosen) for name in names}
+    return chosen, {name: _vectors(retriever, name, chosen) for name in names}
 
 
-def _vectors(inputs: PreparedAudit, name: str, ids: tuple[str, ...]) -> Vectors:
+def _vectors(retriever: Retriever, name: str, ids: tuple[str, ...]) -> Vectors:
     wanted = set(ids)
-    row_of = {doc_id: row for row, doc_id in enumerate(inputs.keys[name]) if doc_id in wanted}
-    return inputs.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+    row_of = {doc_id: row for row, doc_id in enumerate(retriever.keys[name]) if doc_id in wanted}
+    return retriever.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors

@@ -1,34 +1,27 @@
 """Models that were trained on true vectors, tried on translated ones: a linear probe, kNN, an outside detector.
 
-All are trained on the vectors of the reference, as a model of the new space would be, with one half of the documents
-that have a label. The other half is judged twice, by its true and by its translated vectors, and what counts is the
-share of the former's right answers that the latter keep. Documents whose true vectors the translated store holds judge
-nothing: there is nothing to lose.
+All are trained on the reference's vectors of one half of the labelled documents. The other half is judged by its true
+and by its translated vectors, and what counts is the share of the former's right answers that the latter keep, every
+label for the same (balanced accuracy). Documents whose true vectors the translated store holds judge nothing.
 
 The detector finds documents from outside by the distance to the tenth nearest of those it was trained on (Sun, Ming,
-Zhu & Li 2022). Its threshold lets 95 % of these pass: a translation that moves all vectors a little off their place
-raises false alarms, however well it keeps their order.
-
-Every label counts for the same, however many documents have it (balanced accuracy): where 95 % have one label, a guess
-would keep nearly everything of plain accuracy. Bounds are those of the verdict (`migrate.audit.verdict`): right answers
-are scores of 0 and 1.
+Zhu & Li 2022). Its threshold lets 95 % of these pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import Keys
-from migrate.audit.reference import prove_reference, spot_documents
+from migrate.audit.reference import prove_reference
 from migrate.audit.verdict import (
     FEWEST_QUERIES,
-    MARGIN,
     Bounds,
     Outcome,
     Weighting,
@@ -36,16 +29,15 @@ from migrate.audit.verdict import (
     retention_bounds,
     sentences,
 )
-from migrate.cost.meter import SpendingCap
-from migrate.cost.spending import PlannedModel, SpendingPlan
-from migrate.embedders.again import ASKED_AGAIN
-from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.similarity.roc import Bounded, auc
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Vectors, check_vectors
+
+if TYPE_CHECKING:
+    from migrate.steps.audit import Audit
 
 MOST = 10_000
 """Labelled documents, and documents from outside, that are read at most; drawn at random from more."""
@@ -55,7 +47,7 @@ PROBE, KNN, INSIDE, OUTSIDE = "linear probe", "kNN", "inside documents let pass"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTask:
     """The part of a task that is kept.
 
     Attributes
@@ -95,7 +87,7 @@ class DownstreamAudit:
     margin_from : where the margin is from; empty where it was named for this audit
     """
 
-    tasks: tuple[Kept, ...]
+    tasks: tuple[KeptTask, ...]
     margin: float
     labels: int
     trained_on: int
@@ -116,7 +108,7 @@ class DownstreamAudit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _Labelled:
     """Documents that both stores have: row i of `true` and of `translated`, (n, q), is of `ids[i]`.
 
     `is_true` says which have their true vectors in the translated store too.
@@ -127,26 +119,14 @@ class _Rows:
     translated: Vectors
     is_true: NDArray[np.bool_]
 
-    def take(self, rows: NDArray[np.int64]) -> _Rows:
-        return _Rows([self.ids[row] for row in rows], self.true[rows], self.translated[rows], self.is_true[rows])
+    def take(self, rows: NDArray[np.int64]) -> _Labelled:
+        return _Labelled([self.ids[row] for row in rows], self.true[rows], self.translated[rows], self.is_true[rows])
 
 
-def audit_downstream(
-    translated: Store,
-    reference: Store,
-    labels: Mapping[str, str],
-    embedder: Embedder | None,
-    *,
-    outside: Collection[str] = (),
-    margin: float = MARGIN,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> DownstreamAudit:
+def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     """Train on the reference's vectors of labelled documents, and judge the translated ones.
 
-    `labels` are by document id; `outside` are ids of documents that do not belong among these, which a detector is to
-    find. `embedder` is the target model, with which the reference proves itself (`prove_reference`); None where an
-    audit by queries has seen to that.
+    The reference, which is a store, proves itself (`prove_reference`) unless an audit by queries has seen to that.
 
     Raises
     ------
@@ -157,6 +137,9 @@ def audit_downstream(
     RemoteError
         A document could not be embedded.
     """
+    translated, reference, (labels, outside) = audit.translated, audit.full, audit.trained
+    margin, seed, progress = audit.margin, audit.seed, audit.progress
+    assert reference is not None  # noqa: S101 - `Audit.check_labels` has seen to it
     if translated.info.dim != reference.info.dim:
         raise VectorError(
             f"{reference.info.location}: expected vectors of dimension {translated.info.dim}, as in "
@@ -164,8 +147,8 @@ def audit_downstream(
         )
     keys = _keys(translated), _keys(reference)
     doubts: tuple[str, ...] = ()
-    if embedder is not None:
-        proof = prove_reference(translated, reference, embedder, keys, seed=seed, progress=progress)
+    if not is_proven:
+        proof = prove_reference(translated, reference, audit.embedder, keys, seed=seed, progress=progress)
         doubts = sentences(proof.doubts, "doubt")
     rng = np.random.default_rng(seed)
     strange = set(outside)
@@ -186,7 +169,7 @@ def audit_downstream(
         model = fit(labelled.true[train], numbers[train])
         tasks.append(judge(name, partial(_agrees, model.predict, numbers[judged])))
     progress("judge labels", 2, 3)
-    found: tuple[list[Kept], Bounded | None, Bounded | None] = ([], None, None)
+    found: tuple[list[KeptTask], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
         others = _read(translated, reference, keys, list(strange), rng)
         found = _detect(labelled.true[train], labelled.take(judged), others, margin, seed)
@@ -200,56 +183,7 @@ def audit_downstream(
         int(labelled.is_true[test].sum()),
         *found[1:],
         doubts,
-    )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class DownstreamPlan(SpendingPlan[DownstreamAudit]):
-    """An audit by labels that is still to be done; arguments as of `audit_downstream`, `embedder` with a meter."""
-
-    translated: Store
-    reference: Store
-    labels: Mapping[str, str]
-    embedder: Embedder
-    outside: Collection[str] = ()
-    margin: float = MARGIN
-    seed: int = 0
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the documents that prove the reference."""
-        return (
-            PlannedModel(self.embedder, self.cap, documents=lambda: spot_documents(self.reference), again=ASKED_AGAIN),
-        )
-
-    def execute(self, progress: Progress) -> DownstreamAudit:
-        """Prove the reference, train and judge."""
-        return audit_downstream(
-            self.translated,
-            self.reference,
-            self.labels,
-            self.embedder,
-            outside=self.outside,
-            margin=self.margin,
-            seed=self.seed,
-            progress=progress,
-        )
-
-
-def plan_downstream(
-    translated: Store,
-    reference: Store,
-    labels: Mapping[str, str],
-    embedder: Embedder,
-    *,
-    price_usd_per_mtok: float | None = None,
-    **options: Any,
-) -> DownstreamPlan:
-    """Plan an audit by labels; `options` are those of `audit_downstream`. Nothing is embedded."""
-    cap = SpendingCap()
-    metered = cap.meter(embedder, price_usd_per_mtok)
-    return DownstreamPlan(
-        translated=translated, reference=reference, labels=labels, embedder=metered, cap=cap, **options
+        audit.margin_from,
     )
 
 
@@ -263,13 +197,13 @@ def _judge(
     task: str,
     is_right: Callable[[Vectors], NDArray[np.bool_]],
     *,
-    rows: _Rows,
+    rows: _Labelled,
     margin: float,
     seed: int,
     weighting: Weighting | None = None,
     guess: NDArray[np.float64] | None = None,
     doubt: str | None = None,
-) -> Kept:
+) -> KeptTask:
     """Return what is kept; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
     true, translated = (is_right(vectors).astype(np.float64) for vectors in (rows.true, rows.translated))
     bounds = retention_bounds(translated, true, seed=seed, weighting=weighting)
@@ -282,12 +216,12 @@ def _judge(
         outcome = Outcome.INCONCLUSIVE
     weights = None if weighting is None else weighting.values
     before, now = (float(np.average(right, weights=weights)) for right in (true, translated))
-    return Kept(task, len(true), before, now, bounds, doubt, outcome)
+    return KeptTask(task, len(true), before, now, bounds, doubt, outcome)
 
 
 def _detect(
-    train: Vectors, inside: _Rows, others: _Rows, margin: float, seed: int
-) -> tuple[list[Kept], Bounded, Bounded]:
+    train: Vectors, inside: _Labelled, others: _Labelled, margin: float, seed: int
+) -> tuple[list[KeptTask], Bounded, Bounded]:
     """Return what a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
     outside = others.take(np.flatnonzero(~others.is_true))
     _check_enough(len(outside.ids), "outside", len(others.ids))
@@ -323,13 +257,13 @@ def _keys(store: Store) -> Keys:
 
 def _read(
     translated: Store, reference: Store, keys: tuple[Keys, Keys], ids: Sequence[str], rng: np.random.Generator
-) -> _Rows:
+) -> _Labelled:
     """Return up to 10,000 of these documents, of those that both stores have, in an order that is always the same."""
     mine, other = ({doc_id: row for row, doc_id in enumerate(names)} for names in keys)
     shared = np.array(sorted(doc_id for doc_id in set(ids) if doc_id in mine and doc_id in other), dtype=object)
     if not len(shared):
         none = np.empty((0, translated.info.dim), np.float32)
-        return _Rows([], none, none, np.empty(0, bool))
+        return _Labelled([], none, none, np.empty(0, bool))
     chosen = sorted(rng.permutation(shared)[:MOST])
     rows, places = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in (mine, other))
     vectors = []
@@ -339,4 +273,4 @@ def _read(
         vectors.append(batch.vectors.copy())
     confidence = stored_confidence(translated)
     is_true = np.zeros(len(rows), dtype=bool) if confidence is None else confidence[rows] == 1
-    return _Rows(chosen, vectors[0], vectors[1], is_true)
+    return _Labelled(chosen, vectors[0], vectors[1], is_true)

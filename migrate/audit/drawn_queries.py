@@ -1,15 +1,8 @@
 """The queries to judge next: drawn from many by how much their judgements could matter, with bounds that allow for it.
 
-Judgements are dear, rankings are not. A query that the arm and the full re-embed answer with the same ten documents in
-the same order tells nothing of harm, whatever is judged; one whose first documents differ may tell a lot. How much it
-can at most is known before anything is judged: `greatest_change`. So each query of a log is kept with that chance, and
-`FLOOR` at least, until there are enough (rejection sampling; von Neumann 1951). What is kept is independent, and each
-kept query counts by the inverse of its chance (Horvitz & Thompson 1952), which makes means those of all queries again.
-
-The bounds of `migrate.audit.verdict` hold as they are, for they ask for independent values with a known worst one: of
-(arm - margin * full) / chance it is still -1, as a query can lose no more than its own chance. Against that imagined
-query one that loses nothing now counts up to 1 / `FLOOR` times as much. `benchmarks/labels.py` prints what that is
-worth.
+Each query of a log is kept with the chance of `greatest_change`, and `FLOOR` at least, until there are enough (von
+Neumann 1951), and counts by the inverse of its chance (Horvitz & Thompson 1952), which makes means those of all queries
+again. The bounds of `migrate.audit.verdict` hold as they are: they ask for independent values with a known worst one.
 """
 
 from __future__ import annotations

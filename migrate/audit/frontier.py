@@ -12,23 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import FullReembed, PartlyReembedded, measure_arm
-from migrate.audit.inputs import AuditRequest, FrontierTrial, PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.query_groups import with_groups
-from migrate.audit.query_set import QuerySet, document_keys, independent
+from migrate.audit.query_set import document_keys
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Cost, tally_of
 from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.selection.choosers import choosers_of, digests_of, is_chooser
-from migrate.selection.query_log import MOST_QUERIES
 from migrate.steps.translate.choice import CONFIDENCE as CONFIDENCE_POLICY
 from migrate.steps.translate.choice import (
     POLICIES,
@@ -36,7 +34,6 @@ from migrate.steps.translate.choice import (
     Budget,
     Survey,
     choose_within,
-    require_confidence,
     survey_store,
     why_unsure,
 )
@@ -44,14 +41,16 @@ from migrate.steps.translate.refit import extended, refit_same_kind
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
-from migrate.vectors import Progress, no_progress
+
+if TYPE_CHECKING:
+    from migrate.steps.audit import Audit
 
 SAMPLE = "sample"
 """Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Trial:
     """One policy under one budget.
 
     `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens`, a
@@ -75,11 +74,10 @@ class Point:
 class Frontier:
     """The quality that every policy keeps at every budget of a store of `count` documents.
 
-    `measure` is what retention is of; `notes` say which queries did not judge, where the audit has not said so, and
-    what was left out.
+    `measure` is what retention is of; `notes` say what was left out.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[Trial, ...]
     count: int
     measure: str
     notes: tuple[str, ...] = ()
@@ -91,7 +89,7 @@ class Frontier:
         return tuple((point.arm, point.comparison) for point in self.points if point.policy == policy != SAMPLE)
 
     @property
-    def cheapest_safe(self) -> Point | None:
+    def cheapest_safe(self) -> Trial | None:
         """The SAFE point of the fewest tokens; None where no budget is SAFE.
 
         A budget counts only if every larger one of its policy is SAFE too: tests in a fixed order, up to the first
@@ -101,7 +99,7 @@ class Frontier:
         safe = [point for policy in dict.fromkeys(p.policy for p in self.points) for point in self._safe_down(policy)]
         return min(safe, key=lambda point: point.tokens, default=None)
 
-    def _safe_down(self, policy: str) -> Iterator[Point]:
+    def _safe_down(self, policy: str) -> Iterator[Trial]:
         own = [point for point in self.points if point.policy in (policy, SAMPLE)]
         for point in sorted(own, key=lambda point: -point.documents):
             if point.verdict.outcome is not Outcome.SAFE:
@@ -137,20 +135,20 @@ class BudgetTrials:
     stay: Scores | None
     findings: tuple[Finding, ...]
 
-    def refitted(self, policy: str, share: float) -> Point:
+    def refitted(self, policy: str, share: float) -> Trial:
         """Return the point of `share` of true vectors, chosen by `policy`."""
-        seed, tally = self.evaluation.seed, self.retriever.inputs.tally
+        seed, tally = self.evaluation.seed, self.retriever.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         documents = choice.sample.documents
         rows = np.array([self._row_of[document.id] for document in documents], dtype=np.int64)
-        true = self.retriever.inputs.stores[FULL].get(rows).vectors
+        true = self.retriever.stores[FULL].get(rows).vectors
         pairs = extended(self.store, self.fitted.sample, documents, true)
         paid = self.survey.paid.copy()
         paid[choice.sample.rows] = True
         fitted = refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
         return self.point(policy, paid, fitted)
 
-    def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Point:
+    def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Trial:
         """Return the point of a stitch, where the `paid` rows, (n,), have true vectors."""
         rows = np.flatnonzero(paid)
         cost = self._cost(rows, fitted)
@@ -163,11 +161,11 @@ class BudgetTrials:
         verdict = self.evaluation.verdict(own, full, self.stay).doubted(self.findings)
         comparison = self.evaluation.compare(result, self._full)
         share_of_tokens = cost.tokens / max(self._whole.tokens, 1)
-        return Point(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
+        return Trial(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
 
     def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
         """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
-        tally, first_tokens = self.retriever.inputs.tally, fitted.first_tokens
+        tally, first_tokens = self.retriever.tally, fitted.first_tokens
         paid = self.store.documents(rows)
         if first_tokens is None:
             return tally.cost(paid)
@@ -176,7 +174,7 @@ class BudgetTrials:
     @cached_property
     def _whole(self) -> Cost:
         """The cost of a full re-embed."""
-        return self.retriever.inputs.tally.cost(self.store.documents())
+        return self.retriever.tally.cost(self.store.documents())
 
     @cached_property
     def _full(self) -> ArmResult:
@@ -186,7 +184,7 @@ class BudgetTrials:
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
         """The row of each document in the reference."""
-        reference = self.retriever.inputs.stores[FULL]
+        reference = self.retriever.stores[FULL]
         ids = (doc_id for batch in reference.scan() for doc_id in batch.ids)
         row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
@@ -199,17 +197,13 @@ class BudgetTrials:
 
 
 def find_frontier(
-    request: AuditRequest,
-    stay: Scores | None = None,
-    findings: tuple[Finding, ...] = (),
-    *,
-    progress: Progress = no_progress,
+    audit: Audit, reference: Store, stay: Scores | None = None, findings: tuple[Finding, ...] = ()
 ) -> Frontier:
     """Try every policy at every share of the store.
 
-    The source of the `request` is translated by the stitch of its trial, and its reference, a store, has all true
-    vectors. `stay` are the nDCG@10 of staying for the distinct texts of its queries, (c,), and `findings` those of the
-    audit by the same reference: with a doubt among them no budget is SAFE.
+    The source of the `audit` is translated by the stitch, and the `reference` has all true vectors. `stay` are the
+    nDCG@10 of staying for the distinct texts of its queries, (c,), and `findings` those of the audit by the same
+    reference: with a doubt among them no budget is SAFE.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
@@ -237,62 +231,49 @@ def find_frontier(
     VectorError
         A vector of the reference is zero or not finite.
     """
-    store, trial = _check(request)
-    fitted, policies, log = trial.fitted, trial.policies, trial.log
+    store, fitted = _check(audit)
+    policies, log = audit.policy, audit.log
     unsure = why_unsure(fitted)
-    if CONFIDENCE_POLICY in policies:
-        require_confidence(fitted)
     usable = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
     usable = [policy for policy in usable if not unsure or policy != CONFIDENCE_POLICY]
     if not usable:
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
-    choosing = log[:MOST_QUERIES] if QUERY_LOG in usable else ()
-    choosers = choosers_of(fitted.manifest, store.info.manifest) | digests_of(choosing)
-    if stay is not None:
-        stay = stay[[not is_chooser(query, choosers) for query in request.query_set.distinct]]
-    retriever = _retriever(request, store, independent(request.query_set, choosers))
-    query_set = retriever.inputs.query_set
-    log_vectors = request.embedder.embed_queries(choosing, progress=progress) if choosing else None
+    retriever = _retriever(audit, store, reference)
+    log_vectors = audit.embedder.embed_queries(log, progress=audit.progress) if log else None
     # The cheapest budget is picked out of several policies, each of which may look safe by chance.
     confidence = 1 - (1 - CONFIDENCE) / len(usable)
     evaluation = retriever.evaluation(confidence=confidence)
-    survey = survey_store(store, fitted, log_vectors, progress=progress)
+    survey = survey_store(store, fitted, log_vectors, progress=audit.progress)
     trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay, findings)
-    further = [share for share in sorted(trial.shares) if round(share * store.info.count) > survey.paid.sum()]
+    further = [share for share in sorted(audit.shares) if round(share * store.info.count) > survey.paid.sum()]
     budgets = [(policy, share) for policy in usable for share in further]
     points = [trials.point(SAMPLE, survey.paid, fitted)]
     for policy, share in budgets:
-        progress("try budgets", len(points) - 1, len(budgets))
+        audit.progress("try budgets", len(points) - 1, len(budgets))
         points.append(trials.refitted(policy, share))
     notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
-    notes += query_set.notes[len(request.query_set.notes) :]
     return Frontier(tuple(points), store.info.count, evaluation.measure, tuple(notes))
 
 
-def _retriever(request: AuditRequest, store: Store, query_set: QuerySet) -> Retriever:
+def _retriever(audit: Audit, store: Store, reference: Store) -> Retriever:
     """Return rankings of both stores by the same queries; their ids are judged as the same documents."""
-    vectors = request.embedder.embed_queries(query_set.queries)
-    keys, tally = (
-        document_keys(store, request.options.parent_field),
-        tally_of(request.embedder, request.options.price_usd_per_mtok),
-    )
+    vectors = audit.embedder.embed_queries(audit.judging.queries)
+    keys, tally = document_keys(store, audit.parent_field), tally_of(audit.embedder, audit.price)
     names = (TRANSLATED, FULL)
-    stores = {TRANSLATED: store, **({} if request.store is None else {FULL: request.store})}
-    query_set = with_groups(query_set, vectors)
-    return Retriever(
-        PreparedAudit(request, query_set, tally, stores, dict.fromkeys(names, keys), dict.fromkeys(names, vectors))
-    )
+    stores = {TRANSLATED: store, FULL: reference}
+    query_set = with_groups(audit.judging, vectors)
+    return Retriever(audit, query_set, tally, stores, dict.fromkeys(names, keys), dict.fromkeys(names, vectors))
 
 
-def _check(request: AuditRequest) -> tuple[Store, FrontierTrial]:
-    """Return the store and the trial of a request that can be tried."""
-    store, trial, query_set = request.source, request.trial, request.query_set
-    if store is None or trial is None or request.store is None:
-        raise UsageError("a frontier needs the source, a stitch that was fitted on it, and a full re-embed")
-    if not query_set.queries:
-        raise InputError(f"{query_set.name}: expected queries to judge by, found none")
-    require_direction(trial.fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(trial.fitted.manifest.stitch.fitted_on)
+def _check(audit: Audit) -> tuple[Store, FittedStitch]:
+    """Return the store and the stitch that can be tried."""
+    store, fitted = audit.source_store, audit.frontier_stitch
+    if store is None or fitted is None:
+        raise UsageError("a frontier needs the source, and a stitch that was fitted on it")
+    if not audit.query_set.queries:
+        raise InputError(f"{audit.query_set.name}: expected queries to judge by, found none")
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: expected the store that the stitch was fitted on, found another ({difference}); "
@@ -300,7 +281,7 @@ def _check(request: AuditRequest) -> tuple[Store, FrontierTrial]:
         )
     if not store.info.has_texts:
         raise StoreError(f"{store.info.location}: expected texts, which are what is re-embedded, found vectors only")
-    wrong = [share for share in trial.shares if not 0 < share <= 1]
-    if wrong or not trial.shares:
+    wrong = [share for share in audit.shares if not 0 < share <= 1]
+    if wrong or not audit.shares:
         raise UsageError(f"expected shares of the store above 0 and up to 1, found {wrong or 'none'}; give others")
-    return store, trial
+    return store, fitted

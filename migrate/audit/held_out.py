@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.audit.inputs import PreparedAudit
 from migrate.audit.measures import Qrels
 from migrate.audit.outside import Outside
 from migrate.audit.query_set import Keys, QuerySet
-from migrate.audit.results import FULL, TRANSLATED, Evaluation
+from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Finding, Outcome, Verdict, doubt
 from migrate.check.comparison import pairwise
@@ -51,7 +50,7 @@ class HeldOut:
         )
 
 
-def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozenset[str]:
+def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset[str]:
     """Return the documents that have a true vector of which nothing says who chose it.
 
     A vector is true where `confidence.npy` says so, or where the full re-embed, or the pool, has the same one.
@@ -59,8 +58,8 @@ def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozen
     rows = choosers.unexplained
     if rows is None or not rows.any():
         return frozenset()
-    translated, full = prepared.stores[TRANSLATED], prepared.stores[FULL]
-    keys, confidence = prepared.keys[TRANSLATED], stored_confidence(translated)
+    translated, full = retriever.stores[TRANSLATED], retriever.stores[FULL]
+    keys, confidence = retriever.keys[TRANSLATED], stored_confidence(translated)
     row_of = {doc_id: row for row, doc_id in enumerate(doc_id for batch in full.scan() for doc_id in batch.ids)}
     documents, start = set[str](), 0
     for batch in translated.scan():
@@ -72,7 +71,7 @@ def unexplained_documents(prepared: PreparedAudit, choosers: Choosers) -> frozen
         is_true &= rows[start : start + len(batch)]
         documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true).tolist())
         start += len(batch)
-    return frozenset(documents) if len(documents) < WHOLE * prepared.n_documents else frozenset()
+    return frozenset(documents) if len(documents) < WHOLE * retriever.n_documents else frozenset()
 
 
 def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> tuple[Finding, ...]:
@@ -113,7 +112,6 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
 
 def audit_held_out(
     retriever: Retriever,
-    evaluation: Evaluation,
     findings: Iterable[Finding],
     outside: Outside | None = None,
     unexplained: frozenset[str] = frozenset(),
@@ -124,29 +122,21 @@ def audit_held_out(
     vectors besides those that the store says. None where no document has a true vector,
     where all have, or where no query is left; and in a pool without judgements, which may lack what is first then.
     """
-    inputs = retriever.inputs
-    if outside is not None and inputs.query_set.qrels is None:
+    if outside is not None and retriever.query_set.qrels is None:
         return None
-    gone = true_documents(inputs.stores[TRANSLATED], inputs.keys[TRANSLATED]) | unexplained
-    documents = set(inputs.keys[TRANSLATED].values())
+    gone = true_documents(retriever.stores[TRANSLATED], retriever.keys[TRANSLATED]) | unexplained
+    documents = set(retriever.keys[TRANSLATED].values())
     if not gone or gone >= documents:
         return None
-    query_set, rows = _without(inputs.query_set, gone)
+    query_set, rows = _without(retriever.query_set, gone)
     if not len(rows):
         return None
-    vectors = {name: inputs.vectors[name][rows] for name in (TRANSLATED, FULL)}
-    others = replace(retriever, inputs=replace(inputs, query_set=query_set, vectors=vectors), left_out=gone)
-    full = others.search(FULL).run
-    evaluation = replace(
-        evaluation,
-        query_set=query_set,
-        n_documents=len(documents - gone),
-        floor=None if outside is None else outside.floor(full, query_set),
-        limited=False,
-    )
+    vectors = {name: retriever.vectors[name][rows] for name in (TRANSLATED, FULL)}
+    others = replace(retriever, query_set=query_set, vectors=vectors, left_out=gone)
+    floor = None if outside is None else outside.floor(others.search(FULL).run, query_set)
     scores = (others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL))
-    verdict = evaluation.verdict(*scores).doubted(findings)
-    relevant = {d for grades in (inputs.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
+    verdict = others.evaluation(floor).verdict(*scores).doubted(findings)
+    relevant = {d for grades in (retriever.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     return HeldOut(len(gone), len(gone & relevant), verdict.n_queries, verdict)
 
 

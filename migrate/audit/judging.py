@@ -1,11 +1,7 @@
 """Queries to judge next, written with their candidates for a person to grade; and whether grades tell rankings apart.
 
 The candidates are the first ten documents of every ranking that the verdict compares (pooling; Spärck Jones and van
-Rijsbergen 1975), in the order of their ids, so that nobody knows which ranking put them there. The file is that of
-`migrate.datasets.graded`, which reads it back.
-
-Whoever grades them all alike, or at random, makes any two rankings of them look equally good. That no difference is
-seen means something only where one would have been (assay sensitivity; ICH E10, 2000).
+Rijsbergen 1975), in the order of their ids. The file is that of `migrate.datasets.graded`, which reads it back.
 """
 
 from __future__ import annotations
@@ -19,16 +15,19 @@ from typing import Any
 import numpy as np
 
 from migrate.audit.drawn_queries import chances_of, draw_queries, greatest_change
-from migrate.audit.inputs import PreparedAudit, rows_of, texts_of
+from migrate.audit.inputs import rows_of, texts_of
 from migrate.audit.measures import Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
+from migrate.audit.retrieval import Retriever
 from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import MARGIN, Bounds, Finding, doubt, retention_bounds
 from migrate.datasets.graded import seal_of
-from migrate.files import write_bytes
+from migrate.files import atomic_file, write_bytes
 from migrate.search.runs import Run
 from migrate.vectors import Query
+
+TO_JUDGE = 300
 
 _DEPTH = 10
 _BY_LUCK = 0.01
@@ -48,23 +47,24 @@ class Unjudged:
     documents: Mapping[str, str]
 
 
-def draw_unjudged(inputs: PreparedAudit, runs: Mapping[str, Run], n: int) -> tuple[Unjudged, ...]:
+def draw_unjudged(retriever: Retriever, runs: Mapping[str, Run], n: int = TO_JUDGE) -> tuple[Unjudged, ...]:
     """At most `n` of the audit's queries, drawn by how much judgements could tell store and full re-embed apart."""
-    queries = inputs.query_set.distinct
+    queries = retriever.query_set.distinct
     changes = greatest_change(runs[TRANSLATED], runs[FULL], [query.id for query in queries], _DEPTH)
     chances = chances_of(changes)
-    drawn = [(queries[row], float(chances[row])) for row in draw_queries(chances, n, inputs.options.seed).tolist()]
+    drawn = [(queries[row], float(chances[row])) for row in draw_queries(chances, n, retriever.audit.seed).tolist()]
     ranked = [runs[name] for name in (FULL, TRANSLATED, STAY) if name in runs]
     pools = {query.id: sorted({d for run in ranked for d in run.top(query.id, _DEPTH)}) for query, _ in drawn}
     wanted = sorted({doc_id for pool in pools.values() for doc_id in pool})
-    texts = texts_of(inputs.stores[TRANSLATED], rows_of(inputs.keys[TRANSLATED], wanted))
+    texts = texts_of(retriever.stores[TRANSLATED], rows_of(retriever.keys[TRANSLATED], wanted))
     return tuple(Unjudged(query, chance, {d: texts.get(d, "") for d in pools[query.id]}) for query, chance in drawn)
 
 
-def write_unjudged(path: Path, drawn: Iterable[Unjudged]) -> None:
+def write_unjudged(path: Path, drawn: Iterable[Unjudged], *, force: bool = False) -> None:
     """Write the file to grade."""
     lines = (json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in _records(drawn))
-    write_bytes(path, b"".join(lines))
+    with atomic_file(path, force=force) as aside:
+        write_bytes(aside, b"".join(lines))
 
 
 def _records(drawn: Iterable[Unjudged]) -> Iterator[dict[str, Any]]:

@@ -1,26 +1,14 @@
 """The documents outside a pool: how much of the full re-embed's score they may still take away.
 
-A document outside the pool takes something away where its true score for a query exceeds that of a relevant document,
-or, where nothing is judged, that of one of the full re-embed's first ten. Its translated score is known, its true one
-is not. So a random sample of documents outside is embedded, and the errors of their scores (true less translated) are
-put on all others: a document that lacks `gap` exceeds with the chance that an error is at least `gap`. Errors differ
-near the top and far from it, so the documents of each query fall into bands by their translated rank, and each band has
-errors of its own. Beyond the largest errors of a band the chance falls exponentially, by the mean excess of the largest
-tenth, which is slower than errors of cosines do.
+A random sample of documents outside is embedded, and the errors of their scores (true less translated) are put on all
+others: a document that lacks `gap` exceeds with the chance that an error is at least `gap`. Errors differ near the top
+and far from it, so documents fall into bands by their translated rank. What is embedded last of the pool shows by how
+much that predicts too much. docs/statistics.md has the argument.
 
-Errors that are put on other documents predict too much: what is embedded last of the pool, the later half of each
-query's documents, shows by how much, and the loss outside is scaled by the upper bound of that ratio.
-
-The sample is drawn from the seed by one random priority for each document, of which every query and band takes the
-lowest, so that queries share documents (bottom-k sketches; Cohen & Kaplan 2007).
-
-Agreement of an unjudged query is R / P, where P are the discounted gains of the full re-embed's first ten documents
-(`migrate.audit.unjudged`). The arm's own ten are in the pool, so R is exact; P is what it is in the pool, and others
-outside can only raise it. By how much one of a true score s does so alone is plain (`Room`). Several together raise it
-by no more than the sum: documents are assigned to ranks, and the value of the best assignment is submodular (Shapley
-1962). What is summed are logarithms, log(1 + rise / P): they grow no faster than the score does, so that their mean
-exists for errors with an exponential tail, where that of the gains does not; and as exp is convex, the mean share of
-agreement that is kept is no less than exp(-mean) (Jensen).
+The sample is drawn by one random priority for each document, of which every query and band takes the lowest, so that
+queries share documents (bottom-k sketches; Cohen & Kaplan 2007). What several documents add to the gains of a ranking
+is no more than the sum of what each adds alone (Shapley 1962); logarithms of it are summed, whose mean exists for
+errors with an exponential tail.
 """
 
 from __future__ import annotations

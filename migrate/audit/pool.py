@@ -1,13 +1,9 @@
 """An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
 
 The pool has the translated store's first documents for every query, some of each other arm, and all judged ones. Among
-them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no lower than it is
-among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the proof), two-stage
-arms too that rerank no deeper than the pool goes. For NOT SAFE, `migrate.audit.outside` says what documents outside the
-pool may take from the full re-embed.
-
-Without judgements it is the other way round: among the pool agreement@10 is no lower than it is among all, so that what
-is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside` says what documents outside may take.
+them the full re-embed's nDCG@10 is no lower than among all, and retention no higher: whatever is SAFE in the pool is
+SAFE (docs/statistics.md has the proof). Without judgements agreement@10 is no lower in the pool, so that what is
+NOT SAFE there is NOT SAFE. For the other verdict, `migrate.audit.outside` says what documents outside may take.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import family_of
-from migrate.audit.inputs import AuditOptions, PoolReference, PreparedAudit
 from migrate.audit.measures import Scores
 from migrate.audit.outside import (
     CUT,
@@ -45,7 +40,6 @@ from migrate.audit.verdict import Floor, Outcome, Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
 from migrate.embedders.again import prove_answers, some_places
-from migrate.embedders.base import Embedder
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Run
 from migrate.selection.choosers import digests_of
@@ -236,10 +230,10 @@ class GrownPool:
         )
 
 
-def first_depth(query_set: QuerySet, options: AuditOptions) -> int:
+def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:
     """Return how many of the translated store's first documents a pool has at least; more for two stages."""
     judged = query_set.qrels is not None
-    return DEPTHS[0] if judged and options.two_stage is not None and not options.two_stage else _FEWEST_UNJUDGED
+    return DEPTHS[0] if judged and stages is not None and not stages else _FEWEST_UNJUDGED
 
 
 def _others_depth(query_set: QuerySet) -> int:
@@ -252,18 +246,20 @@ def judged_documents(query_set: QuerySet) -> set[str]:
     return {doc_id for query_id in query_set.query_ids for doc_id in (query_set.qrels or {}).get(query_id, {})}
 
 
-def expected_documents(translated: Store, query_set: QuerySet, arms: int, options: AuditOptions) -> Iterator[Document]:
+def expected_documents(
+    translated: Store, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, seed: int
+) -> Iterator[Document]:
     """About what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
     `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: in a small store some
     come up again.
     """
-    depth = max(first_depth(query_set, options), *(options.two_stage or ()), 0)
+    depth = max(first_depth(query_set, stages), *(stages or ()), 0)
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
     all_of_them = translated.info.count
     drawn = len(judged_documents(query_set)) + near + 3 * SAMPLED  # about how many a first step draws at random
     count = min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
-    rows = np.sort(np.random.default_rng(options.seed).permutation(all_of_them)[:count]).astype(np.int64)
+    rows = np.sort(np.random.default_rng(seed).permutation(all_of_them)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
 
@@ -286,21 +282,20 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     RemoteError
         A document could not be embedded.
     """
-    inputs, embedder = retriever.inputs, retriever.inputs.request.embedder
-    reference = inputs.request.pool or PoolReference()
-    _check(inputs, embedder, reference)
-    pool = _Pool(retriever, embedder, reference)
-    first = min(first_depth(inputs.query_set, inputs.options), reference.depth)
-    depths = [] if inputs.options.two_stage is None else inputs.asked_depths  # for every query
-    asked = max((depth for depth in depths if depth <= reference.depth), default=0)
+    audit = retriever.audit
+    _check(retriever)
+    pool, most = _Pool(retriever), audit.most_deep
+    first = min(first_depth(retriever.query_set, audit.stages), most)
+    depths = [] if audit.stages is None else retriever.asked_depths  # for every query
+    asked = max((depth for depth in depths if depth <= most), default=0)
     state, stopped = pool.step(first), None
     try:
         if asked > first:
             state = pool.step(asked)
-        for depth in sorted({*DEPTHS, reference.depth}):
-            if max(first, asked) < depth <= reference.depth and not state.is_settled and state.matters.any():
+        for depth in sorted({*DEPTHS, most}):
+            if max(first, asked) < depth <= most and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
-        if embedder.keeps and _may_serve(state, reference):
+        if audit.embedder.keeps and _may_serve(state):
             state = pool.step(_STAGES)
     except SpendingError as error:
         stopped = str(error)
@@ -308,29 +303,29 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
-def _may_serve(state: GrownPool, reference: PoolReference) -> bool:
+def _may_serve(state: GrownPool) -> bool:
     """Return whether nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
-    inputs, retriever = state.retriever.inputs, state.retriever
-    is_open = inputs.options.two_stage is None and inputs.query_set.qrels is not None and state.floor is not None
-    if not is_open or state.verdict.outcome is Outcome.SAFE or (inputs.pool_depth or _STAGES) >= _STAGES:
+    retriever = state.retriever
+    is_open = retriever.audit.stages is None and retriever.query_set.qrels is not None and state.floor is not None
+    if not is_open or state.verdict.outcome is Outcome.SAFE or (retriever.pool_depth or _STAGES) >= _STAGES:
         return False
-    if reference.depth < _STAGES or not inputs.stores[FULL].info.has_texts:
+    if retriever.audit.most_deep < _STAGES or not retriever.stores[FULL].info.has_texts:
         return False
-    scores = {f"{depth}": retriever.deciding_scores(retriever.rerank(depth).run) for depth in inputs.rerank_depths}
+    scores = {f"{depth}": retriever.deciding_scores(retriever.rerank(depth).run) for depth in retriever.rerank_depths}
     bounds = family_of(retriever, scores, state.floor).values()
-    return not any(one.lower >= inputs.options.margin for one in bounds)
+    return not any(one.lower >= retriever.audit.margin for one in bounds)
 
 
-def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
-    translated = inputs.stores[TRANSLATED]
-    judged = inputs.query_set.qrels is not None
+def _check(retriever: Retriever) -> None:
+    translated, most = retriever.stores[TRANSLATED], retriever.audit.most_deep
+    judged = retriever.query_set.qrels is not None
     least = 2 if judged else _FEWEST_UNJUDGED
-    if reference.depth < least:
+    if most < least:
         raise UsageError(
             f"expected a pool of at least {least} documents a query{'' if judged else ', as nothing is judged'}, found "
-            f"{reference.depth}; name a depth (--pool-depth)"
+            f"{most}; name a depth (--pool-depth)"
         )
-    if not translated.info.has_texts and embedder.needs_texts:
+    if not translated.info.has_texts and retriever.audit.embedder.needs_texts:
         raise StoreError(
             f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; "
             f"{translated.info.way_to_texts}, or name a file of vectors with --target file:PATH"
@@ -340,16 +335,15 @@ def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) 
 class _Pool:
     """The documents with true vectors so far, and what every step needs."""
 
-    def __init__(self, retriever: Retriever, embedder: Embedder, reference: PoolReference) -> None:
-        self.retriever, self.embedder, self.reference = retriever, embedder, reference
-        inputs = retriever.inputs
-        self.translated, self.queries = inputs.stores[TRANSLATED], inputs.vectors[TRANSLATED]
-        keys = inputs.keys[TRANSLATED]
+    def __init__(self, retriever: Retriever) -> None:
+        self.retriever, self.audit = retriever, retriever.audit
+        self.translated, self.queries = retriever.stores[TRANSLATED], retriever.vectors[TRANSLATED]
+        keys = retriever.keys[TRANSLATED]
         self.ids = list(keys)
         if len(self.ids) < self.translated.info.count:  # several rows of one id
             self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
         self.document_of = [keys[doc_id] for doc_id in self.ids]
-        self.ranked = rank_rows(self.translated, self.queries, reference.depth, progress=retriever.progress)
+        self.ranked = rank_rows(self.translated, self.queries, self.audit.most_deep, progress=self.audit.progress)
         self.arm_run = retriever.search(TRANSLATED).run
         self.others = self._others()
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
@@ -358,15 +352,15 @@ class _Pool:
         self.place = np.full(len(self.ids), -1, dtype=np.int64)
         self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
         self.steps: list[PoolStep] = []
-        self.is_judged = inputs.query_set.qrels is not None
-        in_play = self.is_judged and STAY in inputs.stores
+        self.is_judged = retriever.query_set.qrels is not None
+        in_play = self.is_judged and STAY in retriever.stores
         self.stay = retriever.deciding_scores(retriever.search(STAY).run) if in_play else None
 
     def _others(self) -> list[Run]:
         """The rankings of the other arms: they bring the pool nearer to the full re-embed, and carry no guarantee."""
-        inputs, retriever = self.retriever.inputs, self.retriever
-        runs = [retriever.search(name).run for name in inputs.stores if name not in (FULL, TRANSLATED)]
-        if inputs.documents is not None:
+        retriever = self.retriever
+        runs = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
+        if retriever.documents is not None:
             words = retriever.bm25
             runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
         return runs
@@ -376,7 +370,7 @@ class _Pool:
 
         Where that costs more than is left of what may be spent, the pool stays as it was.
         """
-        others = _others_depth(self.retriever.inputs.query_set) if matters is None else depth // 2
+        others = _others_depth(self.retriever.query_set) if matters is None else depth // 2
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
         depths = np.where(matters, min(depth, len(self.ids)), self.depths)
         pooled = self.pooled.copy()
@@ -389,8 +383,8 @@ class _Pool:
                 self.queries,
                 self.ranked,
                 ~pooled,
-                seed=self.retriever.inputs.options.seed,
-                progress=self.retriever.progress,
+                seed=self.audit.seed,
+                progress=self.audit.progress,
             )
             sampled[surroundings.rows] = True
             if (pooled | sampled).all():  # nothing is left outside
@@ -398,7 +392,8 @@ class _Pool:
         new = np.flatnonzero((pooled | sampled) & (self.place < 0))
         step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), None, None)
         step = self._priced(step, new)
-        self.reference.on_step(step)
+        if self.audit.announce is not None:
+            self.audit.announce(step)
         if not self.steps and len(true := self._true_rows()):
             self._embed(true)
             self._prepared(in_pool=True)  # before more is spent on another model
@@ -414,7 +409,7 @@ class _Pool:
         Other arms are asked for the queries that matter alone.
         """
         retriever, first = self.retriever, not self.steps
-        query_set = retriever.inputs.query_set
+        query_set = retriever.query_set
         wanted = judged_documents(query_set) if first else set()
         reranked: set[str] = set()
         for query, query_id in enumerate(query_set.query_ids):
@@ -439,63 +434,58 @@ class _Pool:
 
     def _true_rows(self) -> Rows:
         """The rows of some of these: they show that the store was translated for this model."""
-        seed = self.retriever.inputs.options.seed
-        return np.random.default_rng(seed).permutation(self._all_true_rows())[:32]
+        return np.random.default_rng(self.audit.seed).permutation(self._all_true_rows())[:32]
 
     def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
         if not self.translated.info.has_texts:
             return step
-        cost = self.retriever.inputs.tally.cost(self.translated.documents(rows))
+        cost = self.retriever.tally.cost(self.translated.documents(rows))
         return replace(step, tokens=cost.tokens, usd=cost.usd)
 
     def _embed(self, rows: Rows) -> None:
         if not len(rows):
             return
         documents = list(known_documents(self.translated, rows))
-        embedder = self.embedder.chosen_by(digests_of(self.retriever.inputs.query_set.queries))
-        vectors = embedder.embed_documents(documents, progress=self.retriever.progress)
+        embedder = self.audit.embedder.chosen_by(digests_of(self.retriever.query_set.queries))
+        vectors = embedder.embed_documents(documents, progress=self.audit.progress)
         self.place[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
 
     def prove_answers(self) -> None:
         """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
         rows = np.flatnonzero(self.place >= 0)
-        some = rows[some_places(len(rows), np.random.default_rng(self.retriever.inputs.options.seed))]
+        some = rows[some_places(len(rows), np.random.default_rng(self.audit.seed))]
         documents = list(known_documents(self.translated, some))
-        prove_answers(self.embedder, documents, self.vectors[self.place[some]], source=self.translated.info.location)
+        prove_answers(
+            self.audit.embedder, documents, self.vectors[self.place[some]], source=self.translated.info.location
+        )
 
     def _store(self) -> PoolStore:
         rows = np.flatnonzero(self.place >= 0)
         return PoolStore(self.translated, [self.ids[row] for row in rows], rows, self.vectors[self.place[rows]])
 
-    def _prepared(self, *, in_pool: bool) -> PreparedAudit:
-        """The inputs with the pool in the place of the full re-embed, after it was proven."""
-        inputs, store = self.retriever.inputs, self._store()
+    def _prepared(self, *, in_pool: bool) -> Retriever:
+        """The retriever with the pool in the place of the full re-embed, after it was proven."""
+        retriever, store = self.retriever, self._store()
         keys = {
-            **inputs.keys,
-            FULL: {doc_id: inputs.keys[TRANSLATED][doc_id] for doc_id in store.ids(range(store.info.count))},
+            **retriever.keys,
+            FULL: {doc_id: retriever.keys[TRANSLATED][doc_id] for doc_id in store.ids(range(store.info.count))},
         }
-        proof = prove_pool(
-            inputs.stores[TRANSLATED],
-            store,
-            self.embedder,
-            (keys[TRANSLATED], keys[FULL]),
-            seed=inputs.options.seed,
-        )
-        return replace(
-            inputs,
-            stores={**inputs.stores, FULL: store},
+        both = keys[TRANSLATED], keys[FULL]
+        proof = prove_pool(self.translated, store, self.audit.embedder, both, seed=self.audit.seed)
+        return retriever.over(
+            stores={**retriever.stores, FULL: store},
             keys=keys,
             proof=proof,
-            findings=(*inputs.findings, *proof.findings),
+            findings=(*retriever.findings, *proof.findings),
             pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
             in_pool=in_pool,
         )
 
     def _judged(self, surroundings: Surroundings | None) -> GrownPool:
         """Return the pool as it is now."""
-        query_set = self.retriever.inputs.query_set
-        retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
+        query_set = self.retriever.query_set
+        retriever = self._prepared(in_pool=surroundings is not None)
         run = retriever.search(FULL).run
         arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
         outside = None if surroundings is None else self._outside(surroundings, retriever)
@@ -506,8 +496,8 @@ class _Pool:
 
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
         """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
-        inputs, metric = self.retriever.inputs, self.translated.info.metric
-        query_set, run = inputs.query_set, retriever.search(FULL).run
+        metric = self.translated.info.metric
+        query_set, run = self.retriever.query_set, retriever.search(FULL).run
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
         left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, metric))
         errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
@@ -516,8 +506,8 @@ class _Pool:
         places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
         tails = [ErrorTail.of(part) for part in errors]
         lately = [self._lately(query) for query in range(len(self.queries))]
-        temperature, options = None if self.is_judged else retriever.temperature, inputs.options
-        ratios = calibrate(run, lately, query_set, metric, temperature, seed=options.seed, resamples=options.resamples)
+        temperature, seed = None if self.is_judged else retriever.temperature, self.audit.seed
+        ratios = calibrate(run, lately, query_set, metric, temperature, seed=seed, resamples=self.audit.resamples)
         return Outside(left, tails, metric, places, *ratios, temperature)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
@@ -535,7 +525,7 @@ class _Pool:
 
         Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
         """
-        query_set, depth = self.retriever.inputs.query_set, int(self.depths[query])
+        query_set, depth = self.retriever.query_set, int(self.depths[query])
         query_id = query_set.query_ids[query]
         former, half = self.ranked.rows[query, : depth // 2], slice(depth // 2, depth)
         before = {self.document_of[row] for row in former}
@@ -551,16 +541,16 @@ class _Pool:
         return Lately(self.ranked.scores[query, half][other], true, names)
 
     def _summary(self) -> PoolSummary:
-        inputs = self.retriever.inputs
+        retriever = self.retriever
         tokens = [step.tokens for step in self.steps if step.tokens is not None]
-        full = inputs.cost_of_share(1)
+        full = retriever.cost_of_share(1)
         return PoolSummary(
             int(self.depths.max()),
             int((self.place >= 0).sum()),
             len(self.ids),
             int((self.sampled & ~self.pooled).sum()),
             sum(tokens) if tokens else None,
-            usd_of(sum(tokens), inputs.tally.price) if tokens else None,
+            usd_of(sum(tokens), retriever.tally.price) if tokens else None,
             None if full.tokens is None else round(full.tokens),
             full.usd,
             tuple(self.steps),

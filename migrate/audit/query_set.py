@@ -304,18 +304,16 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     return first_of
 
 
-def share_of(percent: str) -> float:
-    """Return a share, 0-1, from a percentage such as `50%`.
+def share_of(text: str) -> float:
+    """Return the share of queries, 0-1, that is typed as a percentage.
 
-    Raises
-    ------
-    UsageError
-        It is none between 0 and 100.
+    >>> share_of("50%")
+    0.5
     """
-    number = percent.strip().removesuffix("%")
+    number = text.strip().removesuffix("%")
     share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
-    if not (0 < share < 1 and percent.strip().endswith("%")):
-        raise UsageError(f"--hold-out: {percent!r} is no share of the queries; give one such as 50%")
+    if not (0 < share < 1 and text.strip().endswith("%")):
+        raise UsageError(f"--hold-out: {text!r} is no share of the queries; give one such as 50%")
     return share
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrate.audit.options import Option, is_whole, options_of
-from migrate.audit.report import AuditReport, plan_word
-from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit.report import AuditReport
+from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, plan_word
 from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration

@@ -69,7 +69,7 @@ class ReferenceProof:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _Pairs:
     """Rows of the translated store beside those of the reference with the same ids, and which of them are true."""
 
     ids: Sequence[str]
@@ -376,7 +376,7 @@ def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[Finding]:
     return [doubt(text, "target")]
 
 
-def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Rows | None:
+def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Pairs | None:
     """Up to 10,000 true rows and as many others; None where the stores have no ids in common."""
     translated_ids, reference_ids = keys
     if len(translated_ids) != translated.info.count or len(reference_ids) != reference.info.count:
@@ -398,7 +398,7 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     check_vectors(ids, vectors, source=translated.info.location)
     check_vectors(ids, true_vectors, source=reference.info.location)
     _check_texts(translated, reference, rows, places)
-    return _Rows(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
+    return _Pairs(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 
 
 def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], places: NDArray[np.int64]) -> None:
@@ -414,7 +414,7 @@ def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], p
         )
 
 
-def _check_norms(reference: Store, rows: _Rows | None, embedder: Embedder) -> None:
+def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> None:
     if rows is None or not (reference.info.exact and embedder.identity.normalized):
         return
     norms = summarize_norms(rows.reference)
@@ -426,7 +426,7 @@ def _check_norms(reference: Store, rows: _Rows | None, embedder: Embedder) -> No
 
 
 def _check_true_rows(
-    translated: Store, reference: Store, rows: _Rows | None, *, remedy: str = _MADE_ELSE
+    translated: Store, reference: Store, rows: _Pairs | None, *, remedy: str = _MADE_ELSE
 ) -> tuple[int, list[str]]:
     """Return how many true vectors the reference shares, also in words; it must have all of the translated store."""
     if rows is None or not rows.true.any():
@@ -493,7 +493,7 @@ def _coarseness(translated: Store, reference: Store) -> list[Finding]:
     return [doubt(text, "reference")]
 
 
-def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.int64]:
+def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.int64]:
     """Rows of the reference to look at: half of those suspiciously equal to translated ones first, true ones last."""
     order = np.random.default_rng(seed).permutation(reference.info.count).astype(np.int64)
     if rows is None:
@@ -503,7 +503,7 @@ def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.i
     return np.concatenate([suspicious, order[~np.isin(order, late)], rows.places[rows.true]])
 
 
-def _unproven(reference: Store, rows: _Rows | None) -> Finding:
+def _unproven(reference: Store, rows: _Pairs | None) -> Finding:
     """Return that the reference is unproven; it is refused if it holds translated vectors."""
     equal = 0 if rows is None else int((~rows.true & (rows.cosines >= 1 - 1e-6)).sum())
     if rows is not None and equal > _SAME_SHARE * (~rows.true).sum():
@@ -518,7 +518,7 @@ def _unproven(reference: Store, rows: _Rows | None) -> Finding:
     return doubt(text, "reference")
 
 
-def _lost(rows: _Rows | None) -> list[Finding]:
+def _lost(rows: _Pairs | None) -> list[Finding]:
     """Return a doubt where translated rows of which much was expected are no nearer to theirs than others are."""
     if rows is None or rows.expected is None:
         return []

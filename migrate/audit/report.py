@@ -15,7 +15,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison
+from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, plan_word
 from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
@@ -23,34 +23,6 @@ from migrate.manifest import Manifest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-def plan_word(name: str) -> str:
-    """The name of an arm as it is typed after `--plan`.
-
-    >>> plan_word("two-stage 20")
-    'two-stage-20'
-    """
-    return name.strip().lower().replace(" ", "-")
-
-
-def two_stage_depths(plan: str) -> tuple[int, ...]:
-    """Return how many documents a plan ranks again, if it is one of two stages.
-
-    >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
-    ((20,), ())
-    """
-    depth = plan_word(plan).removeprefix(f"{TWO_STAGE}-")
-    return (int(depth),) if plan_word(plan) != depth and depth.isascii() and depth.isdigit() and int(depth) else ()
-
-
-def check_plan(plan: str, count: int) -> None:
-    """Make sure, before anything is embedded, that a plan of two stages leaves out some of `count` documents."""
-    if any(depth >= count for depth in two_stage_depths(plan)):
-        raise UsageError(
-            f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
-            "does that once, or rank fewer, such as two-stage-20"
-        )
 
 
 @dataclass(frozen=True, slots=True)

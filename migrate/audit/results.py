@@ -13,6 +13,7 @@ import numpy as np
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.query_set import QuerySet
 from migrate.audit.verdict import CONFIDENCE, Bounds, Floor, Verdict, decide, retention_bounds
+from migrate.errors import UsageError
 from migrate.search.runs import Run
 
 TIE = 1e-9
@@ -175,6 +176,34 @@ def prefix_name(tokens: int) -> str:
     'prefix:24'
     """
     return f"{PREFIX}:{tokens}"
+
+
+def plan_word(name: str) -> str:
+    """The name of an arm as it is typed after `--plan`.
+
+    >>> plan_word("two-stage 20")
+    'two-stage-20'
+    """
+    return name.strip().lower().replace(" ", "-")
+
+
+def two_stage_depths(plan: str) -> tuple[int, ...]:
+    """Return how many documents a plan ranks again, if it is one of two stages.
+
+    >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
+    ((20,), ())
+    """
+    depth = plan_word(plan).removeprefix(f"{TWO_STAGE}-")
+    return (int(depth),) if plan_word(plan) != depth and depth.isascii() and depth.isdigit() and int(depth) else ()
+
+
+def check_plan(plan: str, count: int) -> None:
+    """Make sure, before anything is embedded, that a plan of two stages leaves out some of `count` documents."""
+    if any(depth >= count for depth in two_stage_depths(plan)):
+        raise UsageError(
+            f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
+            "does that once, or rank fewer, such as two-stage-20"
+        )
 
 
 def deciding_measure(query_set: QuerySet) -> str:

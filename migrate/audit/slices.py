@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.inputs import AuditOptions, PreparedAudit, rows_of, texts_of
+from migrate.audit.inputs import rows_of, texts_of
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.verdict import Bounds, Finding, Weighting, retention_bounds
+from migrate.audit.retrieval import Retriever
+from migrate.audit.verdict import Bounds, Finding, retention_bounds
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
@@ -27,21 +28,21 @@ _FEWEST = 20
 """Documents to a cluster, at least: smaller ones say nothing of a topic."""
 
 
-def topics_of(inputs: PreparedAudit, wanted: Sequence[str], *, seed: int = 0) -> Mapping[str, str]:
+def topics_of(retriever: Retriever, wanted: Sequence[str], *, seed: int = 0) -> Mapping[str, str]:
     """A topic for each wanted document: its cluster, by k-means, named by words; none without texts.
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    names = sorted(set(inputs.keys[FULL].values()))
+    names = sorted(set(retriever.keys[FULL].values()))
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
     sample = list(dict.fromkeys([*sorted(set(wanted)), *(names[i] for i in drawn)]))[: max(_SAMPLE, len(set(wanted)))]
     count = min(8, len(sample) // _FEWEST)
-    rows = rows_of(inputs.keys[FULL], sample)
-    texts = texts_of(inputs.stores[TRANSLATED], rows_of(inputs.keys[TRANSLATED], sample))
+    rows = rows_of(retriever.keys[FULL], sample)
+    texts = texts_of(retriever.stores[TRANSLATED], rows_of(retriever.keys[TRANSLATED], sample))
     if count < 2 or not texts:
         return {}
     place = {key: i for i, key in enumerate(rows)}
-    vectors = inputs.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
+    vectors = retriever.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
     part_of = _clusters(vectors, count, seed)
     called = _cluster_labels([texts[key] for key in rows], part_of, count)
     return {key: called[part_of[place[key]]] for key in wanted if key in place}
@@ -87,7 +88,7 @@ class Slice:
 
 
 def find_slices(
-    inputs: PreparedAudit,
+    retriever: Retriever,
     documents_of: Mapping[str, str],
     scores: tuple[Scores, Scores],
 ) -> tuple[Slice, ...]:
@@ -96,10 +97,9 @@ def find_slices(
     `scores` are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
     not known of the stores makes no slice, nor does a confidence that is not to be used.
     """
-    options = inputs.options
     return tuple(
-        _slice(by, value, rows, scores, options, inputs.query_set.weighting())
-        for by, labels in _labellings(inputs, documents_of, options.slice_fields, options.seed).items()
+        _slice(by, value, rows, scores, retriever)
+        for by, labels in _labellings(retriever, documents_of, retriever.audit.slice, retriever.audit.seed).items()
         for value, rows in _groups(labels).items()
     )
 
@@ -116,28 +116,28 @@ def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[Findi
 
 
 def _labellings(
-    inputs: PreparedAudit, documents_of: Mapping[str, str], fields: Sequence[str], seed: int
+    retriever: Retriever, documents_of: Mapping[str, str], fields: Sequence[str], seed: int
 ) -> dict[str, Sequence[str | None]]:
     """A label for each query, None where it has none, by what they tell."""
-    store, queries = inputs.stores[TRANSLATED], inputs.query_set.distinct
-    rows = rows_of(inputs.keys[TRANSLATED], list(documents_of.values()))
+    store, queries = retriever.stores[TRANSLATED], retriever.query_set.distinct
+    rows = rows_of(retriever.keys[TRANSLATED], list(documents_of.values()))
     at = [rows.get(documents_of.get(query.id, "")) for query in queries]
     labellings: dict[str, Sequence[str | None]] = {
         "words in the query": _parts([len(query.text.split()) for query in queries], "{:.0f}")
     }
-    topics = {} if inputs.in_pool else topics_of(inputs, list(documents_of.values()), seed=seed)
+    topics = {} if retriever.in_pool else topics_of(retriever, list(documents_of.values()), seed=seed)
     if topics:
         labellings["topic"] = [topics.get(documents_of.get(query.id, "")) for query in queries]
     confidence = usable_confidence(store)
     if confidence is not None:
         labellings["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
-    return labellings | {field: _metadata(inputs, at, field) for field in fields}
+    return labellings | {field: _metadata(retriever, at, field) for field in fields}
 
 
-def _metadata(inputs: PreparedAudit, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
+def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
     """The field of each query's document; rare values together."""
     wanted = sorted({row for row in rows if row is not None})
-    store = inputs.stores[TRANSLATED]
+    store = retriever.stores[TRANSLATED]
     documents = store.documents(np.array(wanted, dtype=np.int64)) if store.info.has_texts else iter(())
     values = {row: document.metadata.get(field) for row, document in zip(wanted, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
@@ -188,12 +188,12 @@ def _slice(
     value: str,
     rows: NDArray[np.int64],
     scores: tuple[Scores, Scores],
-    options: AuditOptions,
-    weighting: Weighting | None,
+    retriever: Retriever,
 ) -> Slice:
     arm, full = (values[rows] for values in scores)
+    audit, weighting = retriever.audit, retriever.query_set.weighting()
     of_rows = None if weighting is None else weighting.at(rows)
     weights = None if of_rows is None else of_rows.values
-    bounds = retention_bounds(arm, full, seed=options.seed, resamples=options.resamples, weighting=of_rows)
+    bounds = retention_bounds(arm, full, seed=audit.seed, resamples=audit.resamples, weighting=of_rows)
     before, now = (float(np.average(values, weights=weights)) for values in (full, arm))
     return Slice(by, value, len(rows), before, now, bounds)

@@ -1,18 +1,13 @@
 """Agreement of an arm with the full re-embed where nothing is judged, and what that says of retention.
 
-Two good models rarely share nine of ten documents, though either answers well: who swaps two that are nearly equal
-loses nothing. So agreement@k is graded by the target model's own scores: an nDCG whose gains are exp(score / t),
+agreement@k is an nDCG whose gains are exp(score / t) of the target model's own scores:
 
     agreement@k of a query = sum_i d_i exp(a_i / t) / sum_i d_i exp(f_i / t),   d_i = 1 / log2(i + 1),
 
-where f are the scores that the target model gives the first k documents of the full re-embed, and a those that it gives
-the first k of the arm, in the arm's order. The temperature t is `TEMPERATURE` times the median over all queries of
-f_1 - f_k, so that unit and offset of the scores, of which every model has its own, mean nothing. Were relevance a
-matter of the target model's score alone, with a chance that grows as the gains do, agreement would be what
-retention of nDCG@k is expected to be (Järvelin & Kekäläinen 2002 for the discount).
-
-How the two are related on real judgements was measured: `benchmarks/unjudged.py` prints it, and what `LOSS_AT_MOST`
-and `LOSS_AT_LEAST` come from. `docs/statistics.md` says what they are worth.
+where f are the scores of the first k documents of the full re-embed, and a those of the first k of the arm, in the
+arm's order. The temperature t is `TEMPERATURE` times the median over all queries of f_1 - f_k, so that unit and offset
+of the scores mean nothing. `benchmarks/unjudged.py` prints how it relates to retention on real judgements, and what
+`LOSS_AT_MOST` and `LOSS_AT_LEAST` come from; docs/statistics.md says what they are worth.
 """
 
 from __future__ import annotations

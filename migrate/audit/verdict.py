@@ -1,21 +1,13 @@
 """SAFE, NOT SAFE or INCONCLUSIVE: a non-inferiority test on the share of quality that an arm retains.
 
-How far the truth may lie from what was measured: bounds that hold for rare harm and for few queries as well.
-
 A resample gives each query a random weight, the same for all its scores (the Bayesian bootstrap; Rubin 1981). One query
 more is imagined, the worst there can be for what the bound is to show: for a lower bound of retention, the full
-re-embed answers it perfectly and the arm not at all. A sample without a bad query says little of rare harm, and its
-resamples nothing at all; the imagined query stands for what was not seen. It weighs as much as one real query, so that
-it means little among thousands. For an upper bound it is the other way round, unless the full re-embed scores 1 for all
-queries, as its overlap with itself does: there is nothing to win then.
+re-embed answers it perfectly and the arm not at all; for an upper one the other way round, unless the full re-embed
+scores 1 for all queries. It stands for rare harm that was not seen, and weighs as much as one real query.
 
-This is Gaffke's bound (2005, Three test statistics for a nonparametric one-sided hypothesis on the mean of a
-nonnegative variable; Learned-Miller & Thomas 2019, arXiv:1905.06208) for the mean of arm - margin * full, turned into a
-bound of the ratio: retention is at least the margin where that mean is not below 0. For scores of 0 and 1 it is the
-exact bound of Clopper and Pearson. That it holds for all bounded scores and any number of queries is conjectured, with
-no exception known; `benchmarks/verdicts.py` counts how often it fails.
-
-How many queries an audit needs before it can say SAFE or NOT SAFE.
+This is Gaffke's bound (2005; Learned-Miller & Thomas 2019, arXiv:1905.06208) for the mean of arm - margin * full,
+turned into a bound of the ratio. For scores of 0 and 1 it is the exact bound of Clopper and Pearson. That it holds for
+all bounded scores is conjectured, with no exception known; `benchmarks/verdicts.py` counts how often it fails.
 """
 
 from __future__ import annotations

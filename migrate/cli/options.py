@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from migrate.cli import SUMMARIES
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
+from migrate.steps.audit import PARENT_FIELD
 from migrate.steps.base import (
     BEIR,
     FORCE,
@@ -182,6 +183,7 @@ _KINDS: dict[str, Any] = {
     "usd": usd,
     "plan": plan_name,
     "minutes": FiniteRange(0),
+    "pool depth": click.IntRange(min=10),
 }
 """How the words of a command line are read, by the kinds that fields name."""
 
@@ -337,13 +339,6 @@ def general_options(*added: Decorator) -> Decorator:
     return option_group(GeneralOptions, "general", *added)
 
 
-slices = option(
-    "--slice",
-    "slice_fields",
-    multiple=True,
-    metavar="FIELD",
-    help="Metadata field of the documents by which to look at queries apart; can be repeated.",
-)
 SYNTHETIC = "synthetic"
 """What --queries takes in the place of a file."""
 
@@ -459,12 +454,7 @@ MANY_QUERIES = 100
 query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_out, group_field, section=QUERIES)
 """Adds the options of `QueryOptions`."""
 
-parent_field = option(
-    "--parent-field",
-    default="parent_id",
-    metavar="FIELD",
-    help="Metadata field in which a chunk names the document it was cut from.",
-)
+parent_field = declared("parent_field", PARENT_FIELD, "parent_id")
 
 
 @dataclass(frozen=True, slots=True)

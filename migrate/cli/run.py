@@ -68,7 +68,6 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.audit.inputs import PoolReference
     from migrate.audit.places import Places
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
@@ -112,7 +111,7 @@ def command(
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 again=tuple(typed_again()),
             ),
-            reference=PoolReference(on_step=lambda it: advise(it.sentence, quiet=quiet)) if by_pool else "build",
+            announce=lambda step: advise(step.sentence, quiet=quiet),
             progress=progress,
         )
         finished = step.finished

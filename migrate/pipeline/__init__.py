@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +29,8 @@ from migrate.steps.base import (
 from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET, Fit
 
 if TYPE_CHECKING:
-    from migrate.audit.inputs import PoolReference
     from migrate.audit.places import Places
+    from migrate.audit.pool import PoolStep
     from migrate.audit.query_set import QuerySet
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
@@ -77,7 +77,7 @@ class Run(PaidStep["Migration"]):
     split: str = field(default="test", metadata=SPLIT)
     hold_out: str | None = field(default=None, metadata=HOLD_OUT)
     group_field: str | None = field(default=None, metadata=GROUP_FIELD)
-    reference: str | PoolReference = field(
+    reference: str = field(
         default="pool",
         metadata=option(
             "What to compare with: a `pool` of documents that are embedded now, or every document (`build`).",
@@ -103,13 +103,18 @@ class Run(PaidStep["Migration"]):
         default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
     )
 
+    announce: Callable[[PoolStep], None] | None = field(
+        default=None,
+        repr=False,
+        metadata=parameter("Called with each step of a pool, before its documents are embedded."),
+    )
+
     def check(self) -> None:
         """Make sure that there is such a reference."""
-        from migrate.audit.inputs import PoolReference
         from migrate.errors import UsageError
 
-        if not isinstance(self.reference, PoolReference) and self.reference not in ("build", "pool"):
-            raise UsageError(f'reference: expected "pool" or "build", found {self.reference!r}; name one of these')
+        if self.reference not in ("build", "pool"):
+            raise UsageError(f'`reference={self.reference!r}` is neither "pool" nor "build"; name one of these')
 
     @property
     def folder(self) -> Path:
@@ -144,14 +149,10 @@ class Run(PaidStep["Migration"]):
 
         return questions(self)
 
-    @cached_property
-    def pool(self) -> PoolReference | None:
-        """The pool that the translated store is audited by; None to embed every document for a reference."""
-        from migrate.audit.inputs import PoolReference
-
-        if isinstance(self.reference, PoolReference):
-            return self.reference
-        return PoolReference() if self.reference == "pool" else None
+    @property
+    def is_pooled(self) -> bool:
+        """True where the translated store is audited by a pool; else every document is embedded for a reference."""
+        return self.reference == "pool"
 
     @cached_property
     def fit(self) -> Fit:

@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AGAIN, AuditOptions, AuditRequest
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, by_field, hold_out, independent, load_query_set, share_of
-from migrate.audit.report import AuditReport, check_plan, two_stage_depths
-from migrate.audit.results import TRANSLATED
+from migrate.audit.report import AuditReport
+from migrate.audit.results import TRANSLATED, check_plan
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
@@ -28,6 +26,7 @@ from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
+from migrate.steps.audit import AGAIN, POOL, Audit
 from migrate.steps.opening import log_of, model_of
 from migrate.steps.translate import Translate
 from migrate.steps.translate.job import Translation
@@ -122,7 +121,7 @@ def configuration(step: Run) -> RunConfiguration:
         "queries": hashlib.sha256(canonical_json(asked_for).encode(errors="surrogatepass")).hexdigest(),
         "price": step.price,
         "margin": step.margin,
-        "reference": "build" if step.pool is None else f"pool {step.pool.depth}",
+        "reference": "pool 200" if step.is_pooled else "build",
         "source model": source_scope,
     }
     if step.plan != TRANSLATED:
@@ -142,7 +141,7 @@ def find_finished_run(step: Run) -> Finished | None:
     InputError
         The record of it is damaged.
     """
-    folder, outputs = step.folder, (STITCH, STORE) if step.pool else (STITCH, STORE, REFERENCE)
+    folder, outputs = step.folder, (STITCH, STORE) if step.is_pooled else (STITCH, STORE, REFERENCE)
     if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in outputs):
         return None
     return find_finished(folder, folder / REPORT, step.made_from)
@@ -157,7 +156,7 @@ def find_kept_outputs(step: Run) -> Kept:
 def models(step: Run) -> tuple[PlannedModel, ...]:
     """Return the models that are asked, each with what is left to embed."""
     judges = step.questions.queries
-    again = AGAIN + (EMBEDDED_AGAIN if step.pool is None else 0)
+    again = AGAIN + (0 if step.is_pooled else EMBEDDED_AGAIN)
     kept, fit = step.kept, step.fit.inputs  # what cannot be done is refused before anything is counted
 
     def texts_left() -> Iterator[Document]:
@@ -174,10 +173,9 @@ def models(step: Run) -> tuple[PlannedModel, ...]:
             yield from step.fit.expected_documents()
         if STORE not in done and step.prefix is not None:
             yield from first_of(store.documents(), step.embedder.profile.counter, step.prefix)
-        if step.pool is not None:
+        if step.is_pooled:
             arms = 1 if step.source_embedder is None else 2
-            options = AuditOptions(two_stage=None, seed=step.seed)
-            yield from expected_documents(store, step.questions, arms, options)
+            yield from expected_documents(store, step.questions, arms, seed=step.seed)
         elif REFERENCE not in done:
             yield from documents_left(store, folder / REFERENCE, restart=step.restart)
 
@@ -201,7 +199,7 @@ def run(step: Run, documents_per_s: float | None) -> Migration:
             steps.note(STITCH)
         saved = load_stitch(folder / STITCH).with_base(step.embedder)
         translation = _translate(store, saved, steps, step.progress)
-        if step.pool is None and steps.known(REFERENCE) is None:
+        if not step.is_pooled and steps.known(REFERENCE) is None:
             reembed_store(
                 store,
                 step.embedder,
@@ -241,25 +239,24 @@ def _log_of(step: Run) -> QueryLog | None:
 
 
 def _audit(step: Run) -> AuditReport:
-    options = AuditOptions(
-        two_stage=two_stage_depths(step.plan) or None,
-        price_usd_per_mtok=step.price,
+    audit = Audit(
+        open_store(step.folder / STORE),
+        POOL if step.is_pooled else open_store(step.folder / REFERENCE),
+        beir=step.questions,
+        target=step.embedder,
+        source=step.source if step.source_embedder else None,
+        source_model=step.source_embedder,
+        plan=step.plan,
         margin=step.margin,
         margin_from=step.margin_from,
+        price=step.price,
         seed=step.seed,
-        plan=step.plan,
+        announce=step.announce,
+        progress=step.progress,
+        cap=step.cap,
     )
-    request = AuditRequest(
-        open_store(step.folder / STORE),
-        step.questions,
-        step.embedder,
-        reference=step.pool or open_store(step.folder / REFERENCE),
-        source=step.source if step.source_embedder else None,
-        source_embedder=step.source_embedder,
-        options=options,
-    )
-    report = audit_store(request, progress=step.progress)
-    found = places_of(request.translated, step.source, step.embedder)
+    report = audit.execute()
+    found = places_of(audit.translated, step.source, step.embedder)
     places = replace(known_places(step), can_switch=found.can_switch, can_serve=found.can_serve, server=found.server)
     report = replace(report, places=places)
     if "source" in report.stores:

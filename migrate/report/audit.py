@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from math import floor, log10
 from typing import Any
 
-from migrate.audit.diagnostics import Calibration, Diagnostics, Hubness, Regression
-from migrate.audit.frontier import Frontier, Point
+from migrate.audit.diagnostics import Diagnostics, Hubness, Regression, ThresholdTable
+from migrate.audit.frontier import Frontier, Trial
 from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
@@ -84,7 +84,7 @@ def informative_slices(slices: Sequence[Slice]) -> list[Slice]:
     return [part for part in slices if times[part.by] > 1]
 
 
-def calibration_title(calibration: Calibration) -> str:
+def calibration_title(calibration: ThresholdTable) -> str:
     """What the thresholds are."""
     old, new = (METRICS[metric] for metric in calibration.metrics)
     return f"similarity thresholds, old ({old}) and new ({new})"
@@ -100,7 +100,7 @@ def _decimals(values: list[float]) -> int:
     return 4 if spread <= 0 else min(max(4, 1 - floor(log10(spread))), 9)
 
 
-def calibration_rows(calibration: Calibration) -> list[list[str]]:
+def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
     """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
     head = ["old", "hits that pass", "new", "new, for the same precision"]
     rows = [
@@ -135,7 +135,7 @@ def frontier_text(frontier: Frontier) -> str:
     return paragraphs(measure, points, wrapped([*notes, frontier.sentence]))
 
 
-def _row(point: Point, *, priced: bool) -> list[str]:
+def _row(point: Trial, *, priced: bool) -> list[str]:
     bounds = point.verdict.retention
     price = "-" if point.price_usd is None else f"{point.price_usd:,.4f}"
     return [
@@ -165,7 +165,7 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
     }
 
 
-def _point_document(point: Point) -> dict[str, Any]:
+def _point_document(point: Trial) -> dict[str, Any]:
     return {
         "policy": point.policy,
         "share": point.share,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from migrate.audit.downstream import DownstreamAudit, Kept
+from migrate.audit.downstream import DownstreamAudit, KeptTask
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.report.facts import as_plain, document
 from migrate.report.terminal import paragraphs, table, wrapped
@@ -23,7 +23,7 @@ def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:
     return [head, *(_row(task) for task in audit.tasks)]
 
 
-def _row(task: Kept) -> list[str]:
+def _row(task: KeptTask) -> list[str]:
     figures = (task.true, task.translated, task.bounds.estimate, task.bounds.lower, task.bounds.upper)
     return [task.task, f"{task.judged_on:,}", *(f"{figure:.3f}" for figure in figures), task.outcome.value]
 
@@ -62,12 +62,12 @@ def downstream_sentence(audit: DownstreamAudit) -> str:
     return f"{audit.outcome} for what was trained: {task_sentence(worst)}"
 
 
-def _rank(task: Kept) -> tuple[int, float]:
+def _rank(task: KeptTask) -> tuple[int, float]:
     order = [Outcome.NOT_SAFE, Outcome.INCONCLUSIVE, Outcome.SAFE]
     return order.index(task.outcome), task.bounds.lower
 
 
-def task_sentence(task: Kept) -> str:
+def task_sentence(task: KeptTask) -> str:
     """What is kept of a task, or why that cannot be said."""
     if task.doubt is not None:
         return f"{task.task}: {task.doubt}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from migrate.audit.diagnostics import Calibration, Diagnostics, Hit, Regression, Spaces
+from migrate.audit.diagnostics import Diagnostics, Hit, Regression, Spaces, ThresholdTable
 from migrate.audit.frontier import SAMPLE, Frontier
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation, recommend
@@ -327,7 +327,7 @@ def _pool(pool: PoolSummary) -> Content:
     return table([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
 
 
-def _thresholds(calibration: Calibration) -> Iterator[Content]:
+def _thresholds(calibration: ThresholdTable) -> Iterator[Content]:
     old, new = calibration.metrics
     spread = [(name, histogram.edges, histogram.counts) for name, histogram in calibration.histograms.items()]
     yield element(

@@ -23,14 +23,14 @@ class Reverse(Arm):
         return TimedRun(Run({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
 
     def cost(self, retriever):
-        return retriever.inputs.cost_of_share(0.5)
+        return retriever.cost_of_share(0.5)
 
 
 class Telepathy(Reverse):
     name, meaning = "telepathy", "no search at all"
 
     @classmethod
-    def skip_reason(cls, inputs):
+    def skip_reason(cls, retriever):
         return "needs a gift"
 
 
@@ -41,7 +41,7 @@ def stores(tmp_path):
 
 def test_a_new_arm_is_in_every_form_of_the_report(stores, monkeypatch):
     monkeypatch.setattr(arms_module, "ARMS", [*ARMS, Reverse])
-    report = audit(*stores, price_usd_per_mtok=2.0)
+    report = audit(*stores, price=2.0)
     assert [arm.name for arm in report.arms][-1] == "reverse"
     (full, reverse) = (report.arm(name) for name in (FULL, "reverse"))
     assert 0 < reverse.mean("nDCG@10") < full.mean("nDCG@10")
@@ -76,6 +76,6 @@ def test_each_store_is_searched_once_and_words_are_ranked_once(stores):
 
 
 def test_what_is_skipped_has_a_reason_in_the_order_of_the_arms(stores):
-    report = audit(*stores, bm25=False)
+    report = audit(*stores, no_bm25=True)
     assert list(report.skipped_arms) == ["stay", "bridge", "hybrid", "BM25", "two-stage", "prefix", "translated + k%"]
     assert [arm.name for arm in report.arms] == [FULL, "translated", "mean", "random"]

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import topics
 from ir_measures import RR, R, calc_aggregate, nDCG
 from topics import (
     DIM,
@@ -18,7 +19,6 @@ from topics import (
     noisy,
 )
 
-from migrate.audit.inputs import PoolReference
 from migrate.audit.query_set import QuerySet, document_keys
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
 from migrate.audit.verdict import Outcome
@@ -64,8 +64,8 @@ def test_a_perfect_translation_retains_everything(metric, tmp_path):
 )
 def test_every_arm_that_can_be_had_is_there(with_source, bm25, arms, reference, source, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
-    options = {"source": source, "source_embedder": SOURCE} if with_source else {}
-    report = audit(translated, reference, bm25=bm25, **options)
+    options = {"source": source, "source_model": SOURCE} if with_source else {}
+    report = audit(translated, reference, no_bm25=not bm25, **options)
     assert [arm.name for arm in report.arms] == arms
     assert list(report.comparisons) == arms[1:]
     assert all(set(arm.scores) == MEASURES for arm in report.arms)
@@ -90,8 +90,8 @@ def test_a_full_re_embed_that_is_worse_than_words_is_doubted_with_or_without_the
     poor = Topics(blur=1.0)
     vectors = poor.embed_documents(DOCUMENTS)
     translated = make_store(tmp_path / "translated", vectors=vectors * np.float32(1.01))
-    for by in (make_store(tmp_path / "reference", poor), PoolReference(depth=150)):
-        report = audit(translated, by, embedder=poor, bm25=bm25, margin=0.8)
+    for by in (make_store(tmp_path / "reference", poor), topics.pool(150)):
+        report = audit(translated, by, embedder=poor, no_bm25=not bm25, margin=0.8)
         assert report.verdict.retention.lower > 0.8
         assert report.verdict.outcome is Outcome.INCONCLUSIVE
         assert "the full re-embed is significantly worse than BM25" in report.verdict.sentence
@@ -107,7 +107,7 @@ def brute_ranking(query, documents, vectors, metric="ip"):
 def test_the_means_are_those_of_a_brute_force_run_judged_by_ir_measures(metric, tmp_path):
     vectors = {FULL: TARGET.embed_documents(DOCUMENTS), TRANSLATED: noisy(1.0), STAY: SOURCE.embed_documents(DOCUMENTS)}
     stores = {name: make_store(tmp_path / name, vectors=rows, metric=metric) for name, rows in vectors.items()}
-    report = audit(stores[TRANSLATED], stores[FULL], source=stores[STAY], source_embedder=SOURCE)
+    report = audit(stores[TRANSLATED], stores[FULL], source=stores[STAY], source_model=SOURCE)
     for name, rows in vectors.items():
         asked = (SOURCE if name == STAY else TARGET).embed_queries(QUERIES).astype(float)
         run = {query.id: brute_ranking(asked[i], DOCUMENTS, rows, metric) for i, query in enumerate(QUERIES)}
@@ -124,7 +124,7 @@ def test_the_means_are_those_of_a_brute_force_run_judged_by_ir_measures(metric, 
 
 def test_a_ruined_translation_is_not_safe(reference, tmp_path):
     ruined = make_store(tmp_path / "ruined", vectors=noisy(50.0))
-    report = audit(ruined, reference, source=copy_store(reference), source_embedder=TARGET)
+    report = audit(ruined, reference, source=copy_store(reference), source_model=TARGET)
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert report.verdict.worse_than_stay
     assert report.verdict.retention.upper < 0.5
@@ -139,7 +139,7 @@ def test_the_mean_arm_answers_all_queries_with_the_first_documents(reference, tm
 
 def test_without_judgements_the_verdict_is_provisional_and_rests_on_agreement(reference, source, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
-    report = audit(translated, reference, QuerySet(QUERIES, None, "log"), source=source, source_embedder=SOURCE)
+    report = audit(translated, reference, QuerySet(QUERIES, None, "log"), source=source, source_model=SOURCE)
     assert report.verdict.provisional
     assert report.measure == "agreement@10"
     assert all(set(arm.scores) == {"agreement@10", *OVERLAPS} for arm in report.arms)
@@ -174,7 +174,7 @@ def test_a_document_that_is_dropped_gives_its_place_to_the_next(tmp_path):
     first, second = (make_store(tmp_path / name, documents=documents) for name in ("one", "two"))
     own = [Query(document.id, document.text) for document in documents[:9]]
     qrels = {query.id: {document.id: 1 for document in documents if document.id != query.id} for query in own}
-    report = audit(first, second, QuerySet(own, qrels, "own", exclude_self=True), bm25=False)
+    report = audit(first, second, QuerySet(own, qrels, "own", exclude_self=True), no_bm25=True)
     assert {arm.name: arm.mean("recall@100") for arm in report.arms} == {FULL: 1, TRANSLATED: 1, MEAN: 1, RANDOM: 1}
 
 
@@ -203,7 +203,7 @@ def test_other_documents_are_refused(which, change, reference, tmp_path):
     other = make_store(tmp_path / "other", embedder, documents)
     stores = {"translated": reference, "source": None, which: other}
     with pytest.raises(StoreError, match=r"expected the documents of .*reference, found [12] ") as caught:
-        audit(stores["translated"], reference, source=stores["source"], source_embedder=SOURCE)
+        audit(stores["translated"], reference, source=stores["source"], source_model=SOURCE)
     assert ("strange" if change == "more" else "d149") in str(caught.value)
     assert str(other.info.location) in str(caught.value)
 
@@ -213,7 +213,7 @@ def test_a_store_of_another_dimension_is_refused(reference, source):
         with pytest.raises(VectorError, match=r"expected vectors of dimension 8, as topics-0 gives, found 6"):
             audit(translated, standard)
     with pytest.raises(VectorError, match=r"expected vectors of dimension 6, as topics-1 gives, found 8"):
-        audit(copy_store(reference), reference, source=reference, source_embedder=SOURCE)
+        audit(copy_store(reference), reference, source=reference, source_model=SOURCE)
 
 
 @pytest.mark.parametrize("value", [0, np.nan])
@@ -231,7 +231,7 @@ def test_an_audit_without_queries_is_refused(reference):
 
 def test_queries_are_embedded_once_by_each_model(reference, source):
     target, old = Topics(), Topics(SOURCE_DIM, blur=0.9, seed=1)
-    audit(copy_store(reference), reference, embedder=target, source=source, source_embedder=old)
+    audit(copy_store(reference), reference, embedder=target, source=source, source_model=old)
     assert target.asked == old.asked == ["document", "query"], "some documents prove where the vectors are from"
 
 
@@ -240,7 +240,7 @@ def test_the_same_audit_gives_the_same_findings(reference, source, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
 
     def finding(seed):
-        report = audit(translated, reference, source=source, source_embedder=SOURCE, seed=seed)
+        report = audit(translated, reference, source=source, source_model=SOURCE, seed=seed)
         arms = [arm for arm in report.arms if arm.name != RANDOM]
         scores = {(arm.name, name): values.tolist() for arm in arms for name, values in arm.scores.items()}
         return scores, report.verdict, report.comparisons

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import topics
 from ir_measures import calc_aggregate, nDCG
 from topics import copy_store
 
 import migrate
 from migrate.audit.arms import Bridge
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BRIDGE, FULL, STAY
 from migrate.datasets.beir import load_beir
@@ -68,11 +67,8 @@ def bridge(source, new_model):
 
 def audit(reference, questions, embedder, **options):
     """Of the reference's own vectors, in another place: nothing but the bridge is looked at."""
-    more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge") if name in options}
-    asked = AuditOptions(**{"resamples": 200, "bm25": False, **options})
-    return audit_store(
-        AuditRequest(copy_store(reference), questions, embedder, reference=reference, options=asked, **more)
-    )
+    options = {"resamples": 200, "no_bm25": True, **options}
+    return topics.audit(copy_store(reference), reference, questions, embedder, **options)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -103,7 +99,7 @@ def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, ques
 
 def test_a_bridge_from_the_same_model_is_as_good_as_staying(source, questions, old_model):
     fitted = migrate.fit(source, old_model, direction="query", sample=100)
-    report = audit(copy_store(source), questions, old_model, source=source, source_embedder=old_model, bridge=fitted)
+    report = audit(copy_store(source), questions, old_model, source=source, source_model=old_model, bridge=fitted)
     assert report.arm(STAY).mean("nDCG@10") > 0.3
     assert report.arm(BRIDGE).mean("nDCG@10") == pytest.approx(report.arm(STAY).mean("nDCG@10"), abs=1e-6)
     assert report.comparisons[BRIDGE].retention.estimate == pytest.approx(1, abs=1e-6)
@@ -117,7 +113,7 @@ def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, source, questio
 
 
 def test_it_stands_in_table_and_document_without_a_source_model(reference, source, questions, new_model, bridge):
-    report = audit(reference, questions, new_model, source=source, bridge=bridge)
+    report = audit(reference, questions, new_model, source=copy_store(source), bridge=bridge)
     assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean", "random"]
     assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
     row = next(line for line in audit_text(report).split("\n") if line.startswith("bridge "))
@@ -128,7 +124,7 @@ def test_it_stands_in_table_and_document_without_a_source_model(reference, sourc
 
 
 def test_it_changes_no_other_arm_and_no_verdict(reference, source, questions, new_model, old_model, bridge):
-    options = {"source": source, "source_embedder": old_model}
+    options = {"source": source, "source_model": old_model}
     without = audit(reference, questions, new_model, **options)
     with_it = audit(reference, questions, new_model, bridge=bridge, **options)
     assert [arm.name for arm in with_it.arms] == ["full re-embed", "translated", "stay", "bridge", "mean", "random"]

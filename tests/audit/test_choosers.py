@@ -8,12 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from topics import Topics, make_store
+from topics import Topics, audit, make_store, pool
 
 import migrate
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference
-from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.verdict import Outcome
 from migrate.check import stamp_store
@@ -24,7 +21,7 @@ from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, digests_of, is_chooser
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
-from migrate.vectors import Document, Query, no_progress
+from migrate.vectors import Document, Query
 
 pytestmark = pytest.mark.slow
 
@@ -68,8 +65,7 @@ def translated(model, tmp_path_factory):
 
 
 def judged(store, embedder, questions):
-    options = AuditOptions(bm25=False, resamples=1_000)
-    return audit_store(AuditRequest(store, questions, embedder, reference=PoolReference(10), options=options))
+    return audit(store, pool(10), questions, embedder, no_bm25=True, resamples=1_000)
 
 
 @pytest.fixture(scope="module")
@@ -156,13 +152,8 @@ def test_a_forged_confidence_hides_no_choosers(filled, questions, tmp_path):
 def test_a_reference_that_is_built_for_an_audit_accounts_for_no_true_vectors(filled, model, questions, tmp_path):
     """Then the cache has every vector, and nobody chose them; what the store had before is of unknown origin still."""
     copied = bare_copy(filled[0], tmp_path, MANIFEST_NAME)
-    request = AuditRequest(
-        copied,
-        questions,
-        CachedEmbedder(model, tmp_path / "new.sqlite"),
-        options=AuditOptions(bm25=False, resamples=1_000),
-    )
-    report = plan_audit(request).execute(no_progress)
+    embedder = CachedEmbedder(model, tmp_path / "new.sqlite")
+    report = audit(copied, "build", questions, embedder, no_bm25=True, resamples=1_000)
     assert report.verdict.outcome is not Outcome.SAFE
     assert any("true vectors of which nothing says who chose them" in doubt for doubt in report.doubts)
 

@@ -23,7 +23,7 @@ def report(tmp_path_factory):
     translated = make_store(folder / "translated", documents=known, vectors=noisy(1.0))
     source = make_store(folder / "source", SOURCE, known)
     np.save(folder / "translated" / "confidence.npy", np.linspace(0.2, 0.99, len(known)).astype("<f4"))
-    return audit(translated, reference, source=source, source_embedder=SOURCE, slice_fields=["shelf", "absent"])
+    return audit(translated, reference, source=source, source_model=SOURCE, slice=["shelf", "absent"])
 
 
 def test_regressions_are_the_queries_that_fall_furthest_behind(report):

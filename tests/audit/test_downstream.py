@@ -13,6 +13,7 @@ from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import divide
+from migrate.steps.audit import Audit
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, unit_rows
 
@@ -26,6 +27,10 @@ def make(folder, vectors):
     writer.append([Document(doc_id, f"text of {doc_id}") for doc_id in IDS], vectors.astype(np.float32))
     writer.finish()
     return open_store(folder)
+
+
+def by_labels(translated, reference, labels, **options):
+    return audit_downstream(Audit(translated, reference, labels=labels, **options), is_proven=True)
 
 
 def world(shares=(0.5, 0.3, 0.2), spread=0.7, seed=0):
@@ -45,7 +50,7 @@ def tasks(found):
 def test_right_answers_are_those_of_scikit_learn(tmp_path):
     true, labels = world()
     translated = true + 0.8 * np.random.default_rng(1).normal(size=true.shape).astype(np.float32)
-    found = audit_downstream(make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, None, seed=3)
+    found = by_labels(make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, seed=3)
     kinds = np.array(list(labels.values()))
     train, test = divide(np.unique(kinds, return_inverse=True)[1], 3)
     scale = np.linalg.norm(true[train], axis=1).mean()
@@ -64,9 +69,7 @@ def test_a_detector_is_that_of_scikit_learn(tmp_path):
     true, labels = world()
     translated = true + 0.3 * np.random.default_rng(1).normal(size=true.shape).astype(np.float32)
     outside = IDS[-100:]
-    found = audit_downstream(
-        make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, None, outside=outside
-    )
+    found = by_labels(make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, outside=outside)
     train, test = divide(np.unique(list(labels.values()), return_inverse=True)[1], 0)
     model = NearestNeighbors(n_neighbors=10).fit(unit_rows(true[train]))
     threshold = np.quantile(model.kneighbors()[0][:, -1], 0.95)
@@ -87,7 +90,7 @@ def test_a_faithful_translation_is_safe_and_a_random_one_is_not(tmp_path):
     near = true + 0.01 * np.random.default_rng(1).normal(size=true.shape)
     random = np.random.default_rng(2).normal(size=true.shape)
     outcomes = [
-        audit_downstream(make(tmp_path / name, vectors), reference, labels, None, outside=outside).outcome
+        by_labels(make(tmp_path / name, vectors), reference, labels, outside=outside).outcome
         for name, vectors in (("near", near), ("random", random))
     ]
     assert outcomes == [Outcome.SAFE, Outcome.NOT_SAFE]
@@ -97,7 +100,7 @@ def test_a_shift_of_all_vectors_raises_false_alarms(tmp_path):
     """The order of the distances stays, and so does the AUC; a threshold that was set on true vectors does not hold."""
     true, labels = world(spread=0.4)
     moved = true + 2 * np.eye(DIM)[0]
-    found = audit_downstream(make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, None, outside=IDS[-100:])
+    found = by_labels(make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, outside=IDS[-100:])
     assert tasks(found)[INSIDE].outcome is Outcome.NOT_SAFE
     assert found.outside_translated.estimate > 0.9
 
@@ -108,7 +111,7 @@ def test_a_rare_label_that_is_lost_is_seen(tmp_path):
     rare = np.array([labels.get(doc_id) == "b" for doc_id in IDS])
     lost = true.copy()
     lost[rare] = true[:-100][~rare[:-100]][: rare.sum()]
-    found = audit_downstream(make(tmp_path / "t", lost), make(tmp_path / "r", true), labels, None)
+    found = by_labels(make(tmp_path / "t", lost), make(tmp_path / "r", true), labels)
     assert found.majority > 0.95
     assert tasks(found)[KNN].outcome is Outcome.NOT_SAFE
     assert tasks(found)[KNN].translated == pytest.approx(0.5, abs=0.02)
@@ -118,7 +121,7 @@ def test_labels_that_nothing_can_learn_settle_nothing(tmp_path):
     true, labels = world()
     chance = dict(zip(labels, np.random.default_rng(5).choice(["x", "y"], len(labels)), strict=True))
     store = make(tmp_path / "r", true)
-    found = audit_downstream(make(tmp_path / "t", true), store, chance, None)
+    found = by_labels(make(tmp_path / "t", true), store, chance)
     assert {task.outcome for task in found.tasks} == {Outcome.INCONCLUSIVE}
     assert all("better than a guess" in task.doubt for task in found.tasks)
 
@@ -128,13 +131,13 @@ def test_too_little_to_judge_by_is_refused(tmp_path):
     translated, reference = make(tmp_path / "t", true), make(tmp_path / "r", true)
     few = dict(list(labels.items())[:30])
     with pytest.raises(DatasetError, match="too few labelled documents"):
-        audit_downstream(translated, reference, few, None)
+        by_labels(translated, reference, few)
     with pytest.raises(DatasetError, match="too few outside documents"):
-        audit_downstream(translated, reference, labels, None, outside=IDS[-5:])
+        by_labels(translated, reference, labels, outside=IDS[-5:])
     with pytest.raises(DatasetError, match="none of the documents"):
-        audit_downstream(translated, reference, {"strange": "a"}, None)
+        by_labels(translated, reference, {"strange": "a"})
     with pytest.raises(VectorError, match="expected vectors of dimension 16"):
-        audit_downstream(translated, make(tmp_path / "short", true[:, :8]), labels, None)
+        by_labels(translated, make(tmp_path / "short", true[:, :8]), labels)
 
 
 @pytest.fixture(scope="module")
@@ -181,15 +184,17 @@ def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, 
     assert run(["fit", source, "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "-q"]) == 0
     assert run(["translate", source, "stitch", "-o", "new", "-q"]) == 0
     capsys.readouterr()
-    alone = run(["audit", "new", "--reference", "build", "--save-reference", "full", *judged])
+    assert run(["reembed", source, "--target", "tfidf:24", "-o", "full", "-q"]) == 0
+    capsys.readouterr()
+    alone = run(["audit", "new", "--reference", "full", *judged])
     assert "downstream" not in json.loads(capsys.readouterr().out)
     ids = [doc_id for batch in open_store("new").scan() for doc_id in batch.ids]
     (tmp_path / "labels.tsv").write_text("".join(f"{doc_id}\t{n % 2}\n" for n, doc_id in enumerate(ids)))
     labels = ["--reference", "full", "--labels", "labels.tsv"]
-    by_labels = run(["audit", "new", *labels, "-q", "--json"])
+    labelled = run(["audit", "new", *labels, "-q", "--json"])
     document = json.loads(capsys.readouterr().out)
     both = run(["audit", "new", *labels, *judged, "--html", "page.html", "--junit", "cases.xml"])
-    assert both == next(code for code in (1, 3, 0) if code in (alone, by_labels))
+    assert both == next(code for code in (1, 3, 0) if code in (alone, labelled))
     found = json.loads(capsys.readouterr().out)["downstream"]
     assert found == {key: document[key] for key in found}
     assert "What trained models keep" in (tmp_path / "page.html").read_text()
@@ -208,7 +213,7 @@ def test_a_store_is_no_reference_of_itself(moved, monkeypatch, capsys):
     ("arguments", "code", "words"),
     [
         (["--reference", "full", "--outside", "outside.txt"], 2, "--outside goes with --labels"),
-        (["--reference", "pool", "--labels", "labels.tsv"], 2, "expected a full re-embed as --reference"),
+        (["--reference", "pool", "--labels", "labels.tsv"], 2, "--labels needs a full re-embed to train on"),
         (["--reference", "full"], 2, "no queries are named"),
         (["--reference", "full", "--labels", "missing"], 4, "missing"),
         (["--reference", "full", "--labels", "labels.tsv", "--html", "x.html"], 2, "--html"),

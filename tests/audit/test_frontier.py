@@ -2,12 +2,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import topics
 
 import migrate
 from migrate.audit.arms import reembedded_name
-from migrate.audit.audit import audit_store
-from migrate.audit.frontier import SAMPLE, Frontier, Point, find_frontier
-from migrate.audit.inputs import AuditOptions, AuditRequest, FrontierTrial
+from migrate.audit.frontier import SAMPLE, Frontier, Trial, find_frontier
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
@@ -53,11 +52,9 @@ def questions(corpus):
 
 def tried(store, fitted, reference, questions, target, **options):
     more = {name: options.pop(name) for name in ("stay", "findings") if name in options}
-    tries = {name: options.pop(name) for name in ("log", "policies") if name in options}
-    trial = FrontierTrial(options.pop("shares", (0.1, 0.2, 0.3, 0.5)), fitted, **tries)
-    asked = AuditOptions(**{"resamples": 300, **options})
-    request = AuditRequest(store, questions, target, reference=reference, source=store, trial=trial, options=asked)
-    return find_frontier(request, **more)
+    tried = {"frontier": options.pop("shares", (0.1, 0.2, 0.3, 0.5)), "query_log": options.pop("log", None)}
+    tried |= {"policy": options.pop("policies", ()), "stitch": fitted, "source": store, "resamples": 300, **options}
+    return find_frontier(topics.asked(reference, reference, questions, target, **tried), reference, **more)
 
 
 def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
@@ -67,15 +64,7 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
     found = tried(store, fitted, reference, questions, target, log=log, shares=[0.4])
     options = {"reembed": "40%", "policy": "query-log", "query_log": log, "save_stitch": tmp_path / "stitch"}
     migrate.translate(store, fitted, tmp_path / "new", target=target, **options)
-    report = audit_store(
-        AuditRequest(
-            open_store(tmp_path / "new"),
-            questions,
-            target,
-            reference=reference,
-            options=AuditOptions(resamples=300),
-        )
-    )
+    report = topics.audit(open_store(tmp_path / "new"), reference, questions, target, resamples=300)
     (point,) = [one for one in found.points if one.policy == "query-log"]
     assert point.comparison.retention == report.comparisons[TRANSLATED].retention
     assert point.verdict.retention.estimate == report.verdict.retention.estimate
@@ -137,7 +126,7 @@ def test_nothing_is_embedded_but_queries(store, fitted, reference, questions, ta
 
 
 def test_tokens_and_money_are_those_of_all_true_vectors(store, fitted, reference, questions, target):
-    options = {"shares": [1.0], "policies": ["random"], "price_usd_per_mtok": 5.0}
+    options = {"shares": [1.0], "policies": ["random"], "price": 5.0}
     found = tried(store, fitted, reference, questions, target, **options)
     tokens = count_texts(store.documents(), load_embedder("tfidf:64").profile).tokens_read
     assert found.points[-1].tokens == tokens
@@ -150,12 +139,15 @@ def test_queries_that_choose_documents_do_not_judge(store, fitted, reference, qu
     log = [*chosen, *corpus.queries[100:]]
     stay = np.linspace(0, 1, len(questions.distinct))
     options = {"shares": [0.4], "policies": ["query-log"]}
-    found = tried(store, fitted, reference, questions, target, log=log, stay=stay, **options)
+    found = tried(store, fitted, reference, questions, target, log=log, stay=stay[30:], **options)
     alone = dataclasses.replace(questions, queries=questions.queries[30:])
     expected = tried(store, fitted, reference, alone, target, log=log, stay=stay[30:], **options)
     assert [point.verdict for point in found.points] == [point.verdict for point in expected.points]
     assert {point.verdict.n_queries for point in found.points} == {70}
-    assert found.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
+    asked = topics.asked(
+        reference, reference, questions, target, source=store, stitch=fitted, frontier="40%", query_log=log
+    )
+    assert asked.judging.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
     other = tried(store, fitted, reference, questions, target, log=log, shares=[0.4], policies=["random"])
     assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
 
@@ -200,7 +192,7 @@ def point(policy, documents, outcome, price=None):
     verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
     arm = ArmResult(reembedded_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
     comparison = Comparison(verdict.retention, 0, 3, 0)
-    return Point(policy, documents / 100, documents, 10 * documents, documents / 100, price, verdict, arm, comparison)
+    return Trial(policy, documents / 100, documents, 10 * documents, documents / 100, price, verdict, arm, comparison)
 
 
 SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import topics
 from topics import QUERIES, Topics, make_store, noisy
+from topics import pool as by_pool
 
-from migrate.audit.inputs import AuditOptions, AuditRequest, PoolReference, prepare_audit
+from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import ndcg
 from migrate.audit.outside import (
     CUT,
@@ -21,7 +22,6 @@ from migrate.audit.outside import (
 from migrate.audit.pool import DEPTHS, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
-from migrate.audit.retrieval import Retriever
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
 from migrate.audit.verdict import Floor, Outcome, family_bounds, retention_bounds
 from migrate.cost.meter import SpendingCap, put_meter
@@ -258,9 +258,8 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
 
 
 def unjudged_pool(store, depth=20, query_set=UNJUDGED, seed=0, embedder=TARGET):
-    options = AuditOptions(bm25=False, seed=seed, resamples=500)
-    request = AuditRequest(store, query_set, embedder, reference=PoolReference(depth=depth), options=options)
-    return grow_pool(Retriever(prepare_audit(request)))
+    asked = topics.asked(store, by_pool(depth), query_set, embedder, no_bm25=True, seed=seed)
+    return grow_pool(prepare_audit(asked))
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -293,7 +292,7 @@ def test_a_floor_of_shares_widens_the_lower_bound_only():
 @pytest.mark.parametrize(("scale", "outcome"), [(0.0, Outcome.SAFE), (2.0, Outcome.NOT_SAFE)])
 def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, reference, tmp_path):
     store = moved(tmp_path / "store", scale)
-    full, pooled = (audit(store, by, UNJUDGED, bm25=False, margin=0.8) for by in (reference, PoolReference()))
+    full, pooled = (audit(store, by, UNJUDGED, no_bm25=True, margin=0.8) for by in (reference, by_pool()))
     assert (full.verdict.outcome, pooled.verdict.outcome) == (outcome, outcome)
     assert pooled.verdict.provisional and pooled.pool.documents < COUNT
     assert pooled.pool.steps[0].depth == 20
@@ -324,7 +323,7 @@ def test_what_a_pool_misses_does_not_make_a_store_safe(share, tmp_path):
     store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
     full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), UNJUDGED, embedder=Hidden())
     assert full.verdict.outcome is not Outcome.SAFE
-    pooled = audit(store, PoolReference(depth=20), UNJUDGED, embedder=Hidden(), bm25=False)
+    pooled = audit(store, by_pool(20), UNJUDGED, embedder=Hidden(), no_bm25=True)
     assert pooled.verdict.outcome is not Outcome.SAFE
     assert pooled.verdict.retention.lower <= full.verdict.retention.estimate
 
@@ -343,17 +342,9 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    request = AuditRequest(
-        far,
-        UNJUDGED,
-        TARGET,
-        reference=PoolReference(depth=20),
-        source=source,
-        source_embedder=SOURCE,
-        options=AuditOptions(resamples=500),
-    )
-    pool = grow_pool(Retriever(prepare_audit(request)))
-    retriever = pool.retriever
+    asked = topics.asked(far, by_pool(20), UNJUDGED, TARGET, source=source, source_model=SOURCE)
+    grown = grow_pool(prepare_audit(asked))
+    retriever = grown.retriever
     words = retriever.bm25
     for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
         assert np.isfinite(retriever.true_scores(run.run)).all()
@@ -372,26 +363,26 @@ def test_unjudged_queries_need_twenty_documents_each(near):
     with pytest.raises(
         UsageError, match=r"at least 20 documents a query, as nothing is judged, found 10.*--pool-depth"
     ):
-        audit(near, PoolReference(depth=10), UNJUDGED)
+        audit(near, by_pool(10), UNJUDGED)
 
 
 def test_queries_to_judge_are_not_drawn_by_a_pool(near):
     counting = Counting(TARGET)
     with pytest.raises(UsageError, match=r"--judge-next: .* full re-embed, which a pool lacks; use --reference build"):
-        audit(near, PoolReference(), UNJUDGED, embedder=counting, judge_next=30)
+        audit(near, by_pool(), UNJUDGED, embedder=counting, judge_next="next.jsonl")
     assert counting.embedded == []
 
 
 def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
     """Between what is certain of agreement and what it may be lies the limit: at some margin it has to."""
     store = moved(tmp_path / "store", 0.3)
-    bounds = audit(store, PoolReference(depth=20), UNJUDGED, bm25=False).verdict.retention
+    bounds = audit(store, by_pool(20), UNJUDGED, no_bm25=True).verdict.retention
     pool = unjudged_pool(store)
     within = pool.retriever.deciding_scores(pool.retriever.search(TRANSLATED).run)
     most = retention_bounds(within, np.ones(len(within)), resamples=500)
     assert bounds.lower < most.lower, "the floor costs something"
     margin = 1 - LOSS_AT_MOST * (1 - (bounds.lower + most.lower) / 2)  # the limit of SAFE is between
-    report = audit(store, PoolReference(depth=20), UNJUDGED, bm25=False, margin=margin)
+    report = audit(store, by_pool(20), UNJUDGED, no_bm25=True, margin=margin)
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert "a deeper pool may settle it" in report.verdict.sentence
     assert f"stands for a retention of {margin:g}, lies between" in report.verdict.sentence
@@ -401,7 +392,7 @@ def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
 
 
 def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
-    full, pooled = audit(near, reference, QUERY_SET, margin=0.8), audit(near, PoolReference(), QUERY_SET, margin=0.8)
+    full, pooled = audit(near, reference, QUERY_SET, margin=0.8), audit(near, by_pool(), QUERY_SET, margin=0.8)
     assert (full.verdict.outcome, pooled.verdict.outcome) == (Outcome.SAFE, Outcome.SAFE)
     assert [step.depth for step in pooled.pool.steps] == [DEPTHS[0]], "SAFE needs no more"
     assert pooled.pool.documents < COUNT / 2 and pooled.pool.sampled > 0
@@ -412,7 +403,7 @@ def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
 @pytest.mark.parametrize("scale", [0.3, 1.0])
 def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
     translated = moved(tmp_path / "translated", scale)
-    full, pooled = (audit(translated, by, QUERY_SET, resamples=2_000) for by in (reference, PoolReference()))
+    full, pooled = (audit(translated, by, QUERY_SET, resamples=2_000) for by in (reference, by_pool()))
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.retention.upper >= full.verdict.retention.upper - 1e-9
     for name in (TRANSLATED, BM25, HYBRID):
@@ -420,7 +411,7 @@ def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
 
 
 def test_a_bad_translation_is_not_safe(far):
-    report = audit(far, PoolReference(), QUERY_SET)
+    report = audit(far, by_pool(), QUERY_SET)
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert report.pool.documents < COUNT
 
@@ -446,7 +437,7 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
 
     store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
     full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Hidden())
-    pooled = audit(store, PoolReference(depth=10), embedder=Hidden(), bm25=False)
+    pooled = audit(store, by_pool(10), embedder=Hidden(), no_bm25=True)
     assert full.verdict.outcome is not Outcome.NOT_SAFE
     biased = retention_bounds(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)), resamples=500)
     assert biased.upper < full.verdict.margin, "the pool alone would have said it"
@@ -464,7 +455,7 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(tmp_path):
     store = make_store(tmp_path / "store", documents=chunks, vectors=vectors, manifest=MANIFEST)
     full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
     counting = Counting(TARGET)
-    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting, bm25=False)
+    pooled = audit(store, by_pool(10), query_set, embedder=counting, no_bm25=True)
     assert pooled.pool.documents < COUNT and pooled.n_documents == full.n_documents == 1_000
     judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
     assert judged <= set(counting.embedded)
@@ -480,34 +471,34 @@ def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
             return np.ascontiguousarray(super().embed(texts, role, progress=progress)[:, ::-1])
 
     query_set = QuerySet(good.queries, good.qrels, "docstrings")
-    audit(open_store(good.translated), PoolReference(), query_set, embedder=counting)
+    audit(open_store(good.translated), by_pool(), query_set, embedder=counting)
     turned = Turned(load_embedder(f"file:{good.target_file}"))
     with pytest.raises(StoreError, match="expected the true vectors of"):
-        audit(open_store(good.translated), PoolReference(), query_set, embedder=turned)
+        audit(open_store(good.translated), by_pool(), query_set, embedder=turned)
     assert len(turned.embedded) == 32 < len(counting.embedded)
 
 
 def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     steps = []
-    report = audit(far, PoolReference(on_step=steps.append))
+    report = audit(far, by_pool(announce=steps.append))
     depths = [step.depth for step in report.pool.steps]
     assert len(depths) > 1 and tuple(depths) == DEPTHS[: len(depths)] and tuple(steps) == report.pool.steps
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert sum(step.documents for step in steps) == report.pool.documents
     assert steps[0].queries == len(QUERIES) > steps[1].queries
-    before = audit(far, PoolReference(depth=depths[-2]))
+    before = audit(far, by_pool(depths[-2]))
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
 
 
 def test_where_queries_are_too_few_a_deeper_pool_is_not_bought(near):
     few = QuerySet(QUERIES[:15], QRELS, "few")
-    report = audit(near, PoolReference(), few)
+    report = audit(near, by_pool(), few)
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert len(report.pool.steps) == 1 and report.verdict.remedy is None
 
 
 def test_what_a_deeper_pool_may_settle_is_said(far):
-    report = audit(far, PoolReference(depth=10))
+    report = audit(far, by_pool(10))
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert "a deeper pool may settle it (`--pool-depth`, `--max-cost`)" in report.verdict.sentence
 
@@ -515,7 +506,7 @@ def test_what_a_deeper_pool_may_settle_is_said(far):
 def test_a_store_of_few_documents_ends_as_the_full_audit_does(tmp_path):
     manifest = Manifest("store", model=topics.TARGET.identity, details={"index": "index.faiss"})
     translated = make_store(tmp_path / "few", vectors=noisy(1.0), manifest=manifest)
-    references = PoolReference(), make_store(tmp_path / "reference")
+    references = by_pool(), make_store(tmp_path / "reference")
     report, other = (topics.audit(translated, reference) for reference in references)
     assert report.pool.is_exact and report.pool.documents == 150
     assert report.verdict == other.verdict
@@ -525,8 +516,8 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does(tmp_path):
 
 def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    options = {"source": source, "source_embedder": SOURCE}
-    full, pooled = (audit(far, by, QUERY_SET, **options) for by in (reference, PoolReference()))
+    options = {"source": source, "source_model": SOURCE}
+    full, pooled = (audit(far, by, QUERY_SET, **options) for by in (reference, by_pool()))
     assert pooled.verdict.gain_over_stay == full.verdict.gain_over_stay
     assert STAY in {arm.name for arm in pooled.arms}
 
@@ -545,7 +536,7 @@ def reranked(store, depth):
 
 @pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=["judged", "unjudged"])
 def test_two_stages_are_exact_in_a_pool(query_set, far):
-    report = audit(far, PoolReference(), query_set, two_stage=(7, 20, 40), bm25=False)
+    report = audit(far, by_pool(), query_set, two_stage=(7, 20, 40), no_bm25=True)
     assert report.pool.documents < COUNT
     for depth in (7, 20, 40):
         ranking = {
@@ -606,7 +597,7 @@ def test_no_two_stage_arm_keeps_more_in_a_pool_than_in_truth(seed):
 @pytest.mark.parametrize("scale", [0.4, 1.0])
 def test_two_stages_are_safe_in_a_pool_only_where_they_are_by_a_full_re_embed(scale, reference, tmp_path):
     store = moved(tmp_path / "store", scale)
-    full, pooled = (audit(store, by, two_stage=None) for by in (reference, PoolReference(depth=20)))
+    full, pooled = (audit(store, by, two_stage=None) for by in (reference, by_pool(20)))
     assert list(pooled.family) == ["two-stage 20"] and list(full.family) == [f"two-stage {n}" for n in (20, 50, 200)]
     assert (full.arm("two-stage 20").scores["nDCG@10"] == pooled.arm("two-stage 20").scores["nDCG@10"]).all()
     ours, theirs = (report.family["two-stage 20"] for report in (pooled, full))
@@ -628,23 +619,23 @@ def test_documents_that_tie_are_those_of_the_pool(tmp_path):
     store = make_store(tmp_path / "store", documents=documents, vectors=translated, manifest=MANIFEST)
     full = make_store(tmp_path / "full", documents=documents, vectors=VECTORS)
     reports = [
-        audit(store, by, QuerySet(QUERIES, qrels, "ties"), embedder=Renamed(), two_stage=(20, 30), bm25=False)
-        for by in (full, PoolReference(depth=30))
+        audit(store, by, QuerySet(QUERIES, qrels, "ties"), embedder=Renamed(), two_stage=(20, 30), no_bm25=True)
+        for by in (full, by_pool(30))
     ]
     one, other = (report.arm("two-stage 20").scores["nDCG@10"] for report in reports)
     assert not reports[1].pool.is_exact and (one == other).all()
 
 
 def test_the_pool_goes_as_deep_as_is_asked_for_every_query(far):
-    asked = audit(far, PoolReference(), two_stage=(50,), margin=0.3)
+    asked = audit(far, by_pool(), two_stage=(50,), margin=0.3)
     assert [(step.depth, step.queries) for step in asked.pool.steps] == [(20, len(QUERIES)), (50, len(QUERIES))]
     assert "two-stage 50" in asked.family and "left out" not in " ".join(asked.caveats)
-    usual = audit(far, PoolReference(), two_stage=None, margin=0.3)
+    usual = audit(far, by_pool(), two_stage=None, margin=0.3)
     assert [step.depth for step in usual.pool.steps] == [20]
     assert list(usual.family) == ["two-stage 20"] and "left out" not in " ".join(usual.caveats)
     need = "needs the first 50 documents of every query, of which the pool has 20: `--two-stage 50`"
     assert usual.skipped_arms["two-stage 50"] == need
-    none = audit(far, PoolReference(), two_stage=(), margin=0.3)
+    none = audit(far, by_pool(), two_stage=(), margin=0.3)
     assert none.pool.steps[0].depth == 10 and none.pool.documents < usual.pool.documents
 
 
@@ -652,32 +643,32 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
     by = {}
     for keeps in (False, True):
         embedder = CachedEmbedder(TARGET, tmp_path / f"{keeps}.sqlite", keeps=keeps)
-        by[keeps] = audit(far, PoolReference(), embedder=embedder, two_stage=None, bm25=False)
+        by[keeps] = audit(far, by_pool(), embedder=embedder, two_stage=None, no_bm25=True)
         assert by[keeps].verdict.outcome is not Outcome.SAFE
     assert by[False].family["two-stage 20"].lower < 0.95 and "two-stage 50" not in by[False].family
     last = by[True].pool.steps[-1]
     assert (last.depth, last.queries) == (50, len(QUERIES))
     assert by[True].family["two-stage 50"].lower > by[True].family["two-stage 20"].lower
-    safe = audit(far, PoolReference(), embedder=embedder, two_stage=None, margin=0.3)
+    safe = audit(far, by_pool(), embedder=embedder, two_stage=None, margin=0.3)
     assert safe.pool.steps[-1].depth == 20, "it is SAFE, so there is nothing to look for"
 
 
 def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
-    report = audit(far, PoolReference(depth=10), two_stage=(10, 50))
+    report = audit(far, by_pool(10), two_stage=(10, 50))
     assert list(report.family) == ["two-stage 10"]
     need = "needs the first 50 documents of every query, of which the pool has 10: `--pool-depth 50`"
     line = f"left out: two-stage 50 {need}"
     assert line in report.caveats
     assert f"caveat: {line}" in audit_summary(report).replace("\n  ", " ")
-    report = audit(far, PoolReference(), two_stage=(COUNT,))
+    report = audit(far, by_pool(), two_stage=(COUNT,))
     assert report.caveats == (f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents",)
 
 
 def test_a_cap_leaves_out_two_stages_with_a_line(far):
     embedder, _ = capped(10.0)
-    audit(far, PoolReference(), embedder=embedder, two_stage=None, margin=0.3)
+    audit(far, by_pool(), embedder=embedder, two_stage=None, margin=0.3)
     embedder, _ = capped(embedder.usd * 1.1)
-    report = audit(far, PoolReference(), embedder=embedder, two_stage=(20, 100), margin=0.3)
+    report = audit(far, by_pool(), embedder=embedder, two_stage=(20, 100), margin=0.3)
     assert list(report.family) == ["two-stage 20"] and "raise --max-cost" in report.pool.stopped
     assert "of which the pool has 20: raise `--max-cost`" in report.caveats[-1]
 
@@ -685,7 +676,7 @@ def test_a_cap_leaves_out_two_stages_with_a_line(far):
 def test_a_pool_that_comes_to_be_the_whole_store_has_all_arms(tmp_path):
     manifest = Manifest("store", model=topics.TARGET.identity, details={"index": "index.faiss"})
     store = make_store(tmp_path / "few", vectors=noisy(1.0), manifest=manifest)
-    report = topics.audit(store, PoolReference(), two_stage=(20, 149, 150))
+    report = topics.audit(store, by_pool(), two_stage=(20, 149, 150))
     assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
     assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
 
@@ -696,14 +687,14 @@ def test_a_pool_that_comes_to_be_the_whole_store_has_all_arms(tmp_path):
 @pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=["judged", "unjudged"])
 def test_an_audit_that_broke_off_embeds_nothing_twice(query_set, near, tmp_path):
     whole = Counting(TARGET)
-    expected = audit(near, PoolReference(), query_set, embedder=whole)
+    expected = audit(near, by_pool(), query_set, embedder=whole)
     cache = tmp_path / "cache.sqlite"
     broken = Counting(TARGET, most=len(whole.embedded) // 2)
     broken.batch_size = 100
     with pytest.raises(KeyboardInterrupt):
-        audit(near, PoolReference(), query_set, embedder=CachedEmbedder(broken, cache))
+        audit(near, by_pool(), query_set, embedder=CachedEmbedder(broken, cache))
     resumed = Counting(TARGET)
-    report = audit(near, PoolReference(), query_set, embedder=CachedEmbedder(resumed, cache))
+    report = audit(near, by_pool(), query_set, embedder=CachedEmbedder(resumed, cache))
     assert broken.embedded and not set(broken.embedded) & set(resumed.embedded)
     assert sorted(broken.embedded + resumed.embedded) == sorted(whole.embedded)
     assert report.verdict == expected.verdict
@@ -716,20 +707,20 @@ def capped(usd):
 def test_the_first_step_that_costs_too_much_is_refused(far):
     embedder, meter = capped(0.001)
     with pytest.raises(SpendingError, match="raise --max-cost"):
-        audit(far, PoolReference(), QUERY_SET, embedder=embedder)
+        audit(far, by_pool(), QUERY_SET, embedder=embedder)
     assert meter.usd <= 0.001
 
 
 def test_a_cap_ends_the_pool_where_it_is(far, reference):
     truth = audit(far, reference, QUERY_SET).verdict.retention
     margin = min((truth.estimate + truth.upper) / 2, 1.0)
-    free = audit(far, PoolReference(), QUERY_SET, margin=margin)
+    free = audit(far, by_pool(), QUERY_SET, margin=margin)
     assert len(free.pool.steps) > 1, "the margin is too near for the first step"
     embedder, _ = capped(10.0)
-    audit(far, PoolReference(depth=10), QUERY_SET, embedder=embedder, margin=margin)
+    audit(far, by_pool(10), QUERY_SET, embedder=embedder, margin=margin)
     first = embedder.usd
     embedder, meter = capped(first * 1.1)
-    report = audit(far, PoolReference(), QUERY_SET, embedder=embedder, margin=margin)
+    report = audit(far, by_pool(), QUERY_SET, embedder=embedder, margin=margin)
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert meter.usd <= first * 1.1
     assert len(report.pool.steps) == 1 and "raise --max-cost" in report.pool.stopped
@@ -743,7 +734,7 @@ def test_without_texts_there_is_no_pool(tmp_path):
     bare = moved(tmp_path / "bare", 0.1, texts=False)
     by_row = {query: {str(int(doc[1:])): grade for doc, grade in docs.items()} for query, docs in QRELS.items()}
     with pytest.raises(StoreError, match=r"expected texts, of which a pool is embedded, found vectors only.*file:PATH"):
-        audit(bare, PoolReference(), QuerySet(QUERIES, by_row, "rows"))
+        audit(bare, by_pool(), QuerySet(QUERIES, by_row, "rows"))
 
 
 def write_file(path, ids):
@@ -759,7 +750,7 @@ def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
     store = open_store(bare.folder)
     assert not store.info.has_texts
     embedder = write_file(tmp_path / "target.npz", [doc.id for doc in DOCUMENTS])
-    report = audit(store, PoolReference(), QUERY_SET, embedder=embedder, margin=0.8)
+    report = audit(store, by_pool(), QUERY_SET, embedder=embedder, margin=0.8)
     assert report.pool.documents < COUNT and report.pool.tokens is None
     assert report.verdict.outcome is Outcome.INCONCLUSIVE, "a file does not say whose vectors it has"
     assert "file:target.npz is not the file that the store was translated for" in report.doubts[0]
@@ -768,13 +759,13 @@ def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
 def test_a_file_that_lacks_a_vector_of_the_pool_is_refused(near, tmp_path):
     embedder = write_file(tmp_path / "target.npz", [doc.id for doc in DOCUMENTS[1:]])
     with pytest.raises(InputError, match="'d0000'"):
-        audit(near, PoolReference(), QUERY_SET, embedder=embedder)
+        audit(near, by_pool(), QUERY_SET, embedder=embedder)
 
 
 def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, reference):
     qrels = {query: {**docs, "nowhere": 1} for query, docs in QRELS.items()}
     strange = QuerySet(QUERIES, qrels, "strange")
-    pooled, full = (audit(near, by, strange, margin=0.5) for by in (PoolReference(), reference))
+    pooled, full = (audit(near, by, strange, margin=0.5) for by in (by_pool(), reference))
     (caveat,) = pooled.caveats
     assert full.caveats == (caveat,)
     assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
@@ -782,29 +773,29 @@ def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, refere
 
 def test_another_model_than_the_manifest_names_is_refused(near):
     with pytest.raises(StoreError, match="expected the model that the store was translated for"):
-        audit(near, PoolReference(), QUERY_SET, embedder=ManyTopics(seed=5))
+        audit(near, by_pool(), QUERY_SET, embedder=ManyTopics(seed=5))
 
 
 def test_the_translated_store_is_not_its_own_source(near):
     counting = Counting(TARGET)
     with pytest.raises(StoreError, match="expected the store before the migration as source"):
-        audit(near, PoolReference(), source=near, source_embedder=TARGET, embedder=counting)
+        audit(near, by_pool(), source=near, source_model=TARGET, embedder=counting)
     assert counting.embedded == []
 
 
 def test_a_depth_of_one_is_refused(near):
     with pytest.raises(UsageError, match="at least 2 documents a query, found 1"):
-        audit(near, PoolReference(depth=1))
+        audit(near, by_pool(1))
 
 
 def test_a_depth_between_two_steps_is_the_last(far):
-    report = audit(far, PoolReference(depth=13), margin=0.65)
+    report = audit(far, by_pool(13), margin=0.65)
     assert [step.depth for step in report.pool.steps] in ([10], [10, 13]) and report.pool.depth in (10, 13)
 
 
 def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
     silent = make_store(tmp_path / "silent", documents=DOCUMENTS, vectors=VECTORS)
-    report = audit(silent, PoolReference(), QUERY_SET, margin=0.5)
+    report = audit(silent, by_pool(), QUERY_SET, margin=0.5)
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert any("nothing shows that topics-0 is the model" in doubt for doubt in report.doubts)
 
@@ -813,7 +804,7 @@ def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
 
 
 def test_every_form_of_the_report_has_the_pool(near):
-    report = audit(near, PoolReference(), QUERY_SET, margin=0.8, price_usd_per_mtok=2.0)
+    report = audit(near, by_pool(), QUERY_SET, margin=0.8, price=2.0)
     text, document, page = audit_text(report), audit_document(report), audit_page(report)
     pool = document["pool"]
     assert f"true vectors of {pool['documents']:,} of 3,000 documents" in text
@@ -832,7 +823,6 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
 
     import migrate
-    from migrate.audit.audit import audit_store
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus, reembed_store
 
@@ -845,11 +835,11 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     migrate.translate(source, migrate.fit(source, target, stitch="ridge", sample=150), tmp_path / "new")
     new = open_store(tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
-    options = AuditOptions(resamples=1_000, margin=0.9, bm25=False)
-    pooled = audit_store(AuditRequest(new, query_set, target, reference=PoolReference(), options=options))
+    options = {"embedder": target, "resamples": 1_000, "margin": 0.9, "no_bm25": True}
+    pooled = audit(new, by_pool(), query_set, **options)
     reembed_store(source, target, tmp_path / "reference")
     built = open_store(tmp_path / "reference")
-    full = audit_store(AuditRequest(new, query_set, target, reference=built, options=options))
+    full = audit(new, built, query_set, **options)
     assert pooled.pool.steps[0].documents < 400
     assert "true vectors of the translated store agree with it" in pooled.reference.findings[0].text
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower

@@ -5,11 +5,9 @@ import json
 import numpy as np
 import pytest
 from openai_server import OpenAIServer
-from topics import DOCUMENTS, QUERIES, QUESTIONS, Topics, audit, make_store, noisy
+from topics import DOCUMENTS, QUERIES, QUESTIONS, Topics, audit, make_store, noisy, pool
 
-from migrate.audit.inputs import AuditRequest, PoolReference
 from migrate.audit.options import options_of
-from migrate.audit.plan import plan_audit
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.cli.main import run
@@ -20,6 +18,7 @@ from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
+from migrate.steps.audit import Audit
 from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
@@ -53,14 +52,8 @@ def stores(tmp_path):
     return translated, make_store(tmp_path / "reference", HEADS)
 
 
-@pytest.fixture
-def prefixes(tmp_path):
-    vectors = {words: HEADS.embed_documents(cut(words)) for words in (1, 2)}
-    return {words: make_store(tmp_path / str(words), HEADS, vectors=rows) for words, rows in vectors.items()}
-
-
-def test_it_ranks_by_the_vectors_of_the_first_tokens(stores, prefixes):
-    report = audit(*stores, embedder=HEADS, prefixes=prefixes)
+def test_it_ranks_by_the_vectors_of_the_first_tokens(stores):
+    report = audit(*stores, embedder=HEADS, prefix=(1, 2))
     asked, truth = HEADS.embed_queries(QUERIES), HEADS.embed_documents(DOCUMENTS)
     full = np.argsort(-(asked @ truth.T), axis=1)[:, :10]
     for words in (1, 2):
@@ -73,8 +66,8 @@ def test_it_ranks_by_the_vectors_of_the_first_tokens(stores, prefixes):
     assert "the first 2 words of every document" in report.arm("prefix:2").meaning
 
 
-def test_it_changes_no_verdict_and_costs_what_was_embedded(stores, prefixes):
-    report, without = audit(*stores, embedder=HEADS, prefixes=prefixes), audit(*stores, embedder=HEADS)
+def test_it_changes_no_verdict_and_costs_what_was_embedded(stores):
+    report, without = audit(*stores, embedder=HEADS, prefix=(1, 2)), audit(*stores, embedder=HEADS)
     assert report.verdict == without.verdict
     assert "prefix" in without.skipped_arms and "prefix" not in report.skipped_arms
     for words in (1, 2):
@@ -86,8 +79,8 @@ def test_it_changes_no_verdict_and_costs_what_was_embedded(stores, prefixes):
     assert "prefix:2" in audit_text(report)
 
 
-def test_it_is_one_of_the_arms_that_could_serve(stores, prefixes):
-    report = audit(*stores, embedder=HEADS, prefixes=prefixes, two_stage=[20])
+def test_it_is_one_of_the_arms_that_could_serve(stores):
+    report = audit(*stores, embedder=HEADS, prefix=(1, 2), two_stage=[20])
     assert set(report.family) == {"prefix:1", "prefix:2", "two-stage 20"}
     assert report.family["prefix:2"].estimate == pytest.approx(1)
     assert report.family["prefix:1"].lower < report.family["prefix:2"].lower
@@ -100,10 +93,10 @@ def test_it_is_one_of_the_arms_that_could_serve(stores, prefixes):
 
 
 @pytest.mark.parametrize("questions", [QUESTIONS, QuerySet(QUERIES, None, "unjudged")], ids=["judged", "unjudged"])
-def test_a_pool_takes_it_too(questions, stores, prefixes):
+def test_a_pool_takes_it_too(questions, stores):
     translated, reference = stores
-    full = audit(translated, reference, questions, HEADS, prefixes=prefixes)
-    pooled = audit(translated, PoolReference(), questions, HEADS, prefixes=prefixes)
+    full = audit(translated, reference, questions, HEADS, prefix=(1, 2))
+    pooled = audit(translated, pool(), questions, HEADS, prefix=(1, 2))
     measure = full.measure
     for words in (1, 2):
         mine, true = (report.arm(f"prefix:{words}").scores[measure] for report in (pooled, full))
@@ -111,21 +104,26 @@ def test_a_pool_takes_it_too(questions, stores, prefixes):
         assert mine.tolist() == pytest.approx(true.tolist(), abs=0.02 if questions.qrels is None else 1e-12)
 
 
+def at_most(plan, usd):
+    plan.cap.cap_usd = usd
+    return plan
+
+
 def test_a_plan_embeds_counts_and_prices_it(stores, tmp_path):
     translated, reference = stores
     cached = CachedEmbedder(Counting(), tmp_path / "cache.sqlite")
-    plan = plan_audit(AuditRequest(translated, QUESTIONS, cached, reference=reference, prefixes=(2, 1, 2)))
+    plan = Audit(translated, reference, beir=QUESTIONS, target=cached, prefix=(2, 1, 2))
     estimate = plan.estimate()
     distinct = {document.text for words in (1, 2) for document in cut(words)}
     assert estimate.models[0].documents == len(distinct) + 32, "and those that prove the reference"
     assert cached.misses == 0
     with pytest.raises(SpendingError):
-        plan.run(cap_usd=estimate.usd / 3)
+        at_most(plan, estimate.usd / 3).execute()
     assert 0 < cached.misses < len(distinct)
-    report = plan.run(cap_usd=2 * estimate.usd)
+    report = at_most(plan, 2 * estimate.usd).execute()
     assert [arm.name for arm in report.arms if "prefix" in arm.name] == ["prefix:1", "prefix:2"]
     assert cached.misses == len(distinct) + len(QUERIES) + 32, "nothing is paid for twice"
-    again = plan_audit(AuditRequest(translated, QUESTIONS, cached, reference=reference, prefixes=(1, 2)))
+    again = Audit(translated, reference, beir=QUESTIONS, target=cached, prefix="1,2")
     assert again.estimate().models[0].documents == 0, "but for what proves the model"
     left = {option.name: option.usd_left for option in options_of(report)}
     assert left["prefix:1"] == 0, "the cache keeps it"
@@ -143,8 +141,8 @@ class Counting(Heads):
         return replace(super().profile, is_paid=True)
 
 
-def test_what_no_cache_keeps_is_still_to_be_paid(stores, prefixes):
-    report = audit(stores[0], PoolReference(), embedder=HEADS, prefixes=prefixes)
+def test_what_no_cache_keeps_is_still_to_be_paid(stores):
+    report = audit(stores[0], pool(), embedder=HEADS, prefix=(1, 2))
     left = {option.name: option.usd_left for option in options_of(report)}
     assert not report.is_kept
     assert left["prefix:1"] == pytest.approx(report.arm("prefix:1").usd)
@@ -154,7 +152,7 @@ def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tm
     bare = make_store(tmp_path / "bare", HEADS, texts=False)
     model = Heads()
     with pytest.raises(StoreError, match="whose first tokens --prefix embeds, found vectors only") as error:
-        plan_audit(AuditRequest(bare, QUESTIONS, model, reference=stores[1], prefixes=(24,)))
+        Audit(bare, stores[1], beir=QUESTIONS, target=model, prefix=(24,)).run()
     assert "\n" not in str(error.value) and model.asked == []
 
 
@@ -196,7 +194,7 @@ def test_other_numbers_are_refused_in_a_line(words, moved, beir, capsys):
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q"]
     code, lines = complaint(capsys, lead_migrate(*command, f"--prefix={words}"))
     assert code == 2 and len(lines) == 1, lines
-    assert f"--prefix: expected numbers of tokens above 0 such as 24,64, found {words!r}" in lines[0]
+    assert f"--prefix: {words!r} are no numbers of tokens above 0 such as 24,64" in lines[0]
 
 
 def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(

@@ -3,9 +3,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from topics import QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
+from topics import QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy, pool
 
-from migrate.audit.inputs import PoolReference
 from migrate.audit.judging import Unjudged, write_unjudged
 from migrate.audit.query_groups import alike, group_notes, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
@@ -177,7 +176,7 @@ def test_metadata_of_graded_queries_is_read(tmp_path):
 def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
     known = Manifest(kind="store", model=TARGET.identity, details={"index": "index.faiss"})
     translated = make_store(tmp_path / "translated", vectors=noisy(0.3), manifest=known)
-    full = make_store(tmp_path / "full") if reference == "store" else PoolReference(depth=20)
+    full = make_store(tmp_path / "full") if reference == "store" else pool(20)
     questions = QuerySet(asked([n // 4 for n in range(60)]), qrels, "topics")
     plain, few = (
         audit(translated, full, one, margin=0.5, two_stage=[50]) for one in (questions, by_field(questions, "topic"))

@@ -184,6 +184,6 @@ def test_staying_is_by_the_model_of_the_source_or_refused(tmp_path):
     source = make_store(tmp_path / "source", SOURCE)
     other = Topics(SOURCE_DIM, blur=0.9, seed=7)
     with pytest.raises(StoreError, match=r"source: expected vectors of topics-7, .* name the model that it was built"):
-        audit(translated, reference, source=source, source_embedder=other)
+        audit(translated, reference, source=source, source_model=other)
     with pytest.raises(StoreError, match="found the store that is audited itself; name the old store with --source"):
-        audit(translated, reference, source=translated, source_embedder=TARGET)
+        audit(translated, reference, source=translated, source_model=TARGET)

@@ -61,7 +61,7 @@ def test_a_depth_that_embeds_the_whole_store_is_no_arm(translated, reference):
 
 
 def test_a_document_is_paid_for_once(translated, reference):
-    found = audit(translated, reference, two_stage=[7], price_usd_per_mtok=10.0).arm("two-stage 7").reranking
+    found = audit(translated, reference, two_stage=[7], price=10.0).arm("two-stage 7").reranking
     embedded = set(np.concatenate(brute(7)).tolist())
     tokens = count_texts((DOCUMENTS[row] for row in embedded), TARGET.profile).tokens_read
     assert found.documents_per_query == pytest.approx(len(embedded) / N_QUERIES)

@@ -187,7 +187,7 @@ def test_every_arm_is_scored_by_the_target_model(metric, tmp_path):
     stores = {
         name: make_store(tmp_path / name, vectors=v.astype(np.float32), metric=metric) for name, v in vectors.items()
     }
-    report = audit(stores[TRANSLATED], stores[FULL], LOG, source=stores[STAY], source_embedder=SOURCE)
+    report = audit(stores[TRANSLATED], stores[FULL], LOG, source=stores[STAY], source_model=SOURCE)
 
     def nearness(asked, rows):
         if metric == "ip":

@@ -4,11 +4,10 @@ import shutil
 
 import numpy as np
 
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditOptions, AuditRequest
 from migrate.audit.query_set import QuerySet
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
+from migrate.steps.audit import Audit
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, Query
 
@@ -76,9 +75,16 @@ def noisy(scale):
     return vectors + np.float32(scale) * np.random.default_rng(3).normal(size=vectors.shape).astype(np.float32)
 
 
-def audit(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
-    more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge", "prefixes") if name in options}
-    call = {"progress": options.pop("progress")} if "progress" in options else {}
-    asked = AuditOptions(**{"resamples": 500, **options})
-    request = AuditRequest(translated, questions, embedder, reference=reference, options=asked, **more)
-    return audit_store(request, **call)
+def pool(depth=None, **options):
+    """The options of an audit by a pool."""
+    return {"reference": "pool", "pool_depth": depth, **options}
+
+
+def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
+    """An audit that is still to be done."""
+    by = reference if isinstance(reference, dict) else {"reference": reference}
+    return Audit(translated, beir=questions, target=embedder, **{"resamples": 500, "two_stage": (), **by, **options})
+
+
+def audit(*arguments, **options):
+    return asked(*arguments, **options).execute()

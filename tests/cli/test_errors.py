@@ -121,7 +121,6 @@ def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, t
         (["audit", "{store}", "--reference", "nowhere", "--beir", "{beir}"], 4, "no such file or folder"),
         (["audit", "{store}", "--reference", "{store}", "--beir", "nowhere"], 4, "nowhere"),
         (["audit", "{store}", "--reference", "{store}", "--beir", "{beir}", "--margin", "0"], 2, "--margin"),
-        (["audit", "{store}", "--reference", "{store}", "--beir", "{beir}", "--save-reference", "out"], 2, "build"),
         (["embed", "nowhere.jsonl", "--model", "tfidf:8", "-o", "out"], 4, "nowhere.jsonl"),
         (["embed", "{beir}", "--model", "tfidf:8", "--chunk-overlap", "300", "-o", "out"], 2, "overlap"),
         (["embed", "{beir}", "--model", "tfidf:8", "-o", "/proc/nothing/here"], 5, "cannot write"),

@@ -176,9 +176,6 @@ ROWS = {
         f"{AUDIT.replace('pool', 'build')} --source store --stitch better --frontier 97% --policy random --margin 0.9",
         JUDGED, "reembed store --share", {0},
     ),
-    "a reference that is kept": (
-        f"{AUDIT.replace('pool', 'build')} --source store --save-reference kept", {1}, "switch store kept", {0}
-    ),
     "against a store of the model": (f"{AUDIT.replace('pool', 'full')} --source store", {1}, "switch store full", {0}),
     "all true vectors": (f"{AUDIT.replace('new', 'full')} --source store", JUDGED, "switch store full", {0}),
     "two stages, without a report": (f"{STAGES} --source store", {0}, "audit new", {0}),

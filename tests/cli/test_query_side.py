@@ -97,7 +97,7 @@ def test_the_source_model_may_be_unknown(prepared, source_folder, beir, capsys):
 def test_a_wrong_direction_is_one_line_with_its_exit_code(arguments, code, part, prepared, source_folder, beir, capsys):
     filled = [argument.format(store=source_folder) for argument in arguments]
     if filled[0] == "audit":
-        filled += ["--reference", "build", "--save-reference", "out", "--beir", str(beir), "--quiet"]
+        filled += ["--reference", "build", "--beir", str(beir), "--quiet"]
     found, line = complaint(capsys, *filled)
     assert (found, part in line) == (code, True), line
     assert not (prepared / "out").exists(), "refused before anything is embedded"

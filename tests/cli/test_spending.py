@@ -196,7 +196,7 @@ def test_a_run_that_nobody_agreed_to_says_nothing_at_its_end(source_folder, serv
     assert "embedded" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("step", ["embed", "audit", "run"])
+@pytest.mark.parametrize("step", ["embed", "run"])
 def test_finished_parts_are_not_counted_again_without_a_cache(
     step, source_folder, beir, server, tmp_path, monkeypatch, capsys, but_again
 ):
@@ -205,15 +205,12 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
     count = open_store(source_folder).info.count
     command = {
         "embed": ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out"],
-        "audit": ["audit", unlabelled(source_folder, tmp_path / "old"), "--reference", "build",
-                  "--save-reference", tmp_path / "out", "--beir", beir, "--target", SMALL],
         "run": [
             "run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "--reference", "build",
             "-o", tmp_path / "out",
         ],
     }[step]  # fmt: skip
-    sizes = ["--dimensions", 32] if step == "audit" else SIZES  # those of the store, or it is refused at once
-    command += [*sizes, "--no-cache", "--batch-size", 64]
+    command += [*SIZES, "--no-cache", "--batch-size", 64]
     sample = 50 if step == "run" else 0
 
     def refuse(_request):

@@ -161,29 +161,6 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     assert run([*command, "-o", "broken"]) == code and not calls
 
 
-def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
-    beir, source_folder, forget_hashes, monkeypatch
-):
-    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
-    assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
-    command = ["audit", "new", "--reference", "build", "--save-reference", "full", "--beir", str(beir), "--json"]
-
-    def interrupted(*_args, **_options):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("migrate.audit.plan.audit_store", interrupted)
-        assert run(command) == 130
-    with monkeypatch.context() as patch:
-        patch.setattr("migrate.embed.reembed_store", interrupted)
-        assert run(command) in (0, 1, 3)
-        assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
-        with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
-            file.write("\n")
-        forget_hashes(Path("other"))
-        assert run([command[0], "other", *command[2:]]) == 130  # other documents: that is not their reference
-
-
 _TIMED = ("report.json", "run.json")
 
 
@@ -197,12 +174,13 @@ def contents(folder):
 def test_no_command_changes_what_it_reads(beir, source_folder, tmp_path):
     source, questions = shutil.copytree(source_folder, "source"), shutil.copytree(beir, "beir")
     before = [state(path) for path in (tmp_path / source, tmp_path / questions)]
-    audit = ["--reference", "build", "--save-reference", "full", "--beir", "beir", "--source", "source", "--no-bm25"]
+    audit = ["--reference", "build", "--beir", "beir", "--source", "source", "--no-bm25"]
     for command in (
         ["inspect", "source"],
         ["embed", "beir", "--model", "tfidf:16", "-o", "embedded"],
         ["fit", "source", "--target", "tfidf:24", "--sample", "60", "-o", "stitch"],
         ["translate", "source", "stitch", "-o", "new"],
+        ["reembed", "source", "--target", "tfidf:24", "-o", "full"],
         ["audit", "new", *audit],
         ["run", "source", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "all"],
     ):
@@ -280,9 +258,8 @@ def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(beir, sourc
 
     monkeypatch.setattr("migrate.embed.reembed_store", interrupted)
     capsys.readouterr()
-    for options, told in (([], "nothing unfinished was kept"), (["--save-reference", "full"], "100 of 150 rows")):
-        assert run(["audit", "new", "--reference", "build", "--beir", str(beir), "--quiet", *options]) == 130
-        assert told in capsys.readouterr().err
+    assert run(["audit", "new", "--reference", "build", "--beir", str(beir), "--quiet"]) == 130
+    assert "nothing unfinished was kept" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])

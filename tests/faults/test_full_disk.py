@@ -83,7 +83,6 @@ CASES = {
     "audit --report": Case((*AUDIT, "--report", "disk/out.json"), (8,)),
     "audit --html": Case((*AUDIT, "--html", "disk/out.html"), (8,)),
     "audit --junit": Case((*AUDIT, "--junit", "disk/out.xml"), (0,), ("beir",)),
-    "audit, what it embeds": Case((*AUDIT, "--save-reference", "disk/out"), (64,)),
     "run": Case(("run", "store", *FILE, "--beir", "beir", "--stitch", "ridge", *OUT), (32,), keeps=("out",)),
     "live run": Case(("live", "run", "disk/api", "--once", "--budget", "90"), (16,), ("api",), ("api",)),
     "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (0, 12), **CACHE),

@@ -45,7 +45,7 @@ def report(tmp_path_factory):
         make_store(folder / "reference"),
         QuerySet(queries, QRELS, "topics"),
         source=make_store(folder / "source", SOURCE),
-        source_embedder=SOURCE,
+        source_model=SOURCE,
         two_stage=[50],
     )
 

@@ -1,0 +1,598 @@
+"""Audit: the verdict on a translated store, its parameters, options and plan in the fields of one dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from migrate.steps.base import (
+    BEIR,
+    FORCE,
+    GROUP_FIELD,
+    HOLD_OUT,
+    MARGIN,
+    PLAN,
+    PRICE,
+    QUERIES,
+    QUERY_LOG,
+    RUNNER,
+    SEED,
+    SPLIT,
+    UNJUDGED,
+    PaidStep,
+    argument,
+    function,
+    option,
+    parameter,
+)
+
+if TYPE_CHECKING:
+    from migrate.audit.pool import PoolStep
+    from migrate.audit.query_set import QuerySet
+    from migrate.audit.report import AuditReport
+    from migrate.cost.spending import PlannedModel
+    from migrate.embedders.base import Embedder
+    from migrate.selection.choosers import Choosers
+    from migrate.steps.base import ModelLike, StoreLike
+    from migrate.stitch.fitted import FittedStitch
+    from migrate.stores.base import Store
+    from migrate.vectors import Document, Progress, Query
+    from migrate.work.runner import Runner
+
+BUILD, POOL = "build", "pool"
+"""References that are no stores: every text is embedded now, or those of a pool."""
+
+AGAIN = 3 * 8
+"""Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
+
+_BEFORE = {"section": "Before the migration"}
+_ARMS = {"section": "Arms and verdict"}
+_TRAINED = {"section": "What was trained"}
+_FRONTIER = {"section": "Frontier"}
+
+PARENT_FIELD = option(
+    "Metadata field in which a chunk names the document it was cut from.", "text", metavar="FIELD", **_ARMS
+)
+SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", **_BEFORE)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit(PaidStep["AuditReport"]):
+    """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
+
+    The verdict is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed.
+    Vectors are searched exactly, whatever the index, so that no arm is blamed for its index. Queries that chose
+    documents of the translated store or of the bridge do not judge; those of one text count once.
+
+    Raises
+    ------
+    UsageError
+        Parameters do not go together; or there is no arm of the name of the plan.
+    StitchError
+        The bridge is a stitch for documents, or not fitted on the source for this model.
+    InputError
+        There are no queries, or none of the relevant documents is in the stores.
+    StoreError
+        The stores do not hold the same documents, the reference is not a full re-embed of them by this model, or a
+        store is not the one of its manifest.
+    VectorError
+        A store is not of its model's dimension, or a vector is zero or not finite.
+    InconclusiveError
+        Too few queries are left for a verdict, without those that chose documents.
+    RemoteError, SpendingError
+        A text could not be embedded; or it costs more than `max_cost`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> _ = migrate.translate("my-store", stitch, "new-store")
+    >>> report = migrate.audit("new-store", beir="my-beir", source="my-store")
+    >>> report.verdict.outcome in set(migrate.Outcome)
+    True
+    """
+
+    store: StoreLike = field(metadata=argument("The store that `translate` wrote, or its path.", "store"))
+    reference: StoreLike = field(
+        default=POOL,
+        metadata=option(
+            "Full re-embed to compare with, `build` to embed every text now, or `pool` to embed no more than the "
+            "verdict needs.",
+            "text",
+            metavar="STORE|build|pool",
+        ),
+    )
+    _: KW_ONLY
+    pool_depth: int | None = field(
+        default=None,
+        metadata=option(
+            "Documents of STORE that `--reference pool` embeds for a query at most.  [default: 200]",
+            "pool depth",
+            metavar="N",
+        ),
+    )
+    beir: QuerySet | str | Path | None = field(default=None, metadata=BEIR)
+    queries: str | Path | None = field(default=None, metadata=UNJUDGED)
+    split: str = field(default="test", metadata=SPLIT)
+    hold_out: str | None = field(default=None, metadata=HOLD_OUT)
+    group_field: str | None = field(default=None, metadata=GROUP_FIELD)
+    judge_next: Path | str | None = field(
+        default=None,
+        metadata=option(
+            "Write up to 300 queries of --queries FILE with documents to grade, drawn so that few judgements settle "
+            "much. Replace each null by a grade, 0 for not relevant, and give the file back with --beir.",
+            "path",
+            metavar="FILE",
+            section=QUERIES,
+        ),
+    )
+    target: ModelLike | None = field(
+        default=None,
+        metadata=option("Model to embed the queries with.  [default: the store's own]", "text", metavar="SPEC"),
+    )
+    source: StoreLike | None = field(
+        default=None, metadata=option("Store before the migration: adds the arm `stay`.", "store", **_BEFORE)
+    )
+    source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
+    bridge: FittedStitch | Path | str | None = field(
+        default=None,
+        metadata=option(
+            "Stitch of `fit --direction query`: adds the arm `bridge`, which asks --source with the new model's "
+            "queries.",
+            "path",
+            metavar="STITCH",
+            **_BEFORE,
+        ),
+    )
+    two_stage: Sequence[int] | str | None = field(
+        default=None,
+        metadata=option(
+            "Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again. A "
+            "pool goes as deep.  [default: 20, 50 and 200, as far as a pool goes by itself]",
+            "text",
+            metavar="N,N|none",
+            **_ARMS,
+        ),
+    )
+    prefix: Sequence[int] | str | None = field(
+        default=None,
+        metadata=option(
+            "Adds an arm for each N: the first N tokens of every document, embedded by the target model.",
+            "text",
+            metavar="N,N",
+            **_ARMS,
+        ),
+    )
+    no_bm25: bool = field(
+        default=False,
+        metadata=option(
+            "Leave the arms of words out of the report. That the full re-embed is not worse than BM25 is checked even "
+            "so.",
+            **_ARMS,
+        ),
+    )
+    parent_field: str = field(default="parent_id", metadata=PARENT_FIELD)
+    slice: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "Metadata field of the documents by which to look at queries apart; can be repeated.",
+            "text",
+            metavar="FIELD",
+            multiple=True,
+            **_ARMS,
+        ),
+    )
+    plan: str = field(default="translated", metadata={**PLAN, **_ARMS})
+    margin: float = field(default=0.95, metadata=MARGIN)
+    labels: Mapping[str, str] | Path | str | None = field(
+        default=None,
+        metadata=option(
+            "Labels of documents, as `compare` takes them: what is trained on the true vectors of --reference is "
+            "judged on translated ones. With or without queries.",
+            "path",
+            metavar="FILE",
+            **_TRAINED,
+        ),
+    )
+    outside: Sequence[str] | Path | str | None = field(
+        default=None,
+        metadata=option(
+            "Ids, one a line, of documents that do not belong among those with --labels: a detector is to find them.",
+            "path",
+            metavar="FILE",
+            **_TRAINED,
+        ),
+    )
+    frontier: Sequence[float] | str | None = field(
+        default=None,
+        metadata=option(
+            "Try what re-embedding these shares of --source would keep.  [without shares: 10, 20, 30 and 50 %]",
+            "text",
+            metavar="10%,20%,...",
+            is_flag=False,
+            flag_value="10%,20%,30%,50%",
+            **_FRONTIER,
+        ),
+    )
+    stitch: FittedStitch | Path | str | None = field(
+        default=None,
+        metadata=option("Stitch that --frontier starts from, fitted on --source.", "stitch", **_FRONTIER),
+    )
+    policy: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "What --frontier chooses documents by; can be repeated. One alone, decided on beforehand, has narrower "
+            "bounds.  [default: all that can be used]",
+            choices=("query-log", "confidence", "random"),
+            multiple=True,
+            **_FRONTIER,
+        ),
+    )
+    query_log: Sequence[Query] | Path | str | None = field(default=None, metadata={**QUERY_LOG, **_FRONTIER})
+    price: float | None = field(default=None, metadata=PRICE)
+    runner: Runner | str | None = field(default=None, metadata=RUNNER)
+    seed: int = field(default=0, metadata=SEED)
+    force: bool = field(default=False, metadata=FORCE)
+    resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
+    margin_from: str = field(
+        default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
+    )
+    announce: Callable[[PoolStep], None] | None = field(
+        default=None,
+        repr=False,
+        metadata=parameter("Called with each step of a pool, before its documents are embedded."),
+    )
+
+    def check(self) -> None:
+        """Make sure that options go together."""
+        from migrate.errors import UsageError
+
+        self.check_labels()
+        if self.beir is not None and self.queries is not None:
+            raise UsageError("--beir and --queries exclude each other; leave one out")
+        if not self.has_queries:
+            raise UsageError(
+                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
+                "with --queries synthetic"
+            )
+        if self.held_out is not None and not self.is_pooled:
+            raise UsageError(
+                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
+            )
+        if self.pool_depth is not None and not self.is_pooled:
+            raise UsageError("--pool-depth goes with --reference pool; leave it out")
+        for flag, value in (("--stitch", self.stitch), ("--query-log", self.query_log), ("--policy", self.policy)):
+            if self.frontier is None and value:
+                raise UsageError(f"{flag} goes with --frontier; add --frontier, or leave it out")
+        if self.frontier is not None and (self.source is None or self.stitch is None):
+            raise UsageError("--frontier needs --source STORE and the --stitch fitted on it; name both")
+        _ = self.stages, self.prefixes, self.shares
+
+    def check_labels(self) -> None:
+        """Make sure that there is something to train on."""
+        from migrate.errors import UsageError
+
+        if self.outside is not None and self.labels is None:
+            raise UsageError("--outside goes with --labels; add --labels, or leave it out")
+        if self.labels is not None and self.reference in (BUILD, POOL):
+            raise UsageError(
+                f"--labels needs a full re-embed to train on, and --reference is {self.reference}; give a store, such "
+                "as `reembed` writes"
+            )
+        _ = self.trained
+
+    @property
+    def has_queries(self) -> bool:
+        """True where there are queries to judge by."""
+        return self.beir is not None or self.queries is not None
+
+    @property
+    def held_out(self) -> float | None:
+        """The share of the queries, 0-1, that is held out; None for none."""
+        from migrate.audit.query_set import share_of
+
+        return None if self.hold_out is None else share_of(self.hold_out)
+
+    @property
+    def stages(self) -> Sequence[int] | None:
+        """The depths of the two-stage arms, with that of the plan; none for `none`, and None for the usual ones."""
+        from migrate.audit.results import two_stage_depths
+
+        depths = _numbers(self.two_stage, "--two-stage", "documents such as 50,200, or none")
+        planned = two_stage_depths(self.plan)
+        return (*(depths or ()), *planned) if planned else depths
+
+    @property
+    def prefixes(self) -> Sequence[int]:
+        """The numbers of first tokens for which there are arms."""
+        return tokens_of(self.prefix)
+
+    @property
+    def shares(self) -> Sequence[float]:
+        """The shares of the store, 0-1, that a frontier tries."""
+        from migrate.errors import UsageError
+        from migrate.steps.translate.choice import Budget
+
+        if not isinstance(self.frontier, str):
+            return self.frontier or ()
+        budgets = [Budget.parse(part) for part in self.frontier.split(",")]
+        if any(budget.unit != "share" for budget in budgets):
+            raise UsageError(f"--frontier: {self.frontier!r} are no shares of the store; give some such as 10%,30%")
+        return [budget.amount for budget in budgets]
+
+    @property
+    def is_pooled(self) -> bool:
+        """True where a pool stands for the full re-embed."""
+        return self.reference == POOL
+
+    @property
+    def most_deep(self) -> int:
+        """The documents of the translated store that a pool has for a query at most."""
+        return 200 if self.pool_depth is None else self.pool_depth
+
+    @property
+    def bm25(self) -> bool:
+        """True where there are arms that rank by words, where there are texts."""
+        return not self.no_bm25
+
+    @cached_property
+    def translated(self) -> Store:
+        """The store that the verdict is on, opened."""
+        from migrate.steps.opening import store_of
+
+        return store_of(self.store, verify=True)
+
+    @cached_property
+    def full(self) -> Store | None:
+        """The full re-embed, where it is a store that is there."""
+        from migrate.steps.opening import store_of
+
+        return None if self.reference in (BUILD, POOL) else store_of(self.reference, verify=True)
+
+    @cached_property
+    def source_store(self) -> Store | None:
+        """The store before the migration, opened."""
+        from migrate.steps.opening import store_of
+
+        return None if self.source is None else store_of(self.source, verify=True)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The target model, which spends under the cap."""
+        from migrate.embedders.elsewhere import elsewhere
+        from migrate.embedders.prefix import whole_embedder
+        from migrate.steps.opening import model_of, runner_at
+
+        model = whole_embedder(model_of(self.translated, self.target, "target"))
+        return self.cap.meter(elsewhere(model, runner_at(self.runner)), self.price)
+
+    @cached_property
+    def source_embedder(self) -> Embedder | None:
+        """The model of the source, which spends under the cap; None where nobody says which it is."""
+        from migrate.steps.opening import model_of
+
+        store = self.source_store
+        if store is None or (self.source_model is None and not (store.info.manifest and store.info.manifest.model)):
+            return None
+        return self.cap.meter(model_of(store, self.source_model, "source_model"))
+
+    @cached_property
+    def bridge_stitch(self) -> FittedStitch | None:
+        """The stitch that maps queries to the source."""
+        from migrate.stitch.persistence import load_stitch
+
+        return load_stitch(self.bridge) if isinstance(self.bridge, Path | str) else self.bridge
+
+    @cached_property
+    def frontier_stitch(self) -> FittedStitch | None:
+        """The stitch that a frontier starts from, whose views spend under the cap."""
+        from migrate.steps.translate.stitch import with_metered_views
+        from migrate.stitch.persistence import load_stitch
+
+        stitch = load_stitch(self.stitch) if isinstance(self.stitch, Path | str) else self.stitch
+        return None if stitch is None else with_metered_views(stitch, self.cap, self.price)
+
+    @cached_property
+    def log(self) -> Sequence[Query]:
+        """The most frequent queries of the log, where a frontier chooses by them."""
+        from migrate.datasets.records import read_query_log
+        from migrate.selection.query_log import MOST_QUERIES
+
+        if self.policy and "query-log" not in self.policy:
+            return ()
+        log = self.query_log
+        return (read_query_log(Path(log)) if isinstance(log, Path | str) else log or ())[:MOST_QUERIES]
+
+    @cached_property
+    def trained(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """The labels of documents, and the ids of those that do not belong among them."""
+        from migrate.datasets.records import read_ids, read_labels
+
+        labels = read_labels(Path(self.labels)) if isinstance(self.labels, Path | str) else self.labels
+        outside = read_ids(Path(self.outside)) if isinstance(self.outside, Path | str) else self.outside
+        return labels or {}, outside or ()
+
+    @cached_property
+    def query_set(self) -> QuerySet:
+        """The queries, with judgements if there are any, without those that are held out."""
+        from migrate.audit.query_set import QuerySet, by_field, hold_out, load_query_set
+
+        if isinstance(self.beir, QuerySet) and self.queries is None:
+            found = self.beir if self.group_field is None else by_field(self.beir, self.group_field)
+        else:
+            found = load_query_set(
+                self.translated,
+                self.beir.name if isinstance(self.beir, QuerySet) else self.beir,
+                self.queries,
+                split=self.split,
+                parent_field=self.parent_field,
+                group_field=self.group_field,
+                seed=self.seed,
+                progress=self.progress,
+            )
+        return found if self.held_out is None else hold_out(found, self.held_out)
+
+    @cached_property
+    def choosers(self) -> Choosers:
+        """Who chose the true vectors of the translated store, before anything is embedded for the audit."""
+        from migrate.selection.choosers import choosers_in
+
+        return choosers_in(self.translated, self.embedder)
+
+    @cached_property
+    def judging(self) -> QuerySet:
+        """The queries without those that chose documents, or are going to."""
+        from migrate.audit.inputs import check_request
+        from migrate.audit.query_set import independent
+        from migrate.selection.choosers import choosers_of, digests_of
+
+        check_request(self)
+        stitches = (self.bridge_stitch, self.frontier_stitch)
+        manifests = [stitch.manifest for stitch in stitches if stitch is not None]
+        if self.frontier is not None and self.source_store is not None:
+            manifests += filter(None, [self.source_store.info.manifest])
+        return independent(self.query_set, self.choosers.queries | choosers_of(*manifests) | digests_of(self.log))
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target, for the reference and all queries; the source model; and the views of the frontier's stitch."""
+        from migrate.audit.reference import spot_documents
+        from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
+        from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
+        from migrate.embedders.again import ASKED_AGAIN
+
+        full = self.full
+        if not self.has_queries and full is not None:  # by labels alone
+            documents = partial(spot_documents, full)
+            return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)
+        queries, source, stitch = self.judging.queries, self.source_store, self.frontier_stitch
+        # What is asked for again is in the cache by then
+        again = AGAIN + EMBEDDED_AGAIN * (len(self.prefixes) + (self.reference == BUILD))
+        models = [
+            PlannedModel(self.embedder, self.cap, documents=self._documents, queries=[*queries, *self.log], again=again)
+        ]
+        if source is not None and self.source_embedder is not None:
+            models.append(
+                PlannedModel(
+                    self.source_embedder,
+                    self.cap,
+                    SOURCE_MODEL,
+                    documents=partial(spot_documents, source),
+                    queries=queries,
+                )
+            )
+        if source is not None and stitch is not None and stitch.reads_texts and source.info.has_texts:
+            views = () if stitch.reader is None else stitch.reader.models.values()
+            models += [PlannedModel(view, self.cap, VIEW, documents=source.documents) for view in views]
+        return tuple(models)
+
+    def _documents(self) -> Iterator[Document]:
+        """Yield the documents that are embedded for the reference, and those that arms are given of all documents."""
+        from migrate.embedders.prefix import first_of
+
+        yield from self._of_reference()
+        for tokens in self.prefixes:
+            yield from first_of(self.translated.documents(), self.embedder.profile.counter, tokens)
+
+    def _of_reference(self) -> Iterable[Document]:
+        """All documents, about those of a pool, or those that prove a store."""
+        from migrate.audit.pool import expected_documents
+        from migrate.audit.reference import spot_documents
+
+        if self.full is not None:
+            return spot_documents(self.full)
+        if self.reference == BUILD:
+            return self.translated.documents()
+        others = (self.source_embedder, self.bridge_stitch)
+        arms = 1 + sum(other is not None for other in others) + len(self.prefixes)
+        return expected_documents(self.translated, self.judging, arms, stages=self.stages, seed=self.seed)
+
+    def execute(self) -> AuditReport:
+        """Build the reference where that is asked for, and the stores of first tokens; audit, and try the frontier."""
+        from dataclasses import replace
+
+        from migrate.audit.audit import audit_store
+        from migrate.audit.downstream import audit_downstream
+        from migrate.audit.frontier import find_frontier
+        from migrate.audit.judging import write_unjudged
+
+        _ = self.judging  # before anything is embedded
+        with ExitStack() as stack:
+            full = stack.enter_context(self._built()) if self.reference == BUILD else self.full
+            prefixes = {tokens: stack.enter_context(self._first(tokens)) for tokens in self.prefixes}
+            report = audit_store(self, full, prefixes)
+            if self.reference == BUILD:
+                report = replace(report, reference_at=None)  # it goes away with this audit
+            if self.frontier is not None and full is not None:
+                found = find_frontier(self, full, report.stay, report.findings)
+                report = report.with_frontier(found)
+        if self.labels is not None:
+            report = replace(report, downstream=audit_downstream(self, is_proven=True))
+        if self.judge_next is not None:
+            write_unjudged(Path(self.judge_next), report.unjudged, force=self.force)
+        return report
+
+    @contextmanager
+    def _built(self) -> Iterator[Store]:
+        """Embed every text for a reference that goes away with the audit; the cache keeps the vectors."""
+        from migrate.check.again import prove_model
+
+        prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
+        with _embedded(self.translated, self.embedder, self.progress) as store:
+            yield store
+
+    @contextmanager
+    def _first(self, tokens: int) -> Iterator[Store]:
+        """Embed the first tokens of all documents, as `_built`."""
+        from migrate.embedders.prefix import PrefixEmbedder
+
+        def progress(_: str, done: int, total: int | None) -> None:
+            self.progress(f"embed the first {tokens} tokens", done, total)
+
+        with _embedded(self.translated, PrefixEmbedder(self.embedder, tokens), progress) as store:
+            yield store
+
+
+@contextmanager
+def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[Store]:
+    """Embed a store into one that goes away."""
+    from tempfile import TemporaryDirectory
+
+    from migrate.embed import reembed_store
+    from migrate.stores import open_store
+
+    with TemporaryDirectory() as aside:
+        path = Path(aside) / "store"
+        try:
+            reembed_store(store, embedder, path, progress=progress)
+        except KeyboardInterrupt as error:
+            error.__notes__ = []  # of parts that are done, in a folder that goes away now
+            raise
+        yield open_store(path)
+
+
+def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
+    """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
+    what = "tokens above 0 such as 24,64; a text to put before documents is --document-prefix"
+    return sorted(set(_numbers(value, "--prefix", what) or ()))
+
+
+def _numbers(value: Any, flag: str, what: str) -> tuple[int, ...] | None:
+    """Return numbers as they were typed or given; none for `none`, and None where nothing is said."""
+    from migrate.errors import UsageError
+
+    if not isinstance(value, str):
+        return None if value is None else tuple(value)
+    if value.strip().lower() == "none" and "none" in what:
+        return ()
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) for part in parts):
+        raise UsageError(f"{flag}: {value!r} are no numbers of {what}")
+    return tuple(int(part) for part in parts)
+
+
+audit = function(Audit)
