@@ -23,12 +23,12 @@ from frontier import store_of
 
 import migrate
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.report.audit import audit_text
 from migrate.report.html import audit_page
 from migrate.search.runs import DEPTH, search
-from migrate.steps.audit import Audit
 from migrate.stores.base import BATCH_SIZE
 from migrate.vectors import Batch, unit_rows
 

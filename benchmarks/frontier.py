@@ -25,6 +25,7 @@ import migrate
 from migrate.audit.frontier import Frontier, find_frontier
 from migrate.audit.query_set import QuerySet
 from migrate.audit.report import AuditReport
+from migrate.audit.step import Audit
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
@@ -32,7 +33,6 @@ from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.report.audit import audit_text, frontier_text
 from migrate.report.terminal import table
-from migrate.steps.audit import Audit
 from migrate.steps.translate.choice import POLICIES, QUERY_LOG
 from migrate.stores import open_store
 from migrate.stores.base import Store

@@ -24,6 +24,7 @@ from pathlib import Path
 import migrate
 from migrate.audit.frontier import find_frontier
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.cost import tally_of
 from migrate.cost.quality import StitchQuality
 from migrate.datasets.beir import load_beir
@@ -32,7 +33,6 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.report.terminal import table
-from migrate.steps.audit import Audit
 from migrate.steps.translate.choice import QUERY_LOG, why_unsure
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store

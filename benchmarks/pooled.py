@@ -49,6 +49,7 @@ from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
+from migrate.audit.step import POOL, Audit
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
@@ -59,7 +60,6 @@ from migrate.manifest import Manifest
 from migrate.report.facts import as_plain
 from migrate.report.terminal import table
 from migrate.search.runs import search
-from migrate.steps.audit import POOL, Audit
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Document, Vectors, unit_rows

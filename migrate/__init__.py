@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
+    from migrate.audit.step import audit as audit
     from migrate.audit.verdict import Outcome as Outcome
     from migrate.audit.verdict import Verdict as Verdict
     from migrate.check import Compatibility as Compatibility
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from migrate.pipeline import run as run
     from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
-    from migrate.steps.audit import audit as audit
     from migrate.steps.check import check as check
     from migrate.steps.check import stamp as stamp
     from migrate.steps.embed import embed as embed
@@ -73,7 +73,7 @@ _MODULES = {
     "pipeline": "run",
     "pipeline.job": "Migration",
     "steps.assess": "assess",
-    "steps.audit": "audit",
+    "audit.step": "audit",
     "steps.check": "check stamp",
     "steps.embed": "embed",
     "steps.fit": "fit",

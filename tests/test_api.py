@@ -90,7 +90,7 @@ def test_all_that_is_offered_is_there():
     "first",
     [
         "import migrate",
-        "import migrate.audit.verdict, migrate.check, migrate.fit, migrate.translate, migrate.inspect",
+        "import migrate.audit.verdict, migrate.check, migrate.translate, migrate.inspect",
         "from migrate.audit import verdict",
         "import migrate.pipeline",
         "import migrate; migrate.audit; import migrate.translate, migrate.check.stamp, migrate.report.suite",

@@ -7,13 +7,13 @@ from topics import copy_store
 
 import migrate
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
-from migrate.steps.audit import Audit
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.stores.base import read_all

@@ -30,7 +30,6 @@ FLOORS = {
     "report": 8,
     "finished": 9, "inspect": 9,
     "pipeline": 10,
-    "api": 11,
     "cli": 12,
     "live": 13, "lab": 13, "cluster": 13,
     "__main__": 14,

@@ -10,13 +10,13 @@ from openai_server import OpenAIServer
 
 import migrate
 from migrate.audit.options import options_of
+from migrate.audit.step import Audit
 from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
 from migrate.pipeline import Run
-from migrate.steps.audit import Audit
 from migrate.steps.base import PaidStep
 from migrate.steps.embed import Embed
 from migrate.steps.fit import Fit

@@ -50,7 +50,7 @@ from migrate.stores.base import Store
 from migrate.stores.content import content_of
 
 if TYPE_CHECKING:
-    from migrate.steps.audit import Audit
+    from migrate.audit.step import Audit
 
 
 def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> AuditReport:

@@ -37,7 +37,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Vectors, check_vectors
 
 if TYPE_CHECKING:
-    from migrate.steps.audit import Audit
+    from migrate.audit.step import Audit
 
 MOST = 10_000
 """Labelled documents, and documents from outside, that are read at most; drawn at random from more."""

@@ -43,7 +43,7 @@ from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
 
 if TYPE_CHECKING:
-    from migrate.steps.audit import Audit
+    from migrate.audit.step import Audit
 
 SAMPLE = "sample"
 """Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""

@@ -41,7 +41,7 @@ from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Vectors, query_key
 
 if TYPE_CHECKING:
-    from migrate.steps.audit import Audit
+    from migrate.audit.step import Audit
 
 _READ = 2_000
 """Texts to count the tokens of, for a free model."""

@@ -30,7 +30,7 @@ from migrate.stores.base import Store
 from migrate.vectors import Batch, Document, Vectors, check_vectors
 
 if TYPE_CHECKING:
-    from migrate.steps.audit import Audit
+    from migrate.audit.step import Audit
 
 _FIRST = 10
 _READ = 2_000

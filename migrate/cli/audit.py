@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, QueryOptions, report_options
@@ -17,7 +18,6 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
-from migrate.steps.audit import Audit
 
 if TYPE_CHECKING:
     from migrate.audit.places import Places

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from migrate.audit.step import PARENT_FIELD
 from migrate.cli import SUMMARIES
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
-from migrate.steps.audit import PARENT_FIELD
 from migrate.steps.base import (
     BEIR,
     FORCE,

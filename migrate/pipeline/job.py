@@ -13,6 +13,7 @@ from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, by_field, hold_out, independent, load_query_set, share_of
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
+from migrate.audit.step import AGAIN, POOL, Audit
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
@@ -26,7 +27,6 @@ from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
-from migrate.steps.audit import AGAIN, POOL, Audit
 from migrate.steps.opening import log_of, model_of
 from migrate.steps.translate import Translate
 from migrate.steps.translate.job import Translation

@@ -9,11 +9,11 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from migrate.audit.downstream import INSIDE, KNN, OUTSIDE, PROBE, audit_downstream
+from migrate.audit.step import Audit
 from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import divide
-from migrate.steps.audit import Audit
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, unit_rows
 

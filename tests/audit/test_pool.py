@@ -259,7 +259,7 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
 
 def unjudged_pool(store, depth=20, query_set=UNJUDGED, seed=0, embedder=TARGET):
     asked = topics.asked(store, by_pool(depth), query_set, embedder, no_bm25=True, seed=seed)
-    return grow_pool(prepare_audit(asked))
+    return grow_pool(prepare_audit(asked, None))
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -343,7 +343,7 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
     asked = topics.asked(far, by_pool(20), UNJUDGED, TARGET, source=source, source_model=SOURCE)
-    grown = grow_pool(prepare_audit(asked))
+    grown = grow_pool(prepare_audit(asked, None))
     retriever = grown.retriever
     words = retriever.bm25
     for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):

@@ -10,6 +10,7 @@ from topics import DOCUMENTS, QUERIES, QUESTIONS, Topics, audit, make_store, noi
 from migrate.audit.options import options_of
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
+from migrate.audit.step import Audit
 from migrate.cli.main import run
 from migrate.cost.count import count_texts
 from migrate.embedders import load_embedder
@@ -18,7 +19,6 @@ from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
-from migrate.steps.audit import Audit
 from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
@@ -158,7 +158,7 @@ def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tm
 
 def test_a_stitch_leads_to_whole_documents(stores):
     with pytest.raises(UsageError, match="given whole documents"):
-        Fit(stores[0], PrefixEmbedder(HEADS, 2), stitch="ridge", sample=50)
+        Fit(stores[0], PrefixEmbedder(HEADS, 2), stitch="ridge", sample=50).run()
 
 
 def lead_migrate(*arguments):

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
-from migrate.steps.audit import Audit
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, Query
 
