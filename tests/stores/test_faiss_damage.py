@@ -71,19 +71,16 @@ def test_random_bytes_in_the_structure_raise_nothing_but_store_errors(content, t
             read(open_store(write(tmp_path, bytes(spoiled))))
 
 
-@pytest.mark.parametrize("count", [1 << 60, (1 << 63) - 1, -1, COUNT + 1])
-def test_absurd_counts_allocate_nothing(count, content, tmp_path):
+@pytest.mark.parametrize(
+    ("place", "form", "value"),
+    [
+        *((8, "<q", count) for count in (1 << 60, (1 << 63) - 1, -1, COUNT + 1)),
+        *((4, "<i", dim) for dim in (0, -1, 1 << 30, DIM + 1)),
+    ],
+)
+def test_absurd_counts_and_dimensions_allocate_nothing(place, form, value, content, tmp_path):
     spoiled = bytearray(content)
-    struct.pack_into("<q", spoiled, 8, count)
-    with pytest.raises(StoreError) as error:
-        open_store(write(tmp_path, bytes(spoiled)))
-    assert one_line(error)
-
-
-@pytest.mark.parametrize("dim", [0, -1, 1 << 30, DIM + 1])
-def test_absurd_dimensions_are_refused(dim, content, tmp_path):
-    spoiled = bytearray(content)
-    struct.pack_into("<i", spoiled, 4, dim)
+    struct.pack_into(form, spoiled, place, value)
     with pytest.raises(StoreError) as error:
         open_store(write(tmp_path, bytes(spoiled)))
     assert one_line(error)

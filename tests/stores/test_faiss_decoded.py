@@ -88,8 +88,9 @@ def test_whole_numbers_survive_direct_codes_and_fractions_are_refused(vectors, t
         open_store(tmp_path / "unit")
 
 
-def test_vectors_that_faiss_dropped_from_coded_lists_are_missed(vectors, tmp_path):
-    index = train("IVF8,SQ8", vectors)
+@pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF8,SQ8"])
+def test_vectors_that_faiss_dropped_from_lists_are_missed(factory, vectors, tmp_path):
+    index = train(factory, vectors)
     index.add(np.full((2, DIM), np.nan, np.float32))
     save(index, tmp_path)
     with pytest.raises(StoreError, match=f"counts {COUNT + 2} vectors, but its lists hold {COUNT}"):

@@ -174,8 +174,9 @@ def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
         open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
 
 
-def test_a_full_disk_while_an_index_is_built_is_an_input_output_error(vectors, tmp_path):
-    save(build("HNSW8,Flat", vectors), tmp_path / "old")
+@pytest.mark.parametrize("factory", ["HNSW8,Flat", "SQ8"])
+def test_a_full_disk_while_an_index_is_built_is_an_input_output_error(factory, vectors, tmp_path):
+    save(build(factory, vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
