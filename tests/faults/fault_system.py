@@ -159,7 +159,7 @@ def memory(spare_bytes: int) -> Spoiler:
     prelude = f"""
 import resource
 import faiss, numpy, safetensors.numpy, sqlite3
-import migrate.translate, migrate.fit, migrate.stores, migrate.pipeline
+import migrate.translate, migrate.steps.fit.job, migrate.stores, migrate.pipeline.job
 numpy.ones((64, 64)) @ numpy.ones((64, 64))
 mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (mapped + {spare_bytes},) * 2)

@@ -15,10 +15,10 @@ from dying import STATUS, die_at
 IMPORTED = (
     "migrate.cli.main",
     "migrate.cli.translate",
-    "migrate.fit",
+    "migrate.steps.fit.job",
     "migrate.live.langchain",
     "migrate.live.worker",
-    "migrate.pipeline",
+    "migrate.pipeline.job",
     "migrate.steps.switch.job",
     "migrate.steps.sync.job",
     "apsw",
