@@ -341,8 +341,10 @@ class Lance:
         table = lancedb.connect(location.partition(":")[2].partition("#")[0]).open_table("docs")
         names, gone = parts(before, after)
         old = [name for name in names if name in before] + gone
-        table.delete("id in (" + ", ".join(f"'{name}'" for name in old) + ")")
-        table.add([self.row(after[name]) for name in names])
+        if old:
+            table.delete("id in (" + ", ".join(f"'{name}'" for name in old) + ")")
+        if names:
+            table.add([self.row(after[name]) for name in names])
 
     def new(self, folder):
         return f"lancedb:{folder}#docs"
