@@ -77,7 +77,7 @@ def test_every_option_of_every_command_is_in_the_site():
     commands = leaf_commands()
     assert list(sections) == list(commands)
     for name, section in sections.items():
-        options = [option for option in commands[name].params if isinstance(option, click.Option)]
+        options = [p for p in commands[name].params if isinstance(p, click.Option) and not p.hidden]
         rows = re.findall(r"^\| `(.*?)` \| .+ \|$", section, re.MULTILINE)
         assert len(rows) == len(options) + 1  # and --help
         assert [option.opts for option in options if not any(option.opts[-1] in row for row in rows)] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import click
+
 from migrate.cli import options
 from migrate.cli.options import GeneralOptions, ModelOptions
 from migrate.cli.reembed import fill_from_cache
@@ -15,6 +17,7 @@ from migrate.steps.reembed import Reembed
     example="lead-migrate backfill new-store -o better-store",
 )
 @step_options(Reembed, "store", "target", "output", "force", "restart", from_cache=True)
+@click.option("--from-cache", is_flag=True, hidden=True, expose_value=False)  # it was asked for before
 @options.model_options
 @options.general_options(options.as_json, options.quiet)
 def command(asked: Reembed, model: ModelOptions, general: GeneralOptions) -> None:

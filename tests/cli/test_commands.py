@@ -183,7 +183,7 @@ def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(beir, source
     command = ["run", source_folder, "--target", "tfidf:24", "--sample", "60", "--stitch", "ridge", "-o", out]
     assert lead_migrate(*command, "--beir", beir) in (0, 1, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.pipeline.job.audit_store", interrupted)
+        patch.setattr("migrate.audit.audit.audit_store", interrupted)
         assert lead_migrate(*command, "--beir", beir, "--margin", "0.5") == 130
     capsys.readouterr()
     assert lead_migrate(*command, "--beir", beir) in (0, 1, 3)
@@ -371,7 +371,7 @@ def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
 def test_every_option_is_explained_and_read_from_the_environment(name):
     command = LEAVES[name]
     for parameter in command.params:
-        if isinstance(parameter, click.Option):
+        if isinstance(parameter, click.Option) and not parameter.hidden:
             assert parameter.help, parameter.name
             flag = next(text for text in parameter.opts if text.startswith("--"))
             assert parameter.envvar == "LEAD_MIGRATE_" + flag[2:].replace("-", "_").upper()
@@ -384,7 +384,7 @@ def test_the_help_shows_every_option_once_in_a_section_of_few(name, capsys):
     titles = re.findall(r"^(\w.*):$", described, re.MULTILINE)
     sections = re.split(r"^\w.*:\n", described, flags=re.MULTILINE)[1:]
     found = [re.findall(r"^  (?:-\w, )?(--[\w-]+)", section, re.MULTILINE) for section in sections]
-    options = [p for p in LEAVES[name].params if isinstance(p, click.Option)]
+    options = [p for p in LEAVES[name].params if isinstance(p, click.Option) and not p.hidden]
     flags = [next(text for text in option.opts if text.startswith("--")) for option in options]
     assert sorted(flag for section in found for flag in section) == sorted([*flags, "--help"])
     assert max(len(section) for section in found) <= 10

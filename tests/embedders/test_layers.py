@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from migrate.cli.embed import command as embed_command
 from migrate.cli.main import run
 from migrate.embedders import load_embedder, parse_spec, recorded_options
-from migrate.embedders.kinds import POOLINGS, Layer, layer_spec, split_layer, split_prefix, split_spec
+from migrate.embedders.kinds import Layer, layer_spec, split_layer, split_prefix, split_spec
 from migrate.embedders.sentence_transformers import packaged_model_path
 from migrate.errors import UsageError
 from migrate.stores import open_store
@@ -81,7 +80,6 @@ def test_specs_are_read_and_written():
     assert layer_spec(*split_layer(spec)) == spec
     assert split_spec(f"prefix:24:{spec}") == ("packaged", "all-MiniLM-L6-v2")
     assert split_prefix(f"prefix:24:{spec}") == (24, spec)
-    assert next(o.type.choices for o in embed_command.params if o.name == "pooling") == POOLINGS
 
 
 @pytest.mark.parametrize(

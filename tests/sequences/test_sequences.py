@@ -178,7 +178,7 @@ class Sequences(RuleBasedStateMachine):
     @rule(store=a_store, new=a_place, dies=a_kill)
     def backfill(self, store, new, dies):
         old = self.there(store)
-        arguments = ["backfill", self.location(old), "--from-cache", "-o", self.location(new), "--force", "-q"]
+        arguments = ["backfill", self.location(old), "-o", self.location(new), "--force", "-q"]
         arguments += ["--target", MODEL]
         self.write(new, *arguments, source=old, dies=dies)
 
