@@ -232,11 +232,11 @@ def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(migrated, source_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--frontier"], "expected --source STORE and the --stitch fitted on it"),
-        (["--frontier", "5000"], "expected shares of the store such as 10%,30%"),
+        (["--frontier"], "--frontier needs --source STORE and the --stitch fitted on it"),
+        (["--frontier", "5000"], "'5000' are no shares of the store; give some such as 10%,30%"),
         (["--stitch", "x"], "--stitch goes with --frontier"),
         (["--policy", "random"], "--policy goes with --frontier"),
-        (["--two-stage", "many"], "--two-stage: expected numbers of documents such as 50,200, or none, found 'many'"),
+        (["--two-stage", "many"], "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
     ],
 )
 def test_an_audit_that_cannot_be_had_is_told(options, message, migrated, source_folder, stitch, capsys):
