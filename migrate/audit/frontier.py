@@ -50,7 +50,7 @@ SAMPLE = "sample"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FrontierPoint:
     """One policy under one budget.
 
     `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens`, a
@@ -77,7 +77,7 @@ class Frontier:
     `measure` is what retention is of; `notes` say what was left out.
     """
 
-    points: tuple[Trial, ...]
+    points: tuple[FrontierPoint, ...]
     count: int
     measure: str
     notes: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Frontier:
         return tuple((point.arm, point.comparison) for point in self.points if point.policy == policy != SAMPLE)
 
     @property
-    def cheapest_safe(self) -> Trial | None:
+    def cheapest_safe(self) -> FrontierPoint | None:
         """The SAFE point of the fewest tokens; None where no budget is SAFE.
 
         A budget counts only if every larger one of its policy is SAFE too: tests in a fixed order, up to the first
@@ -99,7 +99,7 @@ class Frontier:
         safe = [point for policy in dict.fromkeys(p.policy for p in self.points) for point in self._safe_down(policy)]
         return min(safe, key=lambda point: point.tokens, default=None)
 
-    def _safe_down(self, policy: str) -> Iterator[Trial]:
+    def _safe_down(self, policy: str) -> Iterator[FrontierPoint]:
         own = [point for point in self.points if point.policy in (policy, SAMPLE)]
         for point in sorted(own, key=lambda point: -point.documents):
             if point.verdict.outcome is not Outcome.SAFE:
@@ -135,7 +135,7 @@ class BudgetTrials:
     stay: Scores | None
     findings: tuple[Finding, ...]
 
-    def refitted(self, policy: str, share: float) -> Trial:
+    def refitted(self, policy: str, share: float) -> FrontierPoint:
         """Return the point of `share` of true vectors, chosen by `policy`."""
         seed, tally = self.evaluation.seed, self.retriever.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
@@ -148,7 +148,7 @@ class BudgetTrials:
         fitted = refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
         return self.point(policy, paid, fitted)
 
-    def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Trial:
+    def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> FrontierPoint:
         """Return the point of a stitch, where the `paid` rows, (n,), have true vectors."""
         rows = np.flatnonzero(paid)
         cost = self._cost(rows, fitted)
@@ -160,8 +160,8 @@ class BudgetTrials:
         own, full = (one.scores[self.evaluation.measure] for one in (result, self._full))
         verdict = self.evaluation.verdict(own, full, self.stay).doubted(self.findings)
         comparison = self.evaluation.compare(result, self._full)
-        share_of_tokens = cost.tokens / max(self._whole.tokens, 1)
-        return Trial(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
+        of_whole = cost.tokens / max(self._whole.tokens, 1)
+        return FrontierPoint(policy, share, len(rows), cost.tokens, of_whole, cost.usd, verdict, result, comparison)
 
     def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
         """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""

@@ -228,7 +228,7 @@ def check_request(audit: Audit) -> None:
 
 
 def prepare_audit(
-    audit: Audit, reference: Store | None, prefixes: Mapping[int, Store] = MappingProxyType({})
+    audit: Audit, reference: Store | None = None, prefixes: Mapping[int, Store] = MappingProxyType({})
 ) -> Retriever:
     """Check all inputs against each other, then embed the queries, which may cost money.
 

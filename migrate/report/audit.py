@@ -11,7 +11,7 @@ from math import floor, log10
 from typing import Any
 
 from migrate.audit.diagnostics import Diagnostics, Hubness, Regression, ThresholdTable
-from migrate.audit.frontier import Frontier, Trial
+from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
@@ -135,7 +135,7 @@ def frontier_text(frontier: Frontier) -> str:
     return paragraphs(measure, points, wrapped([*notes, frontier.sentence]))
 
 
-def _row(point: Trial, *, priced: bool) -> list[str]:
+def _row(point: FrontierPoint, *, priced: bool) -> list[str]:
     bounds = point.verdict.retention
     price = "-" if point.price_usd is None else f"{point.price_usd:,.4f}"
     return [
@@ -165,7 +165,7 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
     }
 
 
-def _point_document(point: Trial) -> dict[str, Any]:
+def _point_document(point: FrontierPoint) -> dict[str, Any]:
     return {
         "policy": point.policy,
         "share": point.share,

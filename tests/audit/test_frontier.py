@@ -6,7 +6,7 @@ import topics
 
 import migrate
 from migrate.audit.arms import reembedded_name
-from migrate.audit.frontier import SAMPLE, Frontier, Trial, find_frontier
+from migrate.audit.frontier import SAMPLE, Frontier, FrontierPoint, find_frontier
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
@@ -192,7 +192,8 @@ def point(policy, documents, outcome, price=None):
     verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
     arm = ArmResult(reembedded_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
     comparison = Comparison(verdict.retention, 0, 3, 0)
-    return Trial(policy, documents / 100, documents, 10 * documents, documents / 100, price, verdict, arm, comparison)
+    share = documents / 100
+    return FrontierPoint(policy, share, documents, 10 * documents, share, price, verdict, arm, comparison)
 
 
 SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE

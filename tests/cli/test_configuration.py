@@ -100,9 +100,9 @@ def test_values_are_taken_as_if_they_were_typed(project):
         '[tool.lead-migrate.audit]\nhtml = 5\ntwo-stage = 50\nslice = "shelf"\nquiet = true\nmargin = 0.9\n'
     )
     audit = read_defaults(project, {"audit": command})["audit"]
-    assert audit == {"html": "5", "two_stage": "50", "slice_fields": ["shelf"], "quiet": True, "margin": "0.9"}
+    assert audit == {"html": "5", "two_stage": "50", "slice": ["shelf"], "quiet": True, "margin": "0.9"}
     project.write_text('[tool.lead-migrate.audit]\nslice = ["shelf", 7]\n')
-    assert read_defaults(project, {"audit": command})["audit"] == {"slice_fields": ["shelf", "7"]}
+    assert read_defaults(project, {"audit": command})["audit"] == {"slice": ["shelf", "7"]}
 
 
 def test_a_variable_that_nothing_reads_is_told_once(project, source_folder, monkeypatch, capsys):

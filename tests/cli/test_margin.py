@@ -104,7 +104,7 @@ def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(beir, source_
 
 def test_the_verdict_of_a_live_store_remembers_where_its_margin_is_from():
     verdict = Monitor.of_json(Monitor(0.8, margin_from="LEAD_MIGRATE_MARGIN").as_json()).verdict()
-    assert verdict.as_json()["margin_from"] == "LEAD_MIGRATE_MARGIN"
+    assert verdict.margin_from == "LEAD_MIGRATE_MARGIN"
     kept = Monitor().as_json()
     del kept["margin_from"]
     assert Monitor.of_json(kept).margin_from == ""

@@ -18,7 +18,9 @@ DONE = document("private encrypt", {"path": Path("there"), "vectors": 3, "dimens
 def test_the_schema_is_one_and_names_every_kind():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     sources = [path.read_text(encoding="utf-8") for path in Path(migrate.__file__).parent.rglob("*.py")]
-    written = {kind for text in sources for kind in re.findall(r'(?:document\(|show_json\(.*kind=)"([a-z ]+)"', text)}
+    written = {
+        kind for text in sources for kind in re.findall(r'(?:document\(\s*|show_json\(.*kind=)"([a-z ]+)"', text)
+    }
     assert {"audit", "check", "embed", "live run", "compare"} <= written <= {name.replace("-", " ") for name in KINDS}
     assert {ref["$ref"].removeprefix("#/$defs/") for ref in SCHEMA["anyOf"]} == KINDS
 

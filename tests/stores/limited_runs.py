@@ -12,10 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import migrate.fit
-
 import migrate.cli.fit
 import migrate.cli.inspect
+import migrate.steps.fit.job
 import migrate.stores.chroma
 import migrate.stores.faiss.store
 import migrate.stores.lancedb
