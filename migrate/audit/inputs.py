@@ -25,7 +25,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Finding, doubt
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
-from migrate.embedders.again import prove_answers
+from migrate.embedders.again import ASKED_AGAIN, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import PrefixEmbedder
@@ -42,6 +42,9 @@ from migrate.vectors import Document, Progress, Vectors, query_key
 
 if TYPE_CHECKING:
     from migrate.audit.step import Audit
+
+AGAIN = 3 * ASKED_AGAIN
+"""Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
 
 _READ = 2_000
 """Texts to count the tokens of, for a free model."""

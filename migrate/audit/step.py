@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 BUILD, POOL = "build", "pool"
 """References that are no stores: every text is embedded now, or those of a pool."""
 
-AGAIN = 3 * 8
-"""Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
-
 _BEFORE = {"section": "Before the migration"}
 _ARMS = {"section": "Arms and verdict"}
 _TRAINED = {"section": "What was trained"}
@@ -438,7 +435,7 @@ class Audit(PaidStep["AuditReport"]):
 
     @cached_property
     def choosers(self) -> Choosers:
-        """Who chose the true vectors of the translated store, before anything is embedded for the audit."""
+        """The queries that chose true vectors of the translated store, before anything is embedded for the audit."""
         from migrate.selection.choosers import choosers_in
 
         return choosers_in(self.translated, self.embedder)
@@ -460,6 +457,7 @@ class Audit(PaidStep["AuditReport"]):
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the reference and all queries; the source model; and the views of the frontier's stitch."""
+        from migrate.audit.inputs import AGAIN
         from migrate.audit.reference import spot_documents
         from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
         from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN

@@ -151,7 +151,7 @@ def _advise_judging(step: Audit, report: AuditReport, *, quiet: bool) -> None:
 
 
 def _places(step: Audit, asked: Audit, outputs: Outputs) -> Places:
-    """How the next command names what was audited, as it was typed here or is noted in the store."""
+    """Return the names for the next command, as they were typed here or are noted in the store."""
     from migrate.audit.places import places_of
     from migrate.embedders import special_options
     from migrate.report.check import flags_of
@@ -178,7 +178,7 @@ def _by_labels(
     outputs: Outputs,
     general: GeneralOptions,
 ) -> int:
-    """What trained models keep, where no queries are asked: the model embeds what proves the reference."""
+    """Judge by trained models alone, where no queries are asked: the model embeds what proves the reference."""
     from migrate.audit.downstream import audit_downstream
     from migrate.errors import UsageError
     from migrate.files import atomic_file, write_json

@@ -70,7 +70,7 @@ class _LazyGroup(click.Group):
         return _load(cmd_name) if cmd_name in SUMMARIES or cmd_name in _entry_points() else None
 
     def _defaults(self, ctx: click.Context) -> dict[str, Any]:
-        """What the pyproject.toml of the project around us says, where it says something."""
+        """Return the defaults of the pyproject.toml of the project around the current folder."""
         from migrate.cli.configuration import find_configuration, read_defaults
         from migrate.cli.options import CONFIGURATION
 

@@ -1,4 +1,4 @@
-"""What to type next, so that it runs as it is printed in the same folder: paths as they were typed, all quoted."""
+"""The next command, which runs as it is printed in the same folder: paths as they were typed, all quoted."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
 
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:
-    """Whether a model is a file of vectors that is not in the current folder, where its name alone would find it."""
+    """Return True for a file of vectors that is not in the current folder, where its name alone would find it."""
     name = None if model is None else file_of(model)
     return name is not None and not Path(name).is_file()
 

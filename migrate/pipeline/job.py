@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from migrate.audit.inputs import AGAIN
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, by_field, hold_out, independent, load_query_set, share_of
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
-from migrate.audit.step import AGAIN, POOL, Audit
+from migrate.audit.step import POOL, Audit
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
