@@ -48,7 +48,7 @@ from migrate.audit.verdict import (
     FEWEST_QUERIES,
     FLOOR_SHARE,
     MARGIN,
-    RESAMPLES,
+    Bootstrap,
     Outcome,
 )
 from migrate.embedders.base import Embedder
@@ -318,8 +318,7 @@ class ServedPool:
             with_groups(self.query_set, self.vectors),
             self.metric,
             temperature,
-            seed=self.seed,
-            resamples=RESAMPLES,
+            Bootstrap(seed=self.seed),
             error=error,
         )
         return EpochCalibration(temperature, tuple(bands), most)

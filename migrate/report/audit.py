@@ -12,7 +12,6 @@ from typing import Any
 
 from migrate.audit.diagnostics import Diagnostics, Hubness, Regression, ThresholdTable
 from migrate.audit.frontier import Frontier, FrontierPoint
-from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
     AGREEMENT,
@@ -230,7 +229,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if gain is not None:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
-    yield f"recommendation: {recommend(report).headline}"
+    yield f"recommendation: {report.recommendation.headline}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats)
     yield report.sentence
 

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
-from migrate.audit.options import options_of
 from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
@@ -66,7 +64,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": report.family,
         "plan": {"name": report.plan, "outcome": report.outcome},
         "recommendation": recommendation_document(report),
-        "options": _by_measure(options_of(report), measured),
+        "options": _by_measure(report.options, measured),
         "missing": report.skipped_arms,
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
@@ -89,7 +87,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
     """What to go on with, and how: `command` are words to type after the program's name, None where none does it."""
-    (document,) = _by_measure([recommend(report)], report.verdict.measured)
+    (document,) = _by_measure([report.recommendation], report.verdict.measured)
     return document
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
@@ -20,7 +19,7 @@ from migrate.stitch.fitted import FittedStitch
 
 @notebook_html.register
 def _(report: AuditReport) -> str:
-    return answer_html(recommend(report).headline, quality_rows(report), [report.sentence])
+    return answer_html(report.recommendation.headline, quality_rows(report), [report.sentence])
 
 
 answer_text.register(AuditReport, audit_answer)

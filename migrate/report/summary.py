@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.audit.options import Option, options_of
-from migrate.audit.recommendation import recommend
+from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.verdict import Outcome
@@ -44,7 +43,7 @@ def audit_answer(report: AuditReport) -> str:
 def _parts(report: AuditReport, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    headline = recommend(report).headline
+    headline = report.recommendation.headline
     first = Text(_lines(headline, width), style="bold")
     if headline.startswith(Outcome.SAFE):
         first.stylize("green", 0, len(Outcome.SAFE))
@@ -78,7 +77,7 @@ def _lines(sentence: str, width: int) -> str:
 def _table(report: AuditReport, width: int) -> RenderableType:
     from rich.table import Table
 
-    options = _shown(options_of(report))
+    options = _shown(report.options)
     has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
     rows = [_cells(option, has_costs=has_costs) for option in options]
     heads = [

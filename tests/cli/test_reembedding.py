@@ -226,7 +226,7 @@ def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(migrated, source_
     points = json.loads((tmp_path / "report.json").read_text())["frontier"]["points"]
     assert [point["policy"] for point in points] == ["sample", "random"]
     assert lead_migrate(*migrated, *options, "--policy", "query-log", "--force") == 2
-    assert "expected a query log for the policy query-log, found none" in capsys.readouterr().err
+    assert "the policy query-log needs a query log, and there is none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
