@@ -222,9 +222,8 @@ def calibrate(old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Me
     table, histograms = [], {}
     for rate in PASS_RATES:
         first, second = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (before, after))
-        precise, loosest = (before.precision(first), None) if query_set.is_judged else (None, None)
-        if precise is not None:
-            loosest = after.loosest(precise)
+        precise = before.precision(first) if query_set.is_judged else None
+        loosest = None if precise is None else after.loosest(precise)
         table.append(
             Threshold(
                 signs[0] * first,
@@ -251,7 +250,8 @@ class _Hits:
     @classmethod
     def of(cls, run: Run, query_set: QuerySet, sign: float) -> Self:
         """Return the first ten of every query."""
-        scores, relevant = [], []
+        scores: list[float] = []
+        relevant: list[bool] = []
         for query_id in query_set.query_ids:
             grades = query_set.grades(query_id)
             scores += run.scores.get(query_id, ())[:10]

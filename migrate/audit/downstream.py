@@ -128,23 +128,23 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     RemoteError
         A document could not be embedded.
     """
-    translated, reference, (labels, outside) = audit.translated, audit.full, audit.trained
+    store, reference, (labels, outside) = audit.translated, audit.full, audit.trained
     margin, seed, progress = audit.margin, audit.seed, audit.progress
     assert reference is not None  # noqa: S101 - `Audit.check_labels` has seen to it
-    if translated.info.dim != reference.info.dim:
+    if store.info.dim != reference.info.dim:
         raise VectorError(
-            f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {translated.info.location} "
-            f"of {translated.info.dim}; give a full re-embed as reference"
+            f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {store.info.location} "
+            f"of {store.info.dim}; give a full re-embed as reference"
         )
-    ids = ((doc_id for batch in store.scan() for doc_id in batch.ids) for store in (translated, reference))
+    ids = ((doc_id for batch in one.scan() for doc_id in batch.ids) for one in (store, reference))
     translated_keys, reference_keys = ({doc_id: doc_id for doc_id in names} for names in ids)
     keys = translated_keys, reference_keys
     doubts: tuple[str, ...] = ()
     if not is_proven:
-        proof = prove_reference(translated, reference, audit.embedder, keys, seed=seed, progress=progress)
+        proof = prove_reference(store, reference, audit.embedder, keys, seed=seed, progress=progress)
         doubts = sentences(proof.doubts, "doubt")
     rng, strange = np.random.default_rng(seed), set(outside)
-    labelled = _read(translated, reference, keys, [i for i in labels if i not in strange], rng)
+    labelled = _read(store, reference, keys, [i for i in labels if i not in strange], rng)
     progress("judge labels", 1, 3)
     _, numbers = number_labels([labels[doc_id] for doc_id in labelled.ids])
     train, test = divide(numbers, seed)
@@ -159,25 +159,24 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     tasks = []
     for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
         predict = fit(labelled.true[train], numbers[train]).predict
-        answers = [np.asarray(predict(vectors) == right) for vectors in (rows.true, rows.translated)]
-        is_guess = evenly.difference(answers[0].astype(np.float64), majority).lower <= 0
+        true, translated = (np.asarray(predict(vectors) == right) for vectors in (rows.true, rows.translated))
+        is_guess = evenly.difference(true.astype(np.float64), majority).lower <= 0
         doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
-        tasks.append(_task(name, *answers, margin, evenly, doubt if is_guess else None))
+        tasks.append(_task(name, true, translated, margin, evenly, doubt if is_guess else None))
     progress("judge labels", 2, 3)
-    areas: list[Bounded | None] = [None, None]
+    detected: tuple[list[KeptTask], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
-        others = _read(translated, reference, keys, list(strange), rng)
-        detected, areas[0], areas[1] = _detect(labelled.true[train], rows, others, margin, Bootstrap(seed=seed))
-        tasks += detected
+        others = _read(store, reference, keys, list(strange), rng)
+        detected = _detect(labelled.true[train], rows, others, margin, Bootstrap(seed=seed))
     progress("judge labels", 3, 3)
     return DownstreamAudit(
-        tuple(tasks),
+        (*tasks, *detected[0]),
         margin,
         len(np.unique(right)),
         len(train),
         float(majority.mean()),
         int(labelled.is_true[test].sum()),
-        *areas,
+        *detected[1:],
         doubts,
         audit.margin_from,
     )
@@ -192,16 +191,16 @@ def _task(
     doubt: str | None = None,
 ) -> KeptTask:
     """Return what is kept; the answers say which documents are answered rightly by either vectors."""
-    answers = [answer.astype(np.float64) for answer in (true, translated)]
-    bounds = bootstrap.retention(answers[1], answers[0])
+    before, now = true.astype(np.float64), translated.astype(np.float64)
+    bounds = bootstrap.retention(now, before)
     outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
     if bounds.upper < margin:
         outcome = Outcome.NOT_SAFE
     if doubt is not None:
         outcome = Outcome.INCONCLUSIVE
     weights = np.broadcast_to(bootstrap.weighting.values, true.shape)
-    means = (float(np.average(answer, weights=weights)) for answer in answers)
-    return KeptTask(task, len(true), *means, bounds, doubt, outcome)
+    full, kept = float(np.average(before, weights=weights)), float(np.average(now, weights=weights))
+    return KeptTask(task, len(true), full, kept, bounds, doubt, outcome)
 
 
 def _detect(
@@ -218,8 +217,8 @@ def _detect(
     if true.lower <= 0.5 or found < 0.1:  # twice its false alarms
         doubt = f"by true vectors it finds {found:.1%} of them, so there is nothing to keep"
     tasks = [
-        _task(INSIDE, *(distances <= detector.threshold for distances in near), margin, bootstrap),
-        _task(OUTSIDE, *(distances > detector.threshold for distances in far), margin, bootstrap, doubt),
+        _task(INSIDE, near[0] <= detector.threshold, near[1] <= detector.threshold, margin, bootstrap),
+        _task(OUTSIDE, far[0] > detector.threshold, far[1] > detector.threshold, margin, bootstrap, doubt),
     ]
     return tasks, true, translated
 

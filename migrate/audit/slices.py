@@ -97,8 +97,8 @@ def find_slices(retriever: Retriever, arm: Scores, full: Scores) -> tuple[Slice,
         for value, rows in _groups(labels).items():
             weighting = bootstrap.weighting.at(rows)
             bounds = replace(bootstrap, weighting=weighting).retention(arm[rows], full[rows])
-            means = (float(np.average(scores[rows], weights=weighting.values)) for scores in (full, arm))
-            slices.append(Slice(by, value, len(rows), *means, bounds))
+            before, now = (float(np.average(scores[rows], weights=weighting.values)) for scores in (full, arm))
+            slices.append(Slice(by, value, len(rows), before, now, bounds))
     return tuple(slices)
 
 
