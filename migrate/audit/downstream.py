@@ -39,17 +39,11 @@ PROBE, KNN, INSIDE, OUTSIDE = "linear probe", "kNN", "inside documents let pass"
 
 @dataclass(frozen=True, slots=True)
 class KeptTask:
-    """The part of a task that is kept.
+    """The part of a `task`, such as `linear probe`, that is kept on so many documents (`judged_on`).
 
-    Attributes
-    ----------
-    task : what is done, such as `linear probe`
-    judged_on : documents
-    true, translated : share of right answers by true vectors, and by translated ones; of classifiers, the mean of that
-        share over the labels
-    bounds : of translated over true
-    doubt : why nothing can be said, although there are figures; None where it can
-    outcome : SAFE where the lower bound is at least the margin, NOT SAFE where the upper one is below it
+    `true` and `translated` are shares of right answers by true and by translated vectors, of classifiers the mean over
+    the labels, and `bounds` those of translated over true. A `doubt` is why nothing can be said, although there are
+    figures. SAFE is where the lower bound is at least the margin, NOT SAFE where the upper one is below it.
     """
 
     task: str
@@ -65,17 +59,10 @@ class KeptTask:
 class DownstreamAudit:
     """The part of their right answers that trained models keep.
 
-    Attributes
-    ----------
-    tasks : the probe, kNN, and the two sides of the detector where there are documents from outside
-    margin : share of right answers to keep
-    labels : how many there are with enough documents to judge by
-    trained_on : documents
-    majority : share of the judged documents with the most frequent label, which a guess gets right
-    left_out : documents that judge nothing, as they have true vectors
-    outside_true, outside_translated : AUC of the detector's distance by true and by translated vectors
-    doubts : why the reference may be none; nothing is SAFE then
-    margin_from : where the margin is from; empty where it was named for this audit
+    The `tasks` are the probe, kNN, and the two sides of the detector where documents are from outside. `margin` is
+    the share of right answers to keep, `labels` are those with enough documents to judge by, `majority` is the share of
+    the judged documents with the most frequent label, and the documents `left_out` have true vectors. `outside_true`
+    and `outside_translated` are AUC of the detector's distance. `doubts` say why the reference may be none.
     """
 
     tasks: tuple[KeptTask, ...]
@@ -118,15 +105,6 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     """Train on the reference's vectors of labelled documents, and judge the translated ones.
 
     The reference, which is a store, proves itself (`prove_reference`) unless an audit by queries has seen to that.
-
-    Raises
-    ------
-    DatasetError
-        Fewer than two labels occur twice, or too few documents are left to judge.
-    StoreError, VectorError
-        The reference is none for this store; a vector is zero or not finite, or of another dimension.
-    RemoteError
-        A document could not be embedded.
     """
     store, reference, (labels, outside) = audit.translated, audit.full, audit.trained
     margin, seed, progress = audit.margin, audit.seed, audit.progress

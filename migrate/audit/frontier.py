@@ -211,28 +211,9 @@ def find_frontier(
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
     the stitch tells good translations from bad ones. Queries of the log do not judge then, whatever the policy, nor do
-    those that chose documents for the stitch. Each stitch is of the kind that the first one is, where `translate
-    --reembed` may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the
-    cheapest of them all is SAFE by mistake in 5 % of audits at most. Of the options, what concerns BM25, two stages and
-    slices has no effect.
-
-    Raises
-    ------
-    UsageError
-        A share is not within 0 and 1, the only policy needs a log and has none, or the policy is `confidence` and that
-        of the stitch is not to be used.
-    InconclusiveError
-        Too few queries are left to judge by.
-    StitchError
-        The stitch was fitted on another store, or is one for queries.
-    StoreError
-        The store has no texts, or the reference does not hold its documents.
-    InputError
-        There are no queries.
-    RemoteError
-        A query could not be embedded.
-    VectorError
-        A vector of the reference is zero or not finite.
+    those that chose documents for the stitch. Each stitch is of the kind that the first one is, where `reembed --share`
+    may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of
+    them all is SAFE by mistake in 5 % of audits at most.
     """
     store, fitted = _check(audit)
     policies, log = audit.policy, audit.log

@@ -280,20 +280,7 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
     `retriever` has every store but the full re-embed. What is embedded goes through the cache of the target model: the
-    same call after one that broke off embeds the rest.
-
-    Raises
-    ------
-    UsageError
-        The depth is below 2, or below 20 without judgements.
-    InputError
-        The embedder has no vector of a document.
-    StoreError
-        There are no texts to embed, or the embedder is not the model that the store was translated for.
-    SpendingError
-        The first step costs more than may be spent.
-    RemoteError
-        A document could not be embedded.
+    same call after one that broke off embeds the rest. It fails where the first step costs more than may be spent.
     """
     audit = retriever.audit
     _check(retriever)

@@ -232,16 +232,9 @@ def load_query_set(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> QuerySet:
-    """Judged queries (`load_questions`), or a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
+    """Return judged queries (`load_questions`), a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
 
     Queries with the same value in the metadata field `group_field` are one observation.
-
-    Raises
-    ------
-    UsageError
-        Neither are named, or both; or no query has the field.
-    LeadMigrateError
-        As these functions.
     """
     if (beir is None) == (queries is None):
         raise UsageError(

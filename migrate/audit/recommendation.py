@@ -157,23 +157,10 @@ def _sum(cost: float | None, proof: float | None, most: float | None = None) -> 
 class Recommendation:
     """The way to go on with, and the one command that does it.
 
-    Attributes
-    ----------
-    plan
-        `stay`, `translated`, `two-stage 20`, `reembed 30%`, `full re-embed` or another arm; None where nothing is sure.
-    headline
-        The plan, what it keeps, what staying and the translated store keep beside it: one sentence.
-    retention
-        What the plan keeps, with bounds; None without a plan.
-    left_usd, left_seconds, left_tokens
-        What it still costs: dollars where there is a price, seconds where the model's rate was measured, tokens; None
-        where it is not known.
-    command
-        Words to type after the program's name; None where there is nothing to do, or no command does it.
-    serving
-        Lines of Python that serve a plan which is more than a store.
-    remark
-        What else is to be done, or to be known; empty for nothing.
+    `plan` is `stay`, `translated`, `two-stage 20`, `reembed 30%`, `full re-embed` or another arm, None where nothing is
+    sure; the `headline` says what it keeps, and what staying and the translated store keep beside it. What it still
+    costs is in dollars where there is a price, in seconds where the model's rate was measured, and in tokens. `command`
+    are words to type after the program's name, `serving` lines of Python for a plan that is more than a store.
     """
 
     plan: str | None

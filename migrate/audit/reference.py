@@ -109,15 +109,6 @@ def prove_reference(
     """Check a reference against everything that says what it should be; may embed 40 documents.
 
     `keys` are those of the translated store and of the reference, in the order of their rows.
-
-    Raises
-    ------
-    StoreError
-        It is not a full re-embed by this model of these documents.
-    VectorError
-        The model is not what it was when the store was translated.
-    RemoteError
-        A document could not be embedded.
     """
     check_target(translated, embedder)
     for name, named in (("the store that is audited", translated), ("the source store", source)):

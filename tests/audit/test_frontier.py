@@ -172,7 +172,7 @@ def test_another_store_stitch_or_reference_is_refused(store, fitted, reference, 
     writer = create_store(tmp_path, format="faiss", dim=64)
     writer.append(documents, np.ones((len(documents), 64), dtype=np.float32))
     writer.finish()
-    with pytest.raises(StoreError, match="found 1 missing"):
+    with pytest.raises(StoreError, match="lacks 1 ids of"):
         tried(store, fitted, open_store(tmp_path), questions, target, shares=[1.0], policies=["random"])
 
 

@@ -275,7 +275,8 @@ def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, 
     assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
     true, pooled = (agreement(arm, full, temperature=retriever.temperature) for full in (best, within))
     assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
-    least, expected = (UNJUDGED.merged(pooled) * values for values in (pool.retriever.floor.least, pool.retriever.floor.expected))
+    floor = retriever.floor
+    least, expected = (UNJUDGED.merged(pooled) * values for values in (floor.least, floor.expected))
     assert least.mean() <= UNJUDGED.merged(true).mean()
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
 
