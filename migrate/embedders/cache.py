@@ -44,7 +44,7 @@ _UPGRADE = (
 )
 """Of texts that version 1 has kept nobody knows why they were embedded."""
 
-LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
+LEAVE_ASIDE = "--cache none or another --cache leaves these vectors aside"
 
 
 class CacheFile:

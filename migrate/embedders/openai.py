@@ -83,10 +83,12 @@ class ServedModel:
         self._first: Vectors | None = None
         self._alike: set[str] | None = set()
         if dimensions is not None:
-            advice = f"leave out `dimensions={dimensions}`, or name a model that gives vectors of that length"
+            advice = f"leave out dimensions={dimensions}, or name a model that gives vectors of that length"
             self.expect(dimensions, "as requested", advice)
         elif facts is not None:
-            self.expect(facts.dim, f"as {name} gives by itself", "if `base_url` is right, give `dimensions={dim}`")
+            self.expect(
+                facts.dim, f"as {name} gives by itself", "if `base_url` is right, name the model with ,dimensions={dim}"
+            )
 
     def expect(self, dim: int, reason: str, advice: str) -> None:
         """Expect vectors of a dimension, for a reason, and advise what to do where answers have another."""

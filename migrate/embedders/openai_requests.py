@@ -268,7 +268,7 @@ class Client:
         names = [type(cause).__name__ for cause in causes]
         reason = f"no connection ({words[-1] if words else names[-1]})"
         if "APITimeoutError" in names and "ConnectTimeout" not in names:
-            reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller `batch_size`"
+            reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller batch-size"
         advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
         return self._failed(tried + _attempts(error), reason, advice)
 

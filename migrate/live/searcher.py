@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders import Embedder, Role, load_embedder, recorded_options
+from migrate.embedders import Embedder, Role, load_known
 from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
@@ -498,8 +498,7 @@ def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path |
     embedders = []
     for model in listed:
         if isinstance(model, str):
-            options = recorded_options(known) if model == known.spec else {}
-            model = load_embedder(model, state=folder_of(store), **options)
+            model = load_known(model, known, state=folder_of(store))
         model = whole_embedder(model)
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())

@@ -234,7 +234,7 @@ def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, b
         code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
         assert code == 4 and "of dimension 1536, as openai:text-embedding-3-small gives, found 24" in line
         assert server.requests == []
-        options = ["--target", "openai:tiny", "--base-url", server.url, "--no-cache"]
+        options = ["--target", "openai:tiny", "--base-url", server.url, "--cache", "none"]
         code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
         assert code == 7 and "vectors of dimension 8, not 24 (as " in line and "name the model" in line
         assert len(server.requests) == 1

@@ -99,7 +99,7 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
     embedders = [CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url), path) for _ in range(3)]
     embedders[0].embed_documents(documents("a", "b"))
     server.faults += [fake.SHORTER] * 9
-    with pytest.raises(RemoteError, match=r"dimension 7, not 8 \(as .*cache.sqlite has\); --no-cache or another"):
+    with pytest.raises(RemoteError, match=r"dimension 7, not 8 \(as .*cache.sqlite has\); --cache none or another"):
         embedders[1].embed_documents(documents("a", "c"))
     assert len(server.requests) == 2
     embedders[2].embed_documents(documents("c"))

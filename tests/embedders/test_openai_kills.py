@@ -25,6 +25,7 @@ from migrate.vectors import Document
 pytestmark = pytest.mark.slow
 
 TEXTS, BATCH, CONCURRENCY, KILLS = 280, 7, 8, 5
+MODEL = f"openai:text-embedding-3-small,dimensions=8,batch-size={BATCH},concurrency={CONCURRENCY}"
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 CHILD = """
 import signal
@@ -47,8 +48,7 @@ def processes():
 @pytest.fixture
 def arguments(server, tmp_path):
     """How the model is reached."""
-    model = ["--dimensions", "8", "--base-url", server.url, "--cache", str(tmp_path / "cache.sqlite")]
-    return [*model, "--batch-size", str(BATCH), "--concurrency", str(CONCURRENCY)]
+    return ["--base-url", server.url, "--cache", str(tmp_path / "cache.sqlite")]
 
 
 @pytest.fixture
@@ -56,8 +56,7 @@ def embed(arguments, tmp_path):
     """The command that embeds a corpus."""
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(json.dumps({"id": one.id, "text": one.text}) for one in DOCUMENTS))
-    model = ["--model", "openai:text-embedding-3-small", *arguments]
-    return ["embed", str(path), *model, "--no-chunks", "-o", str(tmp_path / "out")]
+    return ["embed", str(path), "--model", MODEL, *arguments, "--no-chunks", "-o", str(tmp_path / "out")]
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def fit(arguments, tmp_path):
     vectors = np.stack([fake.vector_of(f"old {one.text}") for one in DOCUMENTS])
     writer.append(DOCUMENTS, vectors)
     writer.finish()
-    model = ["--target", "openai:text-embedding-3-small", *arguments]
+    model = ["--target", MODEL, *arguments]
     options = ["--sample", str(TEXTS), "--stitch", "mean"]
     return ["fit", str(tmp_path / "store"), *model, *options, "-o", str(tmp_path / "out")]
 

@@ -435,7 +435,7 @@ MODELS = [
           TRY_LATER.format("HTTP 502 (spoiled)"), models.asked(8)),
     Fault(57, "no answer, for ever", models.server(*[fake.SLOW] * 99), FIT_API, 7,
           "http://127.0.0.1:*/v1 failed 3 times, the last time with: no answer within 0.2 s, perhaps for want of "
-          "a smaller --batch-size; is the server running, and is --base-url right?", models.asked(3)),
+          "a smaller batch-size; is the server running, and is --base-url right?", models.asked(3)),
     Fault(57, "cut answers, for ever", models.server(*[fake.TRUNCATED] * 99), FIT_API, 7,
           SERVER.format("3 times", "an answer that is not a list of embeddings with an index each (1044 bytes)"),
           models.asked(3)),
