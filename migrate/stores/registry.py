@@ -26,7 +26,7 @@ from migrate.stores.faiss.store import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver
-from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
@@ -160,7 +160,7 @@ def output_of(location: Path | str) -> Output:
     """
     scheme = None if isinstance(location, Path) else _scheme_of(location)
     if scheme is None:
-        return FolderOutput(Path(location))
+        return Output(Path(location))
     kind = _kind_called(scheme[1])
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")

@@ -28,7 +28,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import ServerOutput
 from migrate.stores.parquet import store as store_of_parquet
 from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
@@ -226,11 +226,11 @@ def write_awkward(root):
 def write_copy(store, location, vectors, folder):
     """A copy with other vectors."""
     output = output_of(location)
-    content = output.path if isinstance(output, FolderOutput) else folder / "content"
+    content = folder / "content" if isinstance(output, ServerOutput) else output.path
     content.mkdir()
     writer = output.writer(store, content, vectors.shape[1])
     write_rows(writer, [(0, vectors)], len(vectors))
-    if not isinstance(output, FolderOutput):
+    if isinstance(output, ServerOutput):
         output.publish(content, force=False)
     return open_store(location)
 

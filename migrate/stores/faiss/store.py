@@ -32,7 +32,7 @@ from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore
 from migrate.stores.frames import DONE
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import Output
 from migrate.stores.records import check_options
 from migrate.stores.serving import Hits
 from migrate.vectors import Vectors
@@ -63,7 +63,7 @@ class FaissKind:
             files = _visible_files(path) if path.is_dir() else [path]
         return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
 
-    def output(self, location: str) -> FolderOutput:
+    def output(self, location: str) -> Output:
         """A folder for a flat index and a docs.jsonl."""
         from migrate.stores.create import FaissOutput
 

@@ -62,7 +62,7 @@ class ParquetKind:
             )
         if is_remote(place):
             return ObjectOutput(f"{self.name}:{place}", place)
-        return ParquetOutput(f"{self.name}:{location}", local_path(place))
+        return ParquetOutput(local_path(place), f"{self.name}:{location}")
 
 
 def _check(location: str, address: Address, options: Sequence[str]) -> str:
