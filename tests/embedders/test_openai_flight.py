@@ -70,8 +70,8 @@ def test_a_429_halves_the_requests_in_flight_and_each_answer_allows_one_more(ser
         with lock:
             in_flight.append(server.in_flight)
             if number in (10, 11):
-                server.faults.append(fake.status(429, retry_after_ms="600"))
-        time.sleep(0.02)
+                server.faults.append(fake.status(429, retry_after_ms="2000"))
+        time.sleep(0.1)  # longer than a busy machine takes to send the others
 
     server.gate = gate
     np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
