@@ -54,7 +54,7 @@ def test_says_what_is_wrong_with_a_spec(name, message, models):
     ("change", "error", "message"),
     [
         (lambda rows: rows[1:], RemoteError, "returned 1 vectors for 2 texts"),
-        (lambda rows: [row[1:] for row in rows], VectorError, "expected vectors of dimension 24, found 23"),
+        (lambda rows: [row[1:] for row in rows], VectorError, "its vectors have dimension 23, not 24"),
         (
             lambda rows: [[float("nan")] * 24, *rows[1:]],
             VectorError,
@@ -78,7 +78,7 @@ def test_a_wrong_answer_is_an_error_in_one_line(change, error, message, models, 
 def test_a_declared_dimension_saves_the_probe_and_is_held_against_vectors(models, documents):
     embedder = load_embedder(MAKE, dimensions=12)
     assert embedder.profile.dim == 12
-    with pytest.raises(VectorError, match="expected vectors of dimension 12, found 24; leave out dimensions=12"):
+    with pytest.raises(VectorError, match="its vectors have dimension 24, not 12; leave out dimensions=12"):
         embedder.embed_documents(documents("a"))
 
 

@@ -35,7 +35,7 @@ def test_reads_specs(spec, expected):
         ("cohere:embed", "expected one of"),
         ("", "expected one of"),
         ("openai:", "'openai:' lacks the name of a model, for example openai:text-embedding-3-small"),
-        ("tfidf:many", "tfidf:256, found tfidf:many"),
+        ("tfidf:many", "tfidf:many names no number of dimensions; give one such as tfidf:256"),
         ("tfidf:0", "tfidf:256"),
         ("tfidf:-3", "tfidf:256"),
         ("packaged:e5-base-v2", "the only packaged model is packaged:all-MiniLM-L6-v2"),

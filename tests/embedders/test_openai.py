@@ -297,7 +297,7 @@ def test_a_whole_answer_of_another_dimension_is_paid_for_once(
 
 
 def test_the_dimension_that_a_store_expects_is_held_against_what_is_known_beforehand(server):
-    with pytest.raises(VectorError, match=r"my-store: expected vectors of dimension 1536, as openai:text.*found 8"):
+    with pytest.raises(VectorError, match=r"my-store: its vectors have dimension 8, those of openai:text.* 1536;"):
         OpenAIEmbedder("text-embedding-3-small", base_url=server.url).expect_dim(8, "my-store")
     assert server.requests == []
 

@@ -621,7 +621,7 @@ MORE = [
           "copy it again"),
     Fault(75, "not an npz", stores.write("x.npz", b"PK\x03\x04nothing"), FIT_FILE, 4, NO_NPZ),
     Fault(75, "no file of vectors", nothing, FIT_FILE, 4,
-          "x.npz: expected an .npz file of vectors, found no such file or directory; check the path"),
+          "x.npz: no .npz file of vectors can be read there (no such file or directory); check the path"),
     # a link is the will of who laid it, as in the cache of Hugging Face; what is read through it is told
     Fault(76, "the index is a link out of the folder", stores.link("store/index.faiss", "elsewhere/blob"), INSPECT,
           0, "notes *read and copied through links out of the folder: index.faiss"),
@@ -652,7 +652,7 @@ MORE = [
           "unknown model 'magic'; expected one of sentence-transformers:, packaged:, openai:, file:, tfidf:, "
           "langchain: - for example openai:text-embedding-3-small"),
     Fault(78, "a dimension that is a word", nothing, ("fit", "store", "--target", "tfidf:many", "-o", "out"), 2,
-          "expected a number of dimensions such as tfidf:256, found tfidf:many"),
+          "tfidf:many names no number of dimensions; give one such as tfidf:256"),
     Fault(78, "more dimensions than words", nothing, ("fit", "store", "--target", "tfidf:9999", "-o", "out"), 4,
           "tfidf:9999 needs 9999 documents and words, found 150 and *; choose a smaller dimension"),
     Fault(79, "another file in the folder", stores.write("store/notes.txt", b"mine"), TRANSLATE, 0, TRANSLATED),
@@ -703,7 +703,7 @@ REPORTS = [
           "store: the words that tfidf:32 learned (embedder.json, embedder.safetensors) are missing; only a store "
           "that lead-migrate embedded has them: name another model"),
     Fault(86, "a smaller model", nothing, ("check", "store", "--model", "tfidf:16", "-q"), 4,
-          "store: expected the saved state of tfidf:16, found that of tfidf:32; name that"),
+          "store: the saved state is of tfidf:32, not of tfidf:16; name that"),
     Fault(87, "a store that is stamped", nothing, ("stamp", "store", "--model", "tfidf:32", "-q"), 2,
           "store/lead-migrate.json exists: the store is stamped already; replace it with --force"),
     Fault(88, "the summary of a run is a folder", system.summary_is_folder, (*CHECK, "--github"), 5,
