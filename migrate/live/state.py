@@ -1,7 +1,6 @@
 """The state that searchers, the worker and the monitor of one store share: a SQLite file beside it.
 
-It knows which documents are wanted, which have true vectors in the store, some of the queries that were served, and
-counters. True vectors are not in it: until they are written into the store, they are in the embedding cache.
+True vectors are not in it: until they are written into the store, they are in the embedding cache.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
@@ -157,10 +156,10 @@ class LiveState:
     # The store and its generations.
 
     def adopt(self, model: str, generation: str, *, forget_true: bool) -> bool:
-        """Note the model (`Embedder.cache_scope("document")`) and the generation that is served now.
+        """Note the model (`Embedder.cache_scope("document")`) and the generation that is served; True if one is new.
 
         With another model, all that is known of documents and queries is forgotten; with another generation and
-        `forget_true`, which documents have true vectors in the store. Returns whether anything changed.
+        `forget_true`, which documents have true vectors in the store.
         """
         with self.transaction():
             previous, old = self.noted("model"), self.noted("generation")
@@ -180,8 +179,8 @@ class LiveState:
     def want(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
         """Add to the demand: by id, how much more a document is wanted, and its uncertainty, 1 - its confidence.
 
-        That is the sum, over `queries`, given by their digests, of 1 / the place at which the store found it: what lies
-        high decides more of an answer (`benchmarks/demand.py`).
+        That is the sum of 1 / its place over `queries`, given by their digests: what lies high decides more
+        (`benchmarks/demand.py`).
         """
         with self.transaction():
             self._write(
@@ -252,23 +251,12 @@ class LiveState:
 
     def keep_queries(self, queries: Sequence[ServedQuery]) -> None:
         """Keep a sample of the queries; which ones must not depend on their answers."""
-        rows = (
-            (
-                query.at,
-                query.key,
-                query.vector.astype("<f4").tobytes(),
-                json.dumps(query.ids),
-                query.scores.astype("<f4").tobytes(),
-                query.untrue,
-                query.generation,
-            )
-            for query in queries
-        )
+        insert = "INSERT INTO queries (vector, ids, scores, untrue, key, generation, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
         with self.transaction():
-            self._write(
-                "INSERT INTO queries (at, key, vector, ids, scores, untrue, generation) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
+            for query in queries:
+                vector, scores = (array.astype("<f4").tobytes() for array in (query.vector, query.scores))
+                row = (vector, json.dumps(query.ids), scores, query.untrue, query.key, query.generation, query.at)
+                self._database.execute(insert, row)
             self._write("DELETE FROM queries WHERE number <= (SELECT max(number) FROM queries) - ?", [(KEPT_QUERIES,)])
 
     def kept_queries(self, after: int = 0, *, limit: int = 1_000) -> list[ServedQuery]:
@@ -385,14 +373,9 @@ class LiveState:
             if self._database.in_transaction:  # it is part of another one
                 yield
                 return
-            self._database.execute(f"BEGIN {kind}")
-            try:
+            with self._database:  # which rolls back whatever was begun, even where Ctrl-C comes right after BEGIN
+                self._database.execute(f"BEGIN {kind}")
                 yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
-                raise
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

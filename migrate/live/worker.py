@@ -332,7 +332,7 @@ class Worker:
         if survey.embedded:
             ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
             return self._documents([doc_id for doc_id in ids if doc_id not in waiting and doc_id not in survey.true])
-        size = min(_BATCH, self._room(), len(next(self.account.parts(_BATCH))))
+        size = min(self._room(), self.account.at_once(_BATCH))
         if size <= 0:
             return []
         queued = (doc_id for doc_id in self.state.queue(_BATCH + len(waiting)) if doc_id in survey.rows)
