@@ -13,7 +13,7 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -99,28 +99,18 @@ class CacheFile:
         The journal is SQLite's default: switching to write-ahead logging fails at once, without waiting, while
         another process has the file open.
         """
-        with self._transaction("DEFERRED"):
+        with self._database:
+            self._database.execute("BEGIN")
             if self._is_ours():
                 return
-        with self._transaction("IMMEDIATE"):
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
             if self._is_ours():
                 return
             for statement in _UPGRADE if self._pragma("application_id") == APPLICATION_ID else _CREATE:
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-    @contextmanager
-    def _transaction(self, kind: str) -> Iterator[None]:
-        self._database.execute(f"BEGIN {kind}")
-        try:
-            yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself after a full disk.
-            with suppress(sqlite3.Error):
-                self._database.execute("ROLLBACK")
-            raise
 
     def _is_ours(self) -> bool:
         """Return True for a cache of this version, False for an empty one and for one of version 1.
@@ -171,7 +161,10 @@ class CacheFile:
         `choice` names the queries because of which the texts were embedded; `choosers` are digests of more of them.
         """
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
-        with self._translated(), self._transaction("IMMEDIATE"):
+        # The connection rolls back whatever its block began, even where Ctrl-C comes right after BEGIN: what is in
+        # flight then is still to be written
+        with self._translated(), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
                 [(key, vector, zlib.crc32(vector)) for key, vector in rows],

@@ -308,8 +308,9 @@ class OpenAIEmbedder(Embedder):
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most
                     while waiting and len(in_flight) < self._limit.places:
-                        request = waiting.popleft()
-                        in_flight[client.start(inputs[request.start : request.stop])] = request
+                        future = Future[Answer]()
+                        in_flight[future] = request = waiting.popleft()  # before Ctrl-C can come in between
+                        client.start(inputs[request.start : request.stop], future)
                     finished = wait(in_flight, return_when=FIRST_COMPLETED).done
                     if more := take(finished):
                         done += more
@@ -318,7 +319,8 @@ class OpenAIEmbedder(Embedder):
                         waiting.extendleft(reversed(self._halves(in_flight.pop(future), future, texts)))
             except BaseException:
                 client.stop()
-                for future in wait(in_flight, timeout=10.0).done:  # they are paid for
+                sent = [future for future in in_flight if not future.cancel()]
+                for future in wait(sent, timeout=10.0).done:  # they are paid for
                     with suppress(Exception):  # the first error is raised
                         take([future])
                 raise

@@ -155,18 +155,18 @@ class Client:
         """The name of the server in messages."""
         return self.base_url or "OpenAI"
 
-    def start(self, inputs: Sequence[str]) -> Future[Answer]:
+    def start(self, inputs: Sequence[str], future: Future[Answer]) -> None:
         """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries."""
-        future: Future[Answer] = Future()
 
         def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(self.ask(list(inputs)))
             except BaseException as error:
                 future.set_exception(error)
 
         threading.Thread(target=work, name="openai", daemon=True).start()
-        return future
 
     def stop(self) -> None:
         """Send nothing any more; what is in flight may come back."""

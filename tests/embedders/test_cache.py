@@ -304,6 +304,30 @@ def test_the_file_can_be_opened_again_after_a_failed_write(path):
         assert list(file.read({b"k" * 32})) == [b"k" * 32]
 
 
+class InterruptedConnection(sqlite3.Connection):
+    """Stands for Ctrl-C while a transaction begins: Python raises as the call returns."""
+
+    is_interrupted = False
+
+    def execute(self, statement, *values):
+        cursor = super().execute(statement, *values)
+        if statement == "BEGIN IMMEDIATE" and self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
+        return cursor
+
+
+def test_what_is_paid_for_can_be_written_after_an_interrupt_at_the_begin_of_a_transaction(path, monkeypatch):
+    monkeypatch.setattr("migrate.embedders.cache.sqlite3.connect", InterruptedConnection)
+    rows = {b"k" * 32: np.ones(3, dtype=np.float32)}
+    with CacheFile(path) as file:
+        file._database.is_interrupted = True
+        with pytest.raises(KeyboardInterrupt):
+            file.write(rows)
+        file.write(rows)
+        assert list(file.read(rows)) == list(rows)
+
+
 def modes(path):
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in (path.parent, *path.parent.iterdir())}
 

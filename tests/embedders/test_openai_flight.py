@@ -12,7 +12,7 @@ import pytest
 from migrate.embed import embed_corpus
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.openai_requests import RequestLimit
+from migrate.embedders.openai_requests import Client, RequestLimit
 from migrate.errors import InputError, RemoteError
 from migrate.stores import open_store
 
@@ -180,8 +180,8 @@ def stop_at(count):
     return progress
 
 
-@pytest.mark.parametrize("where", ["progress", "too long", "refused"])
-def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, documents, tmp_path):
+@pytest.mark.parametrize("where", ["progress", "too long", "refused", "starting"])
+def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, documents, tmp_path, monkeypatch):
     api = embedder_of(server, attempts=1)
     cached, error = CachedEmbedder(api, tmp_path / "cache.sqlite"), Stop
     server.latency_s = 0.1
@@ -191,6 +191,16 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, d
     elif where == "refused":
         server.gate = lambda number: server.faults.append(fake.status(403)) if number == 12 else None
         error = RemoteError
+    elif where == "starting":  # Ctrl-C while a thread starts, which is already sending
+        started, start = [], Client.start
+
+        def interrupted(*request):
+            start(*request)
+            started.append(request)
+            if len(started) == 12:
+                raise Stop
+
+        monkeypatch.setattr(Client, "start", interrupted)
     with pytest.raises(error):
         cached.embed(texts, "document", progress=stop_at(100) if where == "progress" else lambda *_: None)
     assert 0 < len(server.billed) < len(texts)
