@@ -8,21 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.errors import InputError, LockedError, OutputError
-from migrate.files import make_private, output_errors, real_path, state_folder
+from migrate.embedders.own_database import OwnDatabase
+from migrate.files import real_path, state_folder
 from migrate.locations import hide_secrets
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -53,20 +51,6 @@ WorkerPhase = Literal["none", "running", "paused", "stopped", "complete", "faile
 
 STOP: Final = "stop"
 """Under this name a worker is asked to come to an end (`LiveState.note`)."""
-
-_BUSY_S: Final = 5.0
-_TABLES: Final = """
-CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX true_by_change ON true_documents (change);
-CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT, vector BLOB NOT NULL,
-    ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT);
-CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL);
-CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,38 +104,49 @@ def state_path(store: Store) -> Path:
     return place.with_name(f".{place.name}.live") / quote(table, safe=" ") / "state.sqlite"
 
 
-class LiveState:
-    """The open file, for all threads of a process; other processes open their own. A context manager.
+class LiveState(OwnDatabase):
+    """The open file. Every method is one transaction, durable against the end of the process."""
 
-    Every method is one transaction, durable against the end of the process, and waits at most seconds for others
-    (LockedError); OutputError where the system refuses to write. A new file is for this user alone; InputError where
-    the file is damaged, or something else.
-    """
+    title = "live state"
+    remedy = "remove it: true vectors are kept elsewhere"
+    application_id = 0x4C4D4C56
+    version = 1
+    creation = (
+        "CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT "
+        "NULL) WITHOUT ROWID",
+        "CREATE INDEX true_by_change ON true_documents (change)",
+        "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT, vector "
+        "BLOB NOT NULL, ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT)",
+        "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL)",
+        "CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID",
+        "CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID",
+    )
+    busy_s = 5.0
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.RLock()
-        with output_errors(path):
-            make_private(path)
-        with self._translated():
-            self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            with self._translated():
-                self._prepare()
-        except BaseException:
-            self._database.close()
-            raise
+        super().__init__(path)
+        self.open()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._database.close()
+    def prepare(self) -> None:
+        """Recognise the file, or make it one, with a write-ahead log: reading waits for nobody."""
+        deadline = time.monotonic() + self.busy_s
+        while self.pragma("journal_mode") != "wal":  # switching fails at once while another has the file open
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        super().prepare()
+        with self.transaction():
+            # A file of an earlier version lacks this table: nobody knows who chose what it wants.
+            if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'choosers'"):
+                self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
+                self._write("INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", [(UNKNOWN_QUERY,)])
 
     # The store and its generations.
 
@@ -321,42 +316,6 @@ class LiveState:
         self.note("change", change)
         return change
 
-    def _prepare(self) -> None:
-        """Recognise the file, or make it one; two processes may come upon a new one at once."""
-        deadline = time.monotonic() + _BUSY_S
-        while self._pragma("journal_mode") != "wal":  # switching fails at once while another has the file open
-            try:
-                self._database.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-        self._database.execute("PRAGMA synchronous = NORMAL")
-        application, version = 0x4C4D4C56, 1
-        with self.transaction():
-            if self._pragma("application_id") == application:
-                if (other := self._pragma("user_version")) != version:
-                    raise InputError(
-                        f"{self.path}: this live state is of version {other}, which only another lead-migrate reads; "
-                        "remove it: true vectors are kept elsewhere"
-                    )
-                # A file of an earlier version lacks this table: nobody knows who chose what it wants.
-                if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'choosers'"):
-                    self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
-                    self._database.execute(
-                        "INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", (UNKNOWN_QUERY,)
-                    )
-                return
-            if self._read("SELECT 1 FROM sqlite_master"):
-                raise InputError(f"{self.path}: this is the database of another application; move it away")
-            for statement in filter(str.strip, _TABLES.split(";")):
-                self._database.execute(statement)
-            self._database.execute(f"PRAGMA application_id = {application}")
-            self._database.execute(f"PRAGMA user_version = {version}")
-
-    def _pragma(self, name: str) -> Any:
-        return self._database.execute(f"PRAGMA {name}").fetchone()[0]
-
     def _read(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query, of one view of the file; waits for nobody."""
         with self.transaction("DEFERRED"):
@@ -365,28 +324,3 @@ class LiveState:
     def _write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         with self.transaction():
             self._database.executemany(statement, rows)
-
-    @contextmanager
-    def transaction(self, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE") -> Iterator[None]:
-        """Make one transaction of all that is written in the context."""
-        with self._lock, self._translated():
-            if self._database.in_transaction:  # it is part of another one
-                yield
-                return
-            with self._database:  # which rolls back whatever was begun, even where Ctrl-C comes right after BEGIN
-                self._database.execute(f"BEGIN {kind}")
-                yield
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-                raise InputError(
-                    f"{self.path}: the live state is damaged ({error}); remove it: true vectors are kept elsewhere"
-                ) from error
-            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise LockedError(f"another process holds {self.path}; see what it does, and try again") from error
-            raise OutputError(f"cannot write {self.path}: {error}; free some space or check the permissions") from error

@@ -167,12 +167,12 @@ def test_a_file_of_something_else_is_left_alone(path):
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 7")
     database.close()
-    with pytest.raises(InputError, match="version 7, which only another"):
+    with pytest.raises(InputError, match="version 7, where this release reads 1; remove it"):
         LiveState(path)
 
 
 def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):
-    monkeypatch.setattr(module, "_BUSY_S", 0.2)
+    monkeypatch.setattr(LiveState, "busy_s", 0.2)
     with LiveState(path) as state:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
