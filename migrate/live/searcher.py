@@ -248,9 +248,7 @@ class LiveSearcher:
             counts["degraded_queries"] += bool(answer.untrue)
             # A filter hides documents from the monitor; queries wait in memory while the state cannot be written to.
             if where is None and len(self._buffer.queries) < 1_000 and self._random.random() < self.limits.sampled:
-                key = digest_of(Query("query", query)) if isinstance(query, str) else None
-                served = ServedQuery(vector, answer.ids, answer.scores, answer.untrue, key, generation.key)
-                self._buffer.queries.append(served)
+                self._buffer.queries.append(ServedQuery(vector, answer.ids, answer.scores, answer.untrue))
             counts["query_seconds"] += round(time.perf_counter() - started, 6)  # type: ignore[assignment]
         return LiveAnswer(answer.ids[:k], answer.scores[:k], answer.untrue, generation.key)
 
@@ -398,8 +396,7 @@ class LiveSearcher:
     def _opened(self) -> Generation:
         started, before = time.monotonic(), self._state.true_documents()
         generation = open_generation(self.location, self._vectors, valid_s=self.limits.refresh_s)
-        scope = generation.vectors.embedder.cache_scope("document")
-        self._state.adopt(scope, generation.key, forget_true=True)
+        self._state.adopt(generation.vectors.embedder.cache_scope("document"), generation.key)
         true = self._state.true_documents()
         if generation.store.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & before.items())

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
@@ -57,29 +57,25 @@ STOP: Final = "stop"
 class ServedQuery:
     """A query as it was answered: `vector` (dim,), ids and scores (n,) of the answer, best first.
 
-    `key` is a digest of its text (`query_digest`), None where only a vector was given; `untrue` counts documents of
-    the pool that were ranked without a true vector. `number` grows from query to query; 0 before it is kept.
+    `untrue` counts documents of the pool that were ranked without a true vector. `number` grows from query to query; 0
+    before it is kept.
     """
 
     vector: Vectors
     ids: tuple[str, ...]
     scores: NDArray[np.float32]
     untrue: int = 0
-    key: str | None = None
-    generation: str | None = None
     at: float = field(default_factory=time.time)
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker's own account. `generation` is the one it last wrote to; `verdict` is as JSON holds it."""
+    """A worker's own account."""
 
     phase: WorkerPhase = "none"
     pid: int | None = None
-    generation: str | None = None
     spent_usd: float = 0.0
-    verdict: Mapping[str, Any] | None = None
     message: str = ""
     updated: float = 0.0
 
@@ -117,8 +113,8 @@ class LiveState(OwnDatabase):
         "NULL) WITHOUT ROWID",
         "CREATE INDEX true_by_change ON true_documents (change)",
         "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT, vector "
-        "BLOB NOT NULL, ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT)",
+        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, vector BLOB NOT NULL, "
+        "ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL)",
         "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
         "CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL)",
         "CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID",
@@ -150,24 +146,20 @@ class LiveState(OwnDatabase):
 
     # The store and its generations.
 
-    def adopt(self, model: str, generation: str, *, forget_true: bool) -> bool:
-        """Note the model (`Embedder.cache_scope("document")`) and the generation that is served; True if one is new.
+    def adopt(self, model: str, generation: str) -> None:
+        """Note the model (`Embedder.cache_scope("document")`) and the generation that is served now.
 
-        With another model, all that is known of documents and queries is forgotten; with another generation and
-        `forget_true`, which documents have true vectors in the store.
+        With another generation, it is forgotten which documents have true vectors in the store; with another model, all
+        that is known of documents and queries.
         """
         with self.transaction():
-            previous, old = self.noted("model"), self.noted("generation")
-            if (previous, old) == (model, generation):
-                return False
-            if previous is not None and previous != model:
-                for table in ("demand", "true_documents", "refused", "queries", "choosers"):
-                    self._database.execute(f"DELETE FROM {table}")  # noqa: S608
-            elif old is not None and old != generation and forget_true:
-                self._database.execute("DELETE FROM true_documents")
+            forgotten = [] if self.noted("generation") in (None, generation) else ["true_documents"]
+            if self.noted("model") not in (None, model):
+                forgotten = ["demand", "true_documents", "refused", "queries", "choosers"]
+            for table in forgotten:
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self.note("model", model)
             self.note("generation", generation)
-            return True
 
     # Demand.
 
@@ -207,17 +199,21 @@ class LiveState(OwnDatabase):
         `generation` is the one that was published with them, if it is another: searchers then keep all marks.
         """
         with self.transaction():
-            change = self._next_change()
+            change = self.true_version + 1
+            self.note("change", change)
             rows = ((doc_id, digest, change) for doc_id, digest in text_hashes.items())
             self._write("INSERT OR REPLACE INTO true_documents VALUES (?, ?, ?)", rows)
             if generation is not None:
                 self.note("generation", generation)
 
-    def unmark(self, ids: Collection[str]) -> None:
-        """Forget that the store has their true vectors: their texts are others now, or they are gone."""
+    def settle(self, text_hashes: Mapping[str, bytes], untrue: Collection[str]) -> None:
+        """Mark these documents, and no others, as true; those that are `untrue` were not refused with this text."""
         with self.transaction():
-            self._write("DELETE FROM true_documents WHERE id = ?", ((doc_id,) for doc_id in ids))
-            self._next_change()
+            marked = self.true_documents()
+            stale = ((doc_id,) for doc_id, digest in marked.items() if text_hashes.get(doc_id) != digest)
+            self._write("DELETE FROM true_documents WHERE id = ?", stale)
+            self._write("DELETE FROM refused WHERE id = ?", ((doc_id,) for doc_id in untrue))
+            self.mark_true({doc_id: digest for doc_id, digest in text_hashes.items() if marked.get(doc_id) != digest})
 
     def true_documents(self) -> dict[str, bytes]:
         """Return the hash of the embedded text of each document that is true in the store."""
@@ -225,17 +221,13 @@ class LiveState(OwnDatabase):
 
     @property
     def true_version(self) -> int:
-        """A number that is another after each `mark_true` and `unmark`."""
+        """A number that is another after each `mark_true` and `settle`."""
         return int(self.noted("change") or 0)
 
     def refuse(self, documents: Mapping[str, tuple[bytes, str]]) -> None:
         """Note that the model takes no vector of these texts, by id: their `text_hash`, and why."""
         rows = ((doc_id, digest, reason) for doc_id, (digest, reason) in documents.items())
         self._write("INSERT OR REPLACE INTO refused VALUES (?, ?, ?)", rows)
-
-    def accept(self, ids: Collection[str]) -> None:
-        """Forget that some documents were refused: their texts are others now."""
-        self._write("DELETE FROM refused WHERE id = ?", ((doc_id,) for doc_id in ids))
 
     def refused(self) -> dict[str, tuple[bytes, str]]:
         """Return what `refuse` has noted."""
@@ -246,19 +238,17 @@ class LiveState(OwnDatabase):
 
     def keep_queries(self, queries: Sequence[ServedQuery]) -> None:
         """Keep a sample of the queries; which ones must not depend on their answers."""
-        insert = "INSERT INTO queries (vector, ids, scores, untrue, key, generation, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        insert = "INSERT INTO queries (vector, ids, scores, untrue, at) VALUES (?, ?, ?, ?, ?)"
         with self.transaction():
             for query in queries:
                 vector, scores = (array.astype("<f4").tobytes() for array in (query.vector, query.scores))
-                row = (vector, json.dumps(query.ids), scores, query.untrue, query.key, query.generation, query.at)
-                self._database.execute(insert, row)
+                self._database.execute(insert, (vector, json.dumps(query.ids), scores, query.untrue, query.at))
             self._write("DELETE FROM queries WHERE number <= (SELECT max(number) FROM queries) - ?", [(KEPT_QUERIES,)])
 
     def kept_queries(self, after: int = 0, *, limit: int = 1_000) -> list[ServedQuery]:
         """Return sampled queries with a `number` above `after`, in the order in which they came."""
         rows = self._read(
-            "SELECT vector, ids, scores, untrue, key, generation, at, number FROM queries WHERE number > ? "
-            "ORDER BY number LIMIT ?",
+            "SELECT vector, ids, scores, untrue, at, number FROM queries WHERE number > ? ORDER BY number LIMIT ?",
             after,
             limit,
         )
@@ -296,7 +286,8 @@ class LiveState(OwnDatabase):
 
     def worker(self) -> WorkerFacts:
         """Return what the worker last said of itself."""
-        return WorkerFacts(**(self.noted("worker") or {}))
+        facts = self.noted("worker") or {}
+        return WorkerFacts(**{field.name: facts[field.name] for field in fields(WorkerFacts) if field.name in facts})
 
     def set_worker(self, facts: WorkerFacts) -> None:
         """Say it; `updated` becomes now."""
@@ -310,11 +301,6 @@ class LiveState(OwnDatabase):
         """Return the fact of that name; None where there is none."""
         rows = self._read("SELECT fact FROM facts WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
-
-    def _next_change(self) -> int:
-        change = self.true_version + 1
-        self.note("change", change)
-        return change
 
     def _read(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query, of one view of the file; waits for nobody."""
