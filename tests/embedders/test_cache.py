@@ -269,7 +269,7 @@ def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path, documents):
 
 
 def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
-    monkeypatch.setattr("migrate.embedders.cache._BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("migrate.embedders.cache.CacheFile.busy_s", 0.1)
     CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
@@ -318,7 +318,7 @@ class InterruptedConnection(sqlite3.Connection):
 
 
 def test_what_is_paid_for_can_be_written_after_an_interrupt_at_the_begin_of_a_transaction(path, monkeypatch):
-    monkeypatch.setattr("migrate.embedders.cache.sqlite3.connect", InterruptedConnection)
+    monkeypatch.setattr("migrate.embedders.own_database.sqlite3.connect", InterruptedConnection)
     rows = {b"k" * 32: np.ones(3, dtype=np.float32)}
     with CacheFile(path) as file:
         file._database.is_interrupted = True
