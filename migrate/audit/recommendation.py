@@ -337,7 +337,7 @@ class _Advice:
             return self._switch(places.translated, needs_proof=True)
         if option.depth and places.can_serve:
             limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
-            model = (word for word in places.model if word != "--no-cache")  # `live` wants to keep what it embeds
+            model = (word for word in places.model if word != "--cache=none")  # `live` wants to keep what it embeds
             return ("live", "run", places.translated, *model, *limit), self._two_stage_remark(option)
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
