@@ -34,7 +34,6 @@ from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
-from migrate.search.rerank import rerank
 from migrate.search.runs import DEPTH, Run, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
@@ -276,30 +275,23 @@ class Retriever:
         rankings: dict[str, tuple[str, ...]] = {}
         for start in range(0, count, step):
             self.audit.progress(f"rank {depth} again", start, count)
-            rankings |= self._reranked_block(range(start, min(start + step, count)), depth)
+            block = range(start, min(start + step, count))
+            for run in self._ranked(block, [self._candidate_rows[number][:depth] for number in block]):
+                rankings |= run.rankings
         return Run(rankings)
 
-    def _reranked_block(self, numbers: range, depth: int) -> dict[str, tuple[str, ...]]:
-        """Return the rankings of some queries; what several of them retrieve is read once."""
-        reference = self.stores[FULL]
-        wanted = [self._candidate_rows[number][:depth] for number in numbers]
-        rows = np.unique(np.concatenate(wanted))
-        batch = reference.get(rows)
+    def _ranked(self, block: range, rows_of: Sequence[NDArray[np.int64]]) -> Iterator[Run]:
+        """Yield for each query of a block some rows of the reference, ranked; what several queries ask is read once."""
+        reference, keys = self.stores[FULL], self.keys[FULL]
+        rows = np.unique(np.concatenate(rows_of))
+        batch = reference.get(rows) if len(rows) else Batch([], np.empty((0, reference.info.dim), np.float32))
         check_vectors(batch.ids, batch.vectors, source=reference.info.location)
-        rankings: dict[str, tuple[str, ...]] = {}
-        for number, own in zip(numbers, wanted, strict=True):
+        for number, own in zip(block, rows_of, strict=True):
+            query_id, vector = self.query_set.query_ids[number], self.vectors[FULL][number : number + 1]
+            top = TopK([query_id], vector, metric=reference.info.metric, depth=self.depth)
             places = np.searchsorted(rows, own)
-            best = rerank(
-                self.vectors[FULL][number],
-                [self.keys[FULL][batch.ids[place]] for place in places],
-                np.zeros(len(own)),
-                np.arange(len(own)),
-                batch.vectors[places],
-                metric=reference.info.metric,
-                kept=self.depth,
-            )
-            rankings[self.query_set.query_ids[number]] = tuple(key for key, _ in best)
-        return rankings
+            top.add([keys[batch.ids[place]] for place in places], batch.vectors[places])
+            yield top.run()
 
     def reranking(self, depth: int) -> Reranking:
         """Return what a two-stage arm embeds."""
@@ -381,30 +373,16 @@ class Retriever:
             block = range(start, min(start + _QUERIES, len(ids)))
             known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
             tops = [run.top(ids[i], _FIRST) for i in block]
-            others = [[doc_id for doc_id in top if doc_id not in own] for top, own in zip(tops, known, strict=True)]
-            for i, top, own, more in zip(block, tops, known, self._scores_of(block, others), strict=True):
-                scores[i, : len(top)] = [more.get(doc_id, own.get(doc_id, worst)) for doc_id in top]
+            others = [set(top) - own.keys() for top, own in zip(tops, known, strict=True)]
+            rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*others)}
+            for row, key in enumerate(self.keys[FULL].values() if rows else ()):
+                if key in rows:
+                    rows[key].append(row)
+            rows_of = [np.array([row for d in sorted(own) for row in rows[d]], dtype=np.int64) for own in others]
+            for i, top, own, more in zip(block, tops, known, self._ranked(block, rows_of), strict=True):
+                own |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
+                scores[i, : len(top)] = [own.get(doc_id, worst) for doc_id in top]
         return -scores if metric == "l2" else scores
-
-    def _scores_of(self, block: range, wanted: Sequence[Sequence[str]]) -> Iterator[Mapping[str, float]]:
-        """Yield the reference's scores of some documents for each query of a block."""
-        reference = self.stores[FULL]
-        every = set().union(*wanted)
-        if not every:
-            yield from ({} for _ in block)
-            return
-        rows = [row for row, key in enumerate(self.keys[FULL].values()) if key in every]
-        batch = reference.get(np.array(rows, dtype=np.int64))
-        places: dict[str, list[int]] = {}
-        for place, doc_id in enumerate(batch.ids):
-            places.setdefault(self.keys[FULL][doc_id], []).append(place)
-        for i, own in zip(block, wanted, strict=True):
-            query_id, vector = self.query_set.query_ids[i], self.vectors[FULL][i : i + 1]
-            top = TopK([query_id], vector, metric=reference.info.metric, depth=max(len(own), 1))
-            near = [(doc_id, place) for doc_id in own for place in places.get(doc_id, ())]
-            top.add([doc_id for doc_id, _ in near], batch.vectors[[place for _, place in near]])
-            run = top.run()
-            yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))
 
     @cached_property
     def is_limited(self) -> bool:
