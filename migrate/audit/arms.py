@@ -87,7 +87,7 @@ def _stay(retriever: Retriever) -> Choices:
 
 
 def _bridge(retriever: Retriever) -> Choices:
-    """The arm of Drift-Adapter (EMNLP 2025): what can be answered today, before anything is translated."""
+    """Return the arm of Drift-Adapter (EMNLP 2025): what can be answered before anything is translated."""
     if BRIDGE not in retriever.stores:
         need = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
         yield Skipped(BRIDGE, need)
@@ -98,7 +98,7 @@ def _bridge(retriever: Retriever) -> Choices:
 
 
 def _words(retriever: Retriever) -> Choices:
-    """Words alone, and fused with vectors; hybrid has a standard of its own: words must not hide what vectors lost.
+    """Yield words alone, and fused with vectors; words must not hide what vectors lost, so hybrid has its own standard.
 
     In a pool that standard is missing: fused ranks may rise or fall where documents are left out.
     """
@@ -128,7 +128,7 @@ _NO_TEXTS = "needs texts, and the translated store has none"
 
 
 def _controls(retriever: Retriever) -> Choices:
-    """Rankings that every arm has to be better than; unjudged, they need true vectors of whatever they rank."""
+    """Return rankings that every arm has to be better than; unjudged, they need true vectors of all they rank."""
     nothing = partial(retriever.cost_of_share, 0)
     controls = (
         Arm(MEAN, "control: one vector for all documents", retriever.rank_by_id, nothing),
@@ -141,7 +141,7 @@ def _controls(retriever: Retriever) -> Choices:
 
 
 def _two_stage(retriever: Retriever) -> Choices:
-    """An arm for each depth: the translated store finds so many documents, the target model embeds and ranks these."""
+    """Yield an arm for each depth: the translated store finds so many documents, the target model ranks these."""
     stages, count = retriever.audit.stages, retriever.stores[TRANSLATED].info.count
     if stages is not None and not stages:
         yield Skipped(TWO_STAGE, "left out by --two-stage none")
@@ -182,7 +182,7 @@ def _beyond(depth: int, retriever: Retriever) -> str:
 
 
 def _prefixes(retriever: Retriever) -> Choices:
-    """An arm for each number of tokens, the simplest rivals of a translation; stores of them are made before."""
+    """Return an arm for each number of tokens, the simplest rivals of a translation; their stores are made before."""
     if not retriever.audit.prefixes:
         return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: --prefix 24,64")]
     unit = unit_of(retriever.counter)
@@ -200,7 +200,7 @@ def _prefixes(retriever: Retriever) -> Choices:
 
 
 def _budgets(_: Retriever) -> Choices:
-    """The translated store with more true vectors: `migrate.audit.frontier` makes these arms."""
+    """Return that the translated store with more true vectors is an arm of `migrate.audit.frontier`."""
     return [Skipped(REEMBEDDED, "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it")]
 
 

@@ -33,7 +33,7 @@ def ndcg(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
 
 
 def ndcg_at_random(qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
-    """Expected nDCG@k of each query's judged documents in random order; 0 for a query without relevant documents."""
+    """Return the expected nDCG@k of judged documents in random order; 0 for a query without relevant documents."""
     return np.array([_ndcg_at_random(list(qrels.get(query_id, {}).values()), k) for query_id in query_ids])
 
 
@@ -48,25 +48,25 @@ def _dcg(gains: Sequence[float]) -> float:
 
 
 def recall(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
-    """Share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
+    """Return the share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
     pairs = [(_relevant(qrels, query_id), run.top(query_id, k)) for query_id in query_ids]
     return np.array([len(relevant.intersection(top)) / len(relevant) if relevant else 0.0 for relevant, top in pairs])
 
 
 def reciprocal_rank(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
-    """1 / rank of the first relevant document among the first k, else 0; its mean is MRR@k."""
+    """Return 1 / rank of the first relevant document among the first k, else 0; its mean is MRR@k."""
     pairs = [(_relevant(qrels, query_id), enumerate(run.top(query_id, k), start=1)) for query_id in query_ids]
     return np.array([next((1 / rank for rank, doc in ranks if doc in relevant), 0.0) for relevant, ranks in pairs])
 
 
 def overlap(run: Run, reference: Run, query_ids: Sequence[str], k: int) -> Scores:
-    """Share of the reference's first k that the run's first k also has; 0 where the reference answers nothing."""
+    """Return the share of the reference's first k that the run's first k has too; 0 where that answers nothing."""
     pairs = [(set(reference.top(query_id, k)), run.top(query_id, k)) for query_id in query_ids]
     return np.array([len(wanted.intersection(top)) / len(wanted) if wanted else 0.0 for wanted, top in pairs])
 
 
 def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
-    """Share of the first k documents that are judged, whatever their grade; 0 where there is no document.
+    """Return the share of the first k documents that are judged, whatever their grade; 0 where there is no document.
 
     A document that nobody judged counts as not relevant in every other measure, which may wrong a run that finds what
     earlier ones did not: where this is low, or unlike between two runs, their other measures say little.

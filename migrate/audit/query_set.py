@@ -87,7 +87,7 @@ class QuerySet:
         return tuple(firsts.values())
 
     def merged(self, scores: Scores) -> Scores:
-        """One value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
+        """Return one value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
         if not len(scores):
             return scores
         merged: Scores = np.bincount(self.texts, weights=scores) / np.bincount(self.texts)
@@ -189,7 +189,7 @@ def load_unjudged(path: Path) -> QuerySet:
 def synthetic_queries(
     store: Store, *, count: int = SYNTHETIC_QUERIES, parent_field: str = PARENT_FIELD, seed: int = 0
 ) -> QuerySet:
-    """Up to `count` queries, of documents drawn at random: their titles, or first sentences.
+    """Return up to `count` queries, of documents drawn at random: their titles, or first sentences.
 
     Every model finds a text by its own words, so a query's own document is left out of every ranking: its id is that
     of the document, and `exclude_self` is set.
@@ -263,14 +263,14 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
-    """The judged document of each id of a store, in the store's order."""
+    """Return the judged document of each id of a store, in the store's order."""
     if not store.info.has_texts:
         return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
     return keys_of(store.documents(), parent_field)
 
 
 def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> Keys:
-    """The judged document of each of some documents."""
+    """Return the judged document of each of some documents."""
     return {document.id: key_of(document, parent_field) for document in documents}
 
 

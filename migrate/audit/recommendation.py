@@ -72,7 +72,7 @@ class Option:
 
     @property
     def depth(self) -> int:
-        """How many documents of a query are embedded while it is served; 0 where it is not served in two stages."""
+        """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
         return int(self.name.removeprefix(TWO_STAGE)) if self.name.startswith(TWO_STAGE) else 0
 
 

@@ -497,7 +497,7 @@ class Audit(PaidStep["AuditReport"]):
             yield from first_of(self.translated.documents(), self.embedder.profile.counter, tokens)
 
     def _of_reference(self) -> Iterable[Document]:
-        """All documents, about those of a pool, or those that prove a store."""
+        """Return all documents, about those of a pool, or those that prove a store."""
         from migrate.audit.pool import expected_documents
         from migrate.audit.reference import spot_documents
 
