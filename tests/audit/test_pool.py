@@ -87,6 +87,17 @@ def far(tmp_path_factory):
     return moved(tmp_path_factory.mktemp("far") / "translated", 1.0)
 
 
+class Rows(ManyTopics):
+    """As `ManyTopics`, with these vectors of documents."""
+
+    def __init__(self, true):
+        super().__init__()
+        self.true = true
+
+    def embed(self, texts, role, *, progress=None):
+        return super().embed(texts, role) if role == "query" else self.true[[int(text.id[1:]) for text in texts]]
+
+
 class Counting(WrappedEmbedder):
     """Counts documents, and breaks off when it has embedded so many."""
 
@@ -315,16 +326,10 @@ def test_what_a_pool_misses_does_not_make_a_store_safe(share, tmp_path):
     true[hidden] = 1.5 * queries[rng.integers(len(queries), size=len(hidden))]
     translated[hidden] = rng.normal(size=(len(hidden), DIM))
 
-    class Hidden(ManyTopics):
-        def embed(self, texts, role, *, progress=None):
-            if role == "query":
-                return super().embed(texts, role)
-            return true[[int(text.id[1:]) for text in texts]]
-
     store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
-    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), UNJUDGED, embedder=Hidden())
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), UNJUDGED, embedder=Rows(true))
     assert full.verdict.outcome is not Outcome.SAFE
-    pooled = audit(store, by_pool(20), UNJUDGED, embedder=Hidden(), no_bm25=True)
+    pooled = audit(store, by_pool(20), UNJUDGED, embedder=Rows(true), no_bm25=True)
     assert pooled.verdict.outcome is not Outcome.SAFE
     assert pooled.verdict.retention.lower <= full.verdict.retention.estimate
 
@@ -430,15 +435,9 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
     true[hidden] = 1.05 * VECTORS[rng.choice(wanted, size=len(hidden))]
     translated[hidden] = rng.normal(size=(len(hidden), DIM))
 
-    class Hidden(ManyTopics):
-        def embed(self, texts, role, *, progress=None):
-            if role == "query":
-                return super().embed(texts, role)
-            return true[[int(text.id[1:]) for text in texts]]
-
     store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
-    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Hidden())
-    pooled = audit(store, by_pool(10), embedder=Hidden(), no_bm25=True)
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Rows(true))
+    pooled = audit(store, by_pool(10), embedder=Rows(true), no_bm25=True)
     assert full.verdict.outcome is not Outcome.NOT_SAFE
     biased = Bootstrap(resamples=500).retention(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)))
     assert biased.upper < full.verdict.margin, "the pool alone would have said it"
