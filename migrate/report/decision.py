@@ -16,7 +16,7 @@ _CONTROLS = (MEAN, RANDOM)
 
 
 def decision_chart(report: AuditReport) -> Chart | None:
-    """What every option, arm and budget keeps, against its cost in all; None where too few costs are known.
+    """Draw the quality of every option, arm and budget against its cost in all; None where too few costs are known.
 
     Left out are the controls, and arms that are held against another standard than the full re-embed.
     """
@@ -49,7 +49,7 @@ def _is_priced(options: Sequence[Option]) -> bool:
 
 
 def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) -> Iterator[Point]:
-    """Arms that are no options, and the budgets of the frontier."""
+    """Yield arms that are no options, and the budgets of the frontier."""
     for arm in report.arms:
         comparison = report.comparisons.get(arm.name)
         if comparison is None or comparison.standard != FULL or arm.name in {*shown, *_CONTROLS}:
@@ -71,7 +71,7 @@ def _interval(name: str, bounds: Bounds) -> Interval:
 
 
 def decision_rows(report: AuditReport) -> list[list[str]]:
-    """A head, and one row an option: what it keeps, what it costs in all, and what of that is still to be paid."""
+    """Return a head, and one row an option: what it keeps, its cost in all, and what of that is still to be paid."""
     options = _with_costs(report)
     is_priced = _is_priced(options)
     unit = "usd" if is_priced else "Mtok"

@@ -11,9 +11,9 @@ from migrate.report.assess import cost_rows
 from migrate.report.audit import quality_rows
 from migrate.report.check import finding_rows
 from migrate.report.document import audit_document
+from migrate.report.fit import candidates_rows
 from migrate.report.page import answer_html
 from migrate.report.summary import audit_answer
-from migrate.report.terminal import candidates_rows
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
 
