@@ -46,6 +46,12 @@ def check_sections(result: Compatibility) -> Report:
     )
 
 
+def check_brief(result: Compatibility) -> list[Block]:
+    """Return what a notebook and a summary of CI have beside the answer."""
+    examples = [Table(example_rows(result))] if result.examples else []
+    return [Table(finding_rows(result)), *examples, Listed(result.notes)]
+
+
 def answer_line(result: Compatibility) -> str:
     """Say whether it is compatible, with which model, and why."""
     if result.compatible:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
 from typing import TypeAlias
@@ -134,10 +134,9 @@ def stamp(text: str, colour: str) -> Element:
     return element("span", text, class_=f"stamp {colour}")
 
 
-def answer_html(answer: str, rows: Sequence[Sequence[str]], further: Iterable[str] = ()) -> str:
-    """Return a result as notebooks show it: the answer, the table that it rests on, and what else is to be said."""
-    lines = [element("p", words(line)) for line in further]
-    return html(element("p", element("strong", words(answer))), _table(Table(rows)), lines)
+def notebook_piece(answer: str, *blocks: Block) -> str:
+    """Return a result as notebooks show it: the answer, and what it rests on."""
+    return html(element("p", element("strong", words(answer))), *map(content, blocks))
 
 
 def report_page(report: Report) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
@@ -61,6 +61,18 @@ class Either:
 
     page: Block
     terminal: Block = None
+
+
+def parts_of(block: Block) -> Iterator[Block]:
+    """Yield one by one the parts that are text: of each `Either`, that of a terminal."""
+    match block:
+        case Either():
+            yield from parts_of(block.terminal)
+        case None | str() | Table() | Facts() | Figures() | Listed() | Heading() | Note() | Element():
+            yield block
+        case _:
+            for part in block:
+                yield from parts_of(part)
 
 
 @dataclass(frozen=True, slots=True)

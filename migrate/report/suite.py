@@ -14,10 +14,11 @@ from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import Bounds, Outcome, margin_remarks
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
-from migrate.report.audit import quality_rows, sentences
+from migrate.report.audit import audit_brief, sentences
 from migrate.report.characters import for_markup, printable
-from migrate.report.check import answer_line, example_rows, finding_rows
+from migrate.report.check import answer_line, check_brief
 from migrate.report.downstream import downstream_rows, downstream_sentence, task_sentence
+from migrate.report.sections import Block, Listed, Table, parts_of
 
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
 """Signs by which a person sees a state at a glance."""
@@ -66,6 +67,20 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """
     texts = ["| " + " | ".join(printable(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([texts[0], "|---|" + "---:|" * (len(rows[0]) - 1), *texts[1:]])
+
+
+def as_markdown(*blocks: Block) -> str:
+    """Return parts of a report that are sentences, tables or lists, a blank line between them."""
+    shown = []
+    for block in parts_of(blocks):
+        match block:
+            case str():
+                shown.append(block)
+            case Table():
+                shown.append(markdown_table(block.rows))
+            case Listed() if block.lines:
+                shown.append("\n".join(f"- {line}" for line in block.lines))
+    return "\n\n".join(shown)
 
 
 def junit_xml(suite: Suite) -> bytes:
@@ -171,37 +186,28 @@ def downstream_cases(audit: DownstreamAudit) -> list[Case]:
 
 def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
     """Return the tasks of trained models alone, where no queries are asked."""
-    markdown = f"{_heading(_STATES[audit.outcome], store)} {_downstream_markdown(audit)}"
     remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
     properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
-    caveat = f"{remarks}\n\n" if remarks else ""
+    heading = f"{_heading(_STATES[audit.outcome], store)} {downstream_sentence(audit)}"
+    markdown = f"{heading}\n\n{as_markdown(Table(downstream_rows(audit)), remarks or None)}\n"
     cases = [
         replace(case, title=f"{task.outcome}: {store}, {task.task}")
         for case, task in zip(downstream_cases(audit), audit.tasks, strict=True)
     ]
-    return Suite("lead-migrate audit", "audit by labels", cases, f"{markdown}{caveat}", properties, store)
+    return Suite("lead-migrate audit", "audit by labels", cases, markdown, properties, store)
 
 
 def _heading(state: State, store: str) -> str:
     return f"## {MARKS[state]} lead-migrate: `{printable(store)}`:"
 
 
-def _downstream_markdown(audit: DownstreamAudit) -> str:
-    return f"{downstream_sentence(audit)}\n\n{markdown_table(downstream_rows(audit))}\n\n"
-
-
 def _audit_markdown(report: AuditReport) -> str:
-    *others, verdict = sentences(report)
-    notes = "\n".join(f"- {sentence}" for sentence in others)
+    *remarks, verdict = sentences(report)
     outcome = _judged(report)
     state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else _STATES[outcome]
-    caveats = "".join(f"{caveat}\n\n" for caveat in report.caveats)
-    downstream = "" if report.downstream is None else _downstream_markdown(report.downstream)
-    return (
-        f"{_heading(state, report.places.translated)} {verdict}\n\n"
-        f"{caveats}{markdown_table(quality_rows(report))}\n\n{downstream}"
-        f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
-    )
+    folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
+    heading = _heading(state, report.places.translated)
+    return f"{heading} {verdict}\n\n{as_markdown(audit_brief(report))}\n\n{folded}\n"
 
 
 def check_suite(result: Compatibility) -> Suite:
@@ -216,7 +222,9 @@ def check_suite(result: Compatibility) -> Suite:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
     name, store = f"check of {PurePath(result.store).name}", str(result.store)
-    return Suite("lead-migrate check", name, cases, _check_markdown(result), properties, store)
+    heading = f"{_heading(_state(ok=result.compatible), store)} {answer_line(result)}"
+    markdown = f"{heading}\n\n{as_markdown(check_brief(result))}\n"
+    return Suite("lead-migrate check", name, cases, markdown, properties, store)
 
 
 def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
@@ -230,9 +238,3 @@ def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
 
 def _state(*, ok: bool) -> State:
     return State.PASSED if ok else State.FAILED
-
-
-def _check_markdown(result: Compatibility) -> str:
-    tables = [finding_rows(result), *([example_rows(result)] if result.examples else [])]
-    heading = _heading(_state(ok=result.compatible), str(result.store))
-    return f"{heading} {answer_line(result)}\n\n" + "\n\n".join(map(markdown_table, tables)) + "\n"

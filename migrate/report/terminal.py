@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from io import StringIO
 from math import isfinite
 from textwrap import fill
-from xml.etree.ElementTree import Element
 
 from migrate.report.characters import printable
-from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, Table
+from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, Table, parts_of
 
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
@@ -46,7 +45,7 @@ def as_text(*blocks: Block, width: int = WIDTH) -> str:
     """Return parts of a report, a blank line between them but for sentences; a heading of nothing is left out."""
     text, last = "", None
     heading = ""
-    for block in _flat(blocks):
+    for block in parts_of(blocks):
         if isinstance(block, Heading):
             heading = f"{block.text}\n"
         elif shown := _shown(block, width):
@@ -54,17 +53,6 @@ def as_text(*blocks: Block, width: int = WIDTH) -> str:
             text += ("" if not text else "\n" if is_next else "\n\n") + heading + shown
             last, heading = block, ""
     return text
-
-
-def _flat(block: Block) -> Iterator[Block]:
-    """Yield the parts for a terminal, one by one."""
-    if isinstance(block, Either):
-        yield from _flat(block.terminal)
-    elif isinstance(block, str | Table | Facts | Figures | Listed | Heading | Note | Element | None):
-        yield block
-    else:
-        for part in block:
-            yield from _flat(part)
 
 
 def _shown(block: Block, width: int) -> str:

@@ -15,7 +15,8 @@ from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matr
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
 from migrate.report.facts import document
-from migrate.report.page import answer_html
+from migrate.report.page import notebook_piece
+from migrate.report.sections import Listed, Table
 from migrate.report.terminal import filled_columns, number
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
@@ -424,8 +425,7 @@ def _cells(accuracy: Accuracy | None) -> list[str]:
 
 @notebook_html.register
 def _(found: StoresComparison) -> str:
-    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
     names = [store.name for store in found.stores]
     words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
-    further = [*words, *(f"note: {note}" for note in found.notes)]
-    return answer_html(answer, space_rows(found, names), further)
+    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+    return notebook_piece(answer, Table(space_rows(found, names)), words, Listed(found.notes))
