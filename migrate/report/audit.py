@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import floor, log10
 
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
@@ -129,13 +129,7 @@ def _budget_row(point: FrontierPoint) -> list[str]:
 
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
-_AGREEMENT = {
-    "overlap@1": "overlap@1",
-    "overlap@10": "overlap@10",
-    "overlap@100": "overlap@100",
-    "RBO": "RBO",
-    "judged@10": "judged@10",
-}
+_AGREEMENT = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
 _COSTS = ("Mtok", "usd")
 _NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
 _SAMPLE_LEFT_OUT = "the verdict without the documents that have true vectors"
@@ -173,12 +167,11 @@ def _significance(verdict: Verdict) -> str:
 
 def quality_rows(report: AuditReport) -> list[list[str]]:
     """Return one row an arm: measures, retention with its bounds, queries won, tied and lost, and costs if any."""
-    shown = _shown(_QUALITY, report)
-    head = ["arm", *shown.values(), report.verdict.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
+    head = ["arm", *_QUALITY.values(), report.verdict.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
     rows = [
         [
             arm.name,
-            *_means(arm, shown),
+            *_means(arm, _QUALITY),
             *_compared(report.comparisons.get(arm.name)),
             f"{arm.seconds:.1f}",
             "-" if arm.tokens is None else f"{arm.tokens / _MILLION:.2f}",
@@ -191,11 +184,9 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
     """Return one row an arm: the share of what the full re-embed finds that it finds too."""
-    shown = _shown(_AGREEMENT, report)
-    if not shown.keys() - {"judged@10"}:
-        return []
-    rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
-    return filled_columns([["against the full re-embed", *shown.values()], *rows])
+    rows = [[arm.name, *_means(arm, _AGREEMENT)] for arm in report.arms]
+    shown = filled_columns([["against the full re-embed", *_AGREEMENT], *rows])
+    return shown if set(shown[0][1:]) - {"judged@10"} else []
 
 
 def legend(report: AuditReport) -> str:
@@ -216,11 +207,7 @@ def legend(report: AuditReport) -> str:
     return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
-def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:
-    return {name: head for name, head in heads.items() if any(name in arm.scores for arm in report.arms)}
-
-
-def _means(arm: ArmResult, measures: Sequence[str] | dict[str, str]) -> list[str]:
+def _means(arm: ArmResult, measures: Iterable[str]) -> list[str]:
     means = [arm.mean(measure) for measure in measures]
     return ["-" if mean is None else f"{mean:.3f}" for mean in means]
 

@@ -14,7 +14,7 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
-from migrate.audit.verdict import Bounds, Outcome
+from migrate.audit.verdict import Outcome
 from migrate.report.audit import (
     METRICS,
     agreement_rows,
@@ -28,13 +28,12 @@ from migrate.report.audit import (
     sentences,
     slice_rows,
 )
-from migrate.report.decision import decision_chart, decision_rows
+from migrate.report.decision import decision_chart, decision_rows, interval
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_blocks
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, words
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, Table
 from migrate.report.svg.charts import (
-    Interval,
     IntervalChart,
     Line,
     difference_chart,
@@ -259,15 +258,11 @@ def _kinds_of_queries(report: AuditReport) -> Block:
     )
     charts: list[Block] = []
     for by in dict.fromkeys(part.by for part in slices):
-        rows = [_interval(f"{part.value} ({part.queries:,})", part.retention) for part in slices if part.by == by]
+        rows = [interval(f"{part.value} ({part.queries:,})", part.retention) for part in slices if part.by == by]
         chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
         charts += [Heading(f"By {by}"), chart.figure()]
     worst = slice_rows(report)
     return [Either([element("p", about), charts], Table(worst) if worst else None)]
-
-
-def _interval(name: str, bounds: Bounds, *, marked: bool = False) -> Interval:
-    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked)
 
 
 def _arms(report: AuditReport) -> Iterator[Block]:
@@ -288,7 +283,7 @@ def _arms(report: AuditReport) -> Iterator[Block]:
 
 def _arms_chart(report: AuditReport) -> IntervalChart:
     rows = [
-        _interval(name, comparison.retention, marked=name == TRANSLATED)
+        interval(name, comparison.retention, marked=name == TRANSLATED)
         for name, comparison in report.comparisons.items()
         if name not in (MEAN, RANDOM) and comparison.retention.is_known
     ]
