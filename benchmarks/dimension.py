@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
-from migrate.similarity.dimension import NEIGHBOURS, local_dimensions, mean_dimension
-from migrate.similarity.neighbours import find_nearest
+from migrate.similarity.neighbours import DIMENSION_NEIGHBOURS, find_nearest, local_dimensions, mean_dimension
 from migrate.stitch.confidence import spearman
 from migrate.vectors import unit_rows
 
@@ -55,7 +54,7 @@ def rows_of(data: Path, name: str, space: str) -> Iterator[str]:
     """The cells of one space."""
     documents = list(load_beir(data / name).documents())
     vectors = load_embedder(f"file:{data / 'pairs' / f'{name}.{space}.npz'}").embed_documents(documents)
-    near = find_nearest(unit_rows(vectors), NEIGHBOURS)
+    near = find_nearest(unit_rows(vectors), DIMENSION_NEIGHBOURS)
     dimensions = local_dimensions(near)
     coherence = coherence_of([document.text for document in documents], near.rows[:, :NEAREST])
     known = np.flatnonzero(np.isfinite(dimensions))

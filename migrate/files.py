@@ -41,7 +41,7 @@ class FileStamp:
 
     @classmethod
     def of(cls, path: Path, descriptor: int | None = None) -> FileStamp:
-        """The stamp of a file now: of what the path leads to, or of what is open."""
+        """Return the stamp of a file now: of what the path leads to, or of what is open."""
         try:
             status = path.stat() if descriptor is None else os.fstat(descriptor)
         except OSError as error:
@@ -60,7 +60,7 @@ class FileStamp:
 
 
 def describe_os_error(error: OSError) -> str:
-    """The reason an operating system call failed, in the system's words."""
+    """Return the reason an operating system call failed, in the system's words."""
     return error.strerror or str(error)
 
 
@@ -104,7 +104,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys and no spare space: equal values give equal text."""
+    """Return JSON with sorted keys and no spare space: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -120,7 +120,7 @@ def refuse_endless(path: Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
+    """Return hexadecimal SHA-256 of a file's bytes, read in constant memory."""
     refuse_endless(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -251,8 +251,8 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path}: this is a mount point, and cannot be replaced; choose another output")
     if force and (old := switched_folder(path)) is not None:
         raise UsageError(
-            f"{path}: expected an output that may be replaced, found a store of a switch of {old}; run rollback or "
-            f"forget of {old} first, or choose another output"
+            f"{path}: a store of a switch of {old} is not replaced; run rollback or forget of {old} first, or choose "
+            "another output"
         )
     if not force and (path.is_symlink() or path.exists()):
         if os.path.lexists(beside(path, "lock")):  # a run was killed after it had given the output its name
@@ -272,7 +272,7 @@ def switched_folder(folder: Path) -> str | None:
 
 
 def mounts_in(path: Path) -> list[Path]:
-    """The real paths at which file systems are mounted, of a file or folder and what is in it.
+    """Return the real paths at which file systems are mounted, of a file or folder and what is in it.
 
     They cannot be renamed. Linux lists them; elsewhere only the folder itself is looked at.
     """
@@ -406,7 +406,7 @@ def output_lock(path: Path) -> Iterator[None]:
 
 
 def _locked_file(lock: Path) -> int | None:
-    """A descriptor of the lock file that has that name, locked; None where another process holds it."""
+    """Return a descriptor of the lock file that has that name, locked; None where another process holds it."""
     while True:
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
@@ -441,7 +441,7 @@ def state_folder() -> Path:
 
 
 def free_path(path: Path) -> Path:
-    """The path, or with a number behind it, so that nothing is there yet."""
+    """Return the path, or with a number behind it, so that nothing is there yet."""
     free, number = path, 1
     while free.exists():
         number += 1

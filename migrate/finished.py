@@ -25,7 +25,7 @@ from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
 from migrate.work.jobs import Configuration
-from migrate.work.outputs import State
+from migrate.work.outputs import RunState
 
 RECORD = "run.json"
 _VERSION = 3
@@ -107,7 +107,7 @@ def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Fi
     an output is not as it left it.
     """
     facts = _read(folder, made_from)
-    if facts is None or facts["version"] != _VERSION or State.read(folder) is not None:
+    if facts is None or facts["version"] != _VERSION or RunState.read(folder) is not None:
         return None
     if _changed(facts["audit"], made_from.audit):
         return None
@@ -130,7 +130,7 @@ def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) 
         try:
             _refuse_changed(folder, name, output)
         except InputError:
-            if State.read(folder) is None:
+            if RunState.read(folder) is None:
                 raise
             return Kept()  # another audit broke off here: its journal says what is there
     outputs = {name: output["facts"] for name, output in there.items()}

@@ -23,7 +23,7 @@ _secrets: dict[str, dict[str, str]] = {}
 
 
 def hide_secrets(location: str) -> str:
-    """The location without password and keys, which `secrets_of` knows from now on.
+    """Return the location without password and keys, which `secrets_of` knows from now on.
 
     >>> hide_secrets("pgvector:postgresql://ann:secret@db.example/shop?sslmode=require#items")
     'pgvector:postgresql://ann@db.example/shop?sslmode=require#items'
@@ -52,7 +52,7 @@ def hide_secrets(location: str) -> str:
 
 
 def place_of(location: str | Path) -> Path | str:
-    """A path of this machine, or a URL such as `s3://bucket/folder` without what is secret in it.
+    """Return a path of this machine, or a URL such as `s3://bucket/folder` without what is secret in it.
 
     >>> place_of("s3://bucket/stitch/"), place_of("my-stitch"), place_of("file:///tmp/stitch")
     ('s3://bucket/stitch', PosixPath('my-stitch'), PosixPath('/tmp/stitch'))
@@ -69,7 +69,7 @@ def secrets_of(location: str) -> Mapping[str, str]:
 
 
 def known_secrets() -> dict[str, dict[str, str]]:
-    """All of them, for another process of the same run."""
+    """Return all of them, for another process of the same run."""
     return {server: dict(secrets) for server, secrets in _secrets.items()}
 
 
@@ -80,7 +80,7 @@ def remember_secrets(secrets: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def scrub(text: str) -> str:
-    """A text, such as the message of a server, without any secret that is known."""
+    """Return a text, such as the message of a server, without any secret that is known."""
     values = {value for secrets in _secrets.values() for value in secrets.values() if len(value) > 3}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, "***")
@@ -88,7 +88,7 @@ def scrub(text: str) -> str:
 
 
 def options_text(options: Mapping[str, str]) -> str:
-    """Options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
+    """Return options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
     return f"?{urlencode(options)}" if options else ""
 
 

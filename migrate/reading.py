@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import reprlib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ DEEPEST: Final = 100
 _LARGEST: Final = 1 << 1000
 _TOO_LARGE: Final = "a whole number of more than 1,000 bits"
 _WORD: Final = 1 << 64
+_ODD: Final = re.compile(r"\\u|[\ud800-\udfff]|[0-9]{300}")
+"""Text without which no value is half a character or too large a number."""
 Made = TypeVar("Made")
 
 
@@ -34,38 +37,38 @@ class MalformedError(ValueError):
     """What was read is not what it should be; the message says what it is."""
 
 
-def read_small(path: Path) -> bytes:
-    """The bytes of a file that is held in memory.
+def read_small(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a file that is held in memory.
 
     Raises
     ------
     InputError
         It is a pipe or a device.
     MalformedError
-        It is of more than `MOST_BYTES`.
+        It is of more than `most` bytes.
     OSError
         The operating system refused.
     """
     refuse_endless(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > MOST_BYTES:
+        if size > most:
             raise MalformedError(f"{size:,} bytes")
         return file.read()
 
 
-def read_json(path: Path) -> Any:
-    """The value in a file of JSON; raises as `read_small` and `parse_json`."""
-    return parse_json(read_small(path))
+def read_json(path: Path, most: int = MOST_BYTES) -> Any:
+    """Return the value in a file of JSON; raises as `read_small` and `parse_json`."""
+    return parse_json(read_small(path, most))
 
 
-def read_table(path: Path) -> dict[str, Any]:
-    """The table (an object) in a file of JSON; raises as `read_json`, and as `as_table`."""
-    return as_table(read_json(path))
+def read_table(path: Path, most: int = MOST_BYTES) -> dict[str, Any]:
+    """Return the table (an object) in a file of JSON; raises as `read_json`, and as `as_table`."""
+    return as_table(read_json(path, most))
 
 
 def parse_json(content: bytes | str) -> Any:
-    """The value of some JSON.
+    """Return the value of some JSON.
 
     Raises
     ------
@@ -73,15 +76,17 @@ def parse_json(content: bytes | str) -> Any:
         It is no JSON, no Unicode, nested more than `DEEPEST` levels, or holds a whole number that no float is near.
     """
     try:
-        value = json.loads(content)
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        value = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise _malformed(error) from error
-    _check(value)
+    if _ODD.search(text) or text.count("[") + text.count("{") > DEEPEST:
+        _check(value)
     return value
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:
-    """The tables of some TOML; raises as `parse_json`."""
+    """Return the tables of some TOML; raises as `parse_json`."""
     try:
         facts = tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -91,7 +96,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def as_table(value: Any) -> dict[str, Any]:
-    """The value, if it is a table.
+    """Return the value, if it is a table.
 
     Raises
     ------
@@ -104,7 +109,7 @@ def as_table(value: Any) -> dict[str, Any]:
 
 
 def expect(value: Any, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The value as it is, if it is a table with the names of a `shape`, each of the type there; it may have others.
+    """Return the value as it is, if it is a table with the names of a `shape` at least, each of the type there.
 
     A type is that of a field (`str`, `int | None`, `tuple[str, str]`), or the shape of a table in the table.
 
@@ -118,7 +123,7 @@ def expect(value: Any, shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def typed(kind: type[Made], facts: Any) -> Made:
-    """A dataclass of the values of a table, those of other dataclasses among them.
+    """Return a dataclass of the values of a table, those of other dataclasses among them.
 
     Raises
     ------
@@ -162,7 +167,7 @@ def _check(value: Any) -> None:
 
 
 def _inside(values: Sequence[Any]) -> Iterator[Any]:
-    """What is in the lists and tables among some values, one level deeper; the others are looked at."""
+    """Yield the parts of lists and tables among some values, one level deeper; the others are checked."""
     for value in values:
         if isinstance(value, dict):
             yield from value
@@ -219,7 +224,7 @@ _SIMPLE: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
 
 
 def _converted(value: Any, hint: Any, place: str) -> Any:
-    """The value as the type of a field has it: lists as tuples, tables as dataclasses."""
+    """Return the value as the type of a field has it: lists as tuples, tables as dataclasses."""
     if hint is Any:
         return value
     inner = get_args(hint)
@@ -254,7 +259,7 @@ def _one_of(value: Any, allowed: Mapping[str, Any], place: str) -> Any:
 
 
 def _collected(value: Any, hint: Any, place: str) -> Any:
-    """A table of values of one type, or a list."""
+    """Return a table of values of one type, or a list."""
     origin, inner = get_origin(hint), get_args(hint)
     if issubclass(origin, Mapping):
         if not isinstance(value, Mapping):

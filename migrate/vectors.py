@@ -86,12 +86,12 @@ class NormSummary:
 
     @property
     def is_unit(self) -> bool:
-        """Whether every row is of unit length, within `UNIT_TOLERANCE`."""
+        """True if every row is of unit length, within `UNIT_TOLERANCE`."""
         return self.minimum > 1 - UNIT_TOLERANCE and self.maximum < 1 + UNIT_TOLERANCE
 
 
 def squared_norms(vectors: Vectors) -> NDArray[np.float32]:
-    """Squared Euclidean norm of each row of (n, dim), shape (n,)."""
+    """Return squared Euclidean norm of each row of (n, dim), shape (n,)."""
     squares: NDArray[np.float32] = np.einsum("ij,ij->i", vectors, vectors)
     return squares
 
@@ -103,7 +103,7 @@ def summarize_norms(vectors: Vectors) -> NormSummary:
 
 
 def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vectors") -> Vectors:
-    """Rows as float32, C-contiguous, shape (n, dim); copied only where it must be.
+    """Return rows as float32, C-contiguous, shape (n, dim); copied only where it must be.
 
     Raises
     ------
@@ -115,7 +115,9 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
     except (TypeError, ValueError) as error:
         raise VectorError(f"{source}: not a table of numbers with rows of equal length ({error})") from error
     if vectors.ndim != 2:
-        raise VectorError(f"{source}: expected a table of vectors, found an array of {vectors.ndim} dimensions")
+        raise VectorError(
+            f"{source}: an array of {vectors.ndim} dimensions is no table of vectors; give a vector a row"
+        )
     if dim is not None and vectors.shape[1] != dim:
         raise VectorError(f"{source}: expected vectors of dimension {dim}, found {vectors.shape[1]}")
     return vectors
@@ -124,7 +126,7 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
 def check_vectors(
     ids: Sequence[object], vectors: Vectors, *, source: str, noun: str = "document", allow_zero: bool = False
 ) -> NDArray[np.float32]:
-    """Squared norms of the rows, shape (n,), after making sure that every row is finite and not zero.
+    """Return squared norms of the rows, shape (n,), after making sure that every row is finite and not zero.
 
     One pass serves both: a NaN or Inf anywhere makes the row's squared norm NaN or Inf, as does a
     value beyond 1.8e19, whose square float32 cannot hold. `ids[i]` tells a reader which `noun` row i is.
@@ -149,7 +151,7 @@ def check_vectors(
 
 
 def unit_rows(vectors: Vectors) -> Vectors:
-    """The rows of (n, dim) divided by their norms; a zero row stays zero."""
+    """Return the rows of (n, dim) divided by their norms; a zero row stays zero."""
     norms = np.sqrt(squared_norms(vectors))
     norms[norms == 0] = 1
     return np.divide(vectors, norms[:, None], dtype=np.float32)

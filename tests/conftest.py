@@ -55,6 +55,21 @@ def documents_follow_their_schema():
 
 
 @pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Put a package on the path: a module of some code, whose KIND an entry point of a group names."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(package, code, group, kind):
+        (tmp_path / f"{package}_module.py").write_text(code)
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[lead_migrate.{group}]\n{kind} = {package}_module:KIND\n")
+
+    return make
+
+
+@pytest.fixture
 def mount():
     """Mounts a file system of its own at a folder, which only root may."""
     mounted = []

@@ -237,7 +237,7 @@ def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | Non
         if not places.can_serve:
             return _reembed(_full_of(report), report)
         limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
-        model = (word for word in places.model if word != "--no-cache")  # `live` wants to keep what it embeds
+        model = (word for word in places.model if word != "--cache=none")  # `live` wants to keep what it embeds
         return ("live", "run", places.translated, *model, *limit), _two_stage_remark(option, report)
     if option.name == BRIDGE:
         return None, "the old store is asked by queries that the stitch of --bridge maps back"

@@ -575,7 +575,7 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
 
 def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
     """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
-    what = "tokens above 0 such as 24,64; a text to put before documents is --document-prefix"
+    what = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
     return sorted(set(_numbers(value, "--prefix", what) or ()))
 
 

@@ -47,9 +47,10 @@ def command(
 
     Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
 
-    Here `--rate` may count texts of a local model, and tokens: 1000000tok/min, or one of each with a comma between.
-    Without it the limits of `--tier` hold.
+    The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with
+    a comma between. Without it the limits of `--tier` hold.
     """
+    from migrate.embedders.kinds import split_settings, with_settings
     from migrate.files import atomic_file, refuse_file, write_bytes
     from migrate.report.assess import assess_document, assess_sections
     from migrate.report.page import report_page
@@ -63,14 +64,17 @@ def command(
         refuse_file(html, *options.local_paths(*read), force=force)
     with progress_bar(quiet=quiet) as progress:
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
-        embedder = replace(model, rate=None, no_cache=True).load(target, seed=asked.seed, asks_again=False)
+        bare, settings = split_settings(target)
+        rate, model = settings.get("rate", model.rate), replace(model, rate=None)
+        target = with_settings(bare, {**settings, "rate": None})  # it means more here
+        embedder = replace(model, cache="none").load(target, seed=asked.seed, asks_again=False)
         step = replace(
             asked,
             target=embedder,
-            rate=model.rate,
+            rate=rate,
             is_own_server=model.base_url is not None,
-            cached=cached_texts(model, embedder.profile),
-            texts_per_request=model.batch_size,
+            cached=cached_texts(model, target, embedder.profile),
+            texts_per_request=settings.get("batch_size", model.batch_size),
             progress=progress,
         )
         opened = step.source
@@ -89,10 +93,10 @@ def command(
         _advise_plan(opened, words, stitch, step.quality, assessment.best, quiet=quiet)
     elif assessment.full_is_better:
         full = opened.successor("full") or path_beside(opened, "full")
-        advise_next("reembed", *words, "-o", full, but="rate", quiet=quiet)
+        advise_next("reembed", *words, "-o", full, quiet=quiet)
     else:
         words += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
-        advise_next("run", *words, also=("query_log", "price"), but="rate", quiet=quiet)  # a rate means more here
+        advise_next("run", *words, also=("query_log", "price"), quiet=quiet)
 
 
 def _advise_plan(
@@ -109,7 +113,7 @@ def _advise_plan(
         if best.first_tokens:
             words += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
         words += ["-o", path_beside(store, "stitch")]
-        advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)
+        advise_next("fit", *words, also=("query_log", "price"), quiet=quiet)
         return
     new = ["-o", store.successor("new") or path_beside(store, "new")]
     if not (best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE)):

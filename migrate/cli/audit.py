@@ -154,16 +154,16 @@ def _places(step: Audit, asked: Audit, outputs: Outputs) -> Places:
     """Return the names for the next command, as they were typed here or are noted in the store."""
     from migrate.audit.places import places_of
     from migrate.embedders import special_options
-    from migrate.report.check import flags_of
+    from migrate.embedders.kinds import split_settings, with_settings
 
     typed, target = typed_model(), cast("str | None", asked.target)
-    said = {word.partition("=")[0] for word in typed}
     identity = step.embedder.identity
-    named = [word for word in flags_of(special_options(identity)) if word.partition("=")[0] not in said]
+    bare, settings = split_settings(target or identity.spec)
+    spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
         places_of(step.translated, step.source_store, step.embedder),
         stitch=None if asked.stitch is None else str(asked.stitch),
-        target=("--target", target or identity.spec, *named, *typed),
+        target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=None if outputs.report is None else str(outputs.report),
         again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),

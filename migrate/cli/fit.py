@@ -49,6 +49,7 @@ def command(
     """
     from migrate.files import refuse_output
     from migrate.manifest import MANIFEST_NAME
+    from migrate.steps.fit.inputs import load_views
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
     from migrate.work.remote import refuse_url
@@ -67,7 +68,7 @@ def command(
         stop_if_same("fit", opened, embedder, as_json=general.as_json)
         if asked.source_model is not None:
             old = model.for_source().load(str(asked.source_model), state=folder_of(opened))
-        views = options.load_views(cast("Sequence[str]", asked.views), model)
+        views = load_views(cast("Sequence[str]", asked.views), model.for_source().load) if asked.views else None
         step = replace(asked, store=opened, target=embedder, source_model=old, views=views, progress=progress)
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed, quiet=quiet),

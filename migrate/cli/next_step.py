@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise
 from migrate.files import free_path
 from migrate.locations import secrets_of
@@ -36,7 +35,9 @@ _TO_FILL_IN = {
 }
 """What is the user's to fill in, and what to say of it."""
 
-_MODEL = tuple(ModelOptions.__dataclass_fields__)
+_MODEL = ("base_url", "cache")
+"""Options of models, which the next command wants too."""
+
 _PASSING = (
     {"report", "html", "opens", "junit", "github", "markdown", "judge_next"}
     | {"as_json", "quiet", "verbose", "force", "restart"}
@@ -50,17 +51,16 @@ def advise_next(
     command: str,
     *words: str | Path,
     also: Sequence[str] = (),
-    but: str = "",
     names_model: bool = True,
     quiet: bool,
 ) -> None:
-    """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`.
+    """Print the next command: its words, and options as they were typed here: those of models, and `also`.
 
     Options that it does not have are left out, and those of models where it `names_model` not.
     """
     context = click.get_current_context()
     root = context.find_root()
-    names = {*(_MODEL if names_model else ()), *also} - {but}
+    names = {*(_MODEL if names_model else ()), *also}
     path = command.split()
     found: click.Command | None = root.command
     for part in path:
@@ -184,8 +184,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
     """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
     from migrate.check import Cause
     from migrate.embedders import special_options
-    from migrate.embedders.kinds import split_spec
-    from migrate.report.check import flags_of
+    from migrate.embedders.kinds import split_settings, split_spec, with_settings
 
     recorded = None if opened.info.manifest is None else opened.info.manifest.model
     force = [] if recorded is None else ["--force"]
@@ -195,13 +194,14 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
         advise_next("stamp", store, "--as-found", *force, names_model=False, quiet=quiet)
     elif found is not None and (opened.takes_manifest or not result.compatible):
         command, more = ("stamp", force) if opened.takes_manifest else ("check", [])
-        words = [f"--model={found.spec}", *flags_of(found.options), *more]
-        advise_next(command, store, *words, but="document_prefix", quiet=quiet)
+        own = {"dimensions": None, "document_prefix": None, "query_prefix": None}
+        spec = with_settings(found.spec, {**split_settings(spec)[1], **own, **found.options})
+        advise_next(command, store, f"--model={spec}", *more, quiet=quiet)
     elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] == "openai":
-        advise_next("check", store, f"--model={spec}", f"--dimensions={opened.info.dim}", quiet=quiet)
+        advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}", quiet=quiet)
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
-        words = [f"--model={recorded.spec}", *flags_of(special_options(recorded))]
-        advise_next("check", store, *words, names_model=False, quiet=quiet)
+        spec = with_settings(recorded.spec, special_options(recorded))
+        advise_next("check", store, f"--model={spec}", names_model=False, quiet=quiet)
     elif opened.takes_manifest and result.suits_queries:
         advise("the model's queries are right for these vectors all the same, so the store may be stamped", quiet=quiet)
         advise_next("stamp", store, f"--model={spec}", "--trust", *force, quiet=quiet)
@@ -231,14 +231,15 @@ def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
-    """The option that names a model that no artefact is enough for: a file, a folder, code; none for other models."""
-    from migrate.embedders.kinds import runs_code, split_spec
+    """The option that names a model that no artefact is enough for: a file, a folder, code, or one with settings."""
+    from migrate.embedders.kinds import runs_code, split_settings, split_spec
 
     if spec is None:
         return []
-    if runs_code(spec):
+    bare, settings = split_settings(spec)
+    if settings or runs_code(spec):
         return [flag, spec]
-    provider, name = split_spec(spec)
+    provider, name = split_spec(bare)
     is_here = provider in ("file", "sentence-transformers") and name and Path(name).expanduser().exists()
     return [flag, spec] if is_here else []
 

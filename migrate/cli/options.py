@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -39,8 +39,6 @@ from migrate.steps.fit import SOURCE_MODEL, TARGET
 from migrate.steps.translate import OUTPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from click.shell_completion import CompletionItem
 
     from migrate.audit.query_set import QuerySet
@@ -457,74 +455,89 @@ query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_
 parent_field = declared("parent_field", PARENT_FIELD, "parent_id")
 
 
+def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return a setting of models from the environment or a file; on the command line it belongs into a SPEC.
+
+    Raises
+    ------
+    UsageError
+        It was typed.
+    """
+    if context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+        setting = f"{str(param.name).replace('_', '-')}={value}"
+        raise click.UsageError(f"--{setting} goes into the SPEC of its model: SPEC,{setting}", context)
+    return value
+
+
+def _setting(kind: str) -> Any:
+    return field(default=None, metadata=described("", kind, hidden=True, callback=_in_spec))
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How models are reached. What belongs to one model alone, such as a prefix, is for the target only."""
+    """How models are reached, and settings for what their SPECs do not say, from the environment or a file.
+
+    The last three are for the target only.
+    """
 
     base_url: str | None = field(
         default=None, metadata=described("Server to use for openai: models.", "text", metavar="URL")
     )
-    device: str = field(
-        default="auto", metadata=described("Where sentence-transformers: models run: auto, cpu, cuda, mps.", "text")
-    )
-    batch_size: int | None = field(
-        default=None, metadata=described("Texts per batch of the model.  [default: the model's]", "count")
-    )
-    concurrency: int = field(default=8, metadata=described("Requests in flight at once, for openai:.", "requests"))
-    rate: str | None = field(
+    cache: str | None = field(
         default=None,
         metadata=described(
-            "Most requests to openai:, as 3000/min, 50/s, 100/h.  [default: server's]", "text", metavar="N/UNIT"
+            "Embedding cache file, or `none` for no cache.  [default: in the user's cache folder]",
+            "text",
+            metavar="FILE|none",
         ),
     )
-    dimensions: int | None = field(
-        default=None, metadata=described("Shorter vectors, for openai: models that offer them.", "count")
-    )
-    document_prefix: str | None = field(
-        default=None, metadata=described("Put before documents.  [default: the registry's]", "text", metavar="TEXT")
-    )
-    query_prefix: str | None = field(
-        default=None, metadata=described("Put before queries.  [default: the registry's]", "text", metavar="TEXT")
-    )
-    cache: Path | None = field(
-        default=None, metadata=described("Embedding cache file.  [default: in the user's cache folder]", "path")
-    )
-    no_cache: bool = field(default=False, metadata=described("Neither read the cache nor keep embeddings in it."))
+    device: str | None = _setting("text")
+    batch_size: int | None = _setting("count")
+    concurrency: int | None = _setting("requests")
+    rate: str | None = _setting("text")
+    dimensions: int | None = _setting("count")
+    document_prefix: str | None = _setting("text")
+    query_prefix: str | None = _setting("text")
 
-    def load(self, spec: str, *, state: Path | None = None, seed: int = 0, asks_again: bool = True) -> Embedder:
-        """Return the embedder of a spec, with these options.
+    def load(
+        self,
+        spec: str,
+        *,
+        recorded: ModelIdentity | None = None,
+        state: Path | None = None,
+        seed: int = 0,
+        asks_again: bool = True,
+    ) -> Embedder:
+        """Return the embedder of a spec, with these options, and what a manifest has `recorded` of it.
 
         A command that `asks_again` for the same texts pays for them once even without the cache: what it embeds is
         stored in a file until it ends.
         """
-        from migrate.embedders import load_embedder
+        from migrate.embedders import load_embedder, recorded_options
         from migrate.embedders.cache import CachedEmbedder
 
-        settings = {name: getattr(self, name) for name in _MODEL if name not in ("cache", "no_cache")}
-        embedder = load_embedder(spec, **settings, state=state, cache=self.cache_file, seed=seed)
-        aside = _file_aside() if asks_again and self.no_cache and embedder.cacheable else None
+        settings = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
+        if recorded is not None:
+            settings = {**recorded_options(recorded), **settings}
+        cache = self.cache_file
+        embedder = load_embedder(spec, base_url=self.base_url, **settings, state=state, cache=cache, seed=seed)
+        aside = _file_aside() if asks_again and cache is None and embedder.cacheable else None
         return embedder if aside is None else CachedEmbedder(embedder, aside, keeps=False)
 
     def for_source(self) -> ModelOptions:
         """Return the options without those that belong to the target model alone."""
         return replace(self, dimensions=None, document_prefix=None, query_prefix=None)
 
-    def as_recorded(self, model: ModelIdentity) -> ModelOptions:
-        """Return the options, completed by what a manifest remembers of the model: prefixes, shorter vectors."""
-        from migrate.embedders import recorded_options
-
-        recorded = recorded_options(model)
-        return replace(self, **{name: value for name, value in recorded.items() if getattr(self, name) is None})
-
     @property
     def cache_file(self) -> Path | None:
         """The file of the embedding cache, or None for none."""
         from migrate.embedders.cache import default_cache_path
 
-        return None if self.no_cache else self.cache or default_cache_path()
+        return None if self.cache == "none" else Path(self.cache) if self.cache else default_cache_path()
 
 
-_MODEL = tuple(ModelOptions.__dataclass_fields__)
+SETTINGS = ("device", "batch_size", "concurrency", "rate", "dimensions", "document_prefix", "query_prefix")
+"""Fields of `ModelOptions` that a SPEC may say."""
 
 
 def _file_aside() -> Path | None:
@@ -543,25 +556,6 @@ def _file_aside() -> Path | None:
 
 model_options = option_group(ModelOptions, "model", section="Models")
 """Adds the options of `ModelOptions`."""
-
-NO_VIEW = "none"
-
-
-def load_views(specs: Sequence[str], model: ModelOptions) -> dict[str, Embedder] | None:
-    """The models of `--view`; None where nothing is said, so that a free one may be tried.
-
-    Raises
-    ------
-    UsageError
-        `none` beside the name of a model.
-    """
-    from migrate.errors import UsageError
-
-    if NO_VIEW not in specs:
-        return {spec: model.for_source().load(spec) for spec in specs} or None
-    if set(specs) != {NO_VIEW}:
-        raise UsageError(f"expected --view {NO_VIEW} alone, found {len(specs)} of them; leave {NO_VIEW} out")
-    return {}
 
 
 @dataclass(frozen=True, slots=True)

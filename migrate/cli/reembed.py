@@ -95,8 +95,8 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         embedder = load_model_of(opened, cast("str | None", asked.target), "--target", model)
-        if model.no_cache or not embedder.is_cached:
-            why = "as --no-cache asks" if model.no_cache else "as they cost nothing to have again"
+        if model.cache_file is None or not embedder.is_cached:
+            why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
         done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
     if general.as_json:

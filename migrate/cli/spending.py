@@ -170,12 +170,12 @@ class Spending:
                 )
 
 
-def cached_texts(model: ModelOptions, profile: Profile) -> CacheLookup | None:
+def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:
     """What tells which documents are in the embedding cache; None where asking would load a model, or there is none."""
     path = model.cache_file
     if not profile.is_api or path is None or not path.is_file():
         return None
-    embedder = replace(model, rate=None).load(profile.spec)
+    embedder = model.load(spec)
     if not embedder.is_cached:
         return None
     return lambda texts: embedder.known(texts, "document")
@@ -193,5 +193,5 @@ def with_views(fitted: FittedStitch, folder: Path, model: ModelOptions) -> Fitte
         spec: model.for_source().load(spec) for spec, view in reader.models.items() if view.profile.is_paid is not False
     }
     if reader.base is not None and target is not None:
-        models[reader.base] = model.as_recorded(target).load(reader.base, state=folder)
+        models[reader.base] = model.load(reader.base, recorded=target, state=folder)
     return replace(fitted, reader=reader.with_models(models))

@@ -23,7 +23,8 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool, quiet: bool) -> in
     The store is checked first; exits with 1, and writes nothing, if it does not come from the model. Its own files
     stay as they are.
     """
-    from migrate.report.check import flags_of, stamp_document, stamp_text
+    from migrate.embedders.kinds import with_settings
+    from migrate.report.check import stamp_document, stamp_text
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
@@ -38,8 +39,8 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool, quiet: bool) -> in
     else:
         show(stamp_text(done))
     if done.found is not None:
-        words = [f"--model={done.found.spec}", *flags_of(done.found.options)]
-        advise_next("check", store, *words, names_model=False, quiet=quiet)
+        found = with_settings(done.found.spec, done.found.options)
+        advise_next("check", store, f"--model={found}", names_model=False, quiet=quiet)
     elif done.checked is not None and not done.path:
         lead_on(store, str(spec), opened, done.checked, quiet=quiet)
     elif done.path:

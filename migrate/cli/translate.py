@@ -75,6 +75,7 @@ class _Reporter:
 
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | None, model: ModelOptions) -> Embedder:
     """The model that a stitch leads to, or the one that was named for it."""
+    from migrate.embedders import is_spec_of
     from migrate.errors import UsageError
 
     recorded = fitted.manifest.model
@@ -82,11 +83,11 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
     if spec is None and (recorded is None or file is not None):
         what = "its model" if recorded is None else f"where {file} is"
         raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
-    if recorded is None or spec not in (None, recorded.spec):
+    if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
         return model.load(str(spec), state=folder)
     if spec is None:
         refuse_recorded_code(recorded, folder, "--target")
-    return model.as_recorded(recorded).load(recorded.spec, state=folder)
+    return model.load(str(spec or recorded.spec), recorded=recorded, state=folder)
 
 
 @options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")

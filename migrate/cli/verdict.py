@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from migrate.cli.next_step import file_of, is_out_of_sight
 from migrate.cli.terminal import show, show_json, show_summary
@@ -22,13 +22,14 @@ EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options: ModelOptions) -> Embedder:
     """The model that was named, or the one in the store's manifest with the prefixes it was used with."""
     from migrate.check.facts import check_revision
+    from migrate.embedders import is_spec_of
     from migrate.errors import InputError, RemoteError, UsageError
     from migrate.stores.file_store import folder_of
 
     recorded = store.info.manifest.model if store.info.manifest else None
     if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
-    if recorded is None or spec not in (None, recorded.spec):
+    if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
         embedder = options.load(str(spec), state=folder_of(store))
         embedder.expect_dim(store.info.dim, store.info.location)
         return embedder
@@ -39,7 +40,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
             f"{store.info.location}: expected {file_of(recorded)}, the vectors that it is of, in the current folder, "
             f"found none; say where they are with {flag} file:PATH"
         )
-    embedder = options.as_recorded(recorded).load(recorded.spec, state=folder_of(store))
+    embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=folder_of(store))
     embedder.expect_dim(store.info.dim, store.info.location)
     try:
         identity = embedder.identity

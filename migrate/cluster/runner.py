@@ -37,12 +37,10 @@ _LOCAL: Final = "local:"
 def named_runner(address: str, shards: str | None) -> DaskRunner:
     """Return the runner of `local:N`, a scheduler's address or its file; `shards` as in `DaskRunner`."""
     if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
-        raise UsageError(f"expected a number of worker processes as in dask:local:4, found 'dask:{address}'")
+        raise UsageError(f"dask:{address}: no number of worker processes; write it as in dask:local:4")
     is_address = address.startswith((_LOCAL, "tcp://", "tls://", "ws://", "wss://", "ucx://"))
     if not is_address and not Path(address).is_file():
-        raise UsageError(
-            f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found 'dask:{address}': no such file"
-        )
+        raise UsageError(f"dask:{address}: no such file of a scheduler; name one, or dask:tcp://HOST:PORT")
     return DaskRunner(address, shards)
 
 
@@ -183,9 +181,7 @@ def _scheduler_at(address: str) -> str:
     try:
         found = str(read_table(Path(address))["address"])
     except (OSError, MalformedError, KeyError) as error:
-        raise UsageError(
-            f"{address}: expected a file that `dask scheduler --scheduler-file` wrote; name that"
-        ) from error
+        raise UsageError(f"{address}: not a file that `dask scheduler --scheduler-file` wrote; name that") from error
     return found
 
 
@@ -309,8 +305,8 @@ class Cluster:
                 raise type(sees)(f"the worker {address} cannot begin: {sees}") from sees
             if sees is False:
                 raise UsageError(
-                    f"{place.named}: expected a place that all machines see, found that the worker {address} sees "
-                    "another; name one, such as s3://BUCKET/FOLDER"
+                    f"{place.named}: the worker {address} sees another place there; name one that all machines see, "
+                    "such as s3://BUCKET/FOLDER"
                 )
 
     def threads(self) -> int:

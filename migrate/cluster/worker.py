@@ -74,6 +74,6 @@ def _open(name: str) -> Callable[..., Any]:
 
 
 def other_versions(found: dict[str, str]) -> str:
-    """The message for workers of other versions, by address."""
+    """Return the message for workers of other versions, by address."""
     named = ", ".join(f"{address} ({version})" for address, version in sorted(found.items()))
-    return f"expected workers with lead-migrate {__version__}, found {named}; install the same version on all of them"
+    return f"workers have other versions than {__version__}: {named}; install lead-migrate of one version on all"

@@ -237,8 +237,8 @@ def _time_note(rate: Rate | None, target: Profile) -> str:
     if rate is not None:
         return f"time: {rate.sentence(is_api=target.is_api)}"
     if target.is_api:
-        return "time is not known; --rate says what the server allows"
-    return "time is not known; --calibrate embeds 32 documents and times them, --rate 50/s says it"
+        return "time is not known; SPEC,rate=3000/min says what the server allows"
+    return "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
 
 
 def _long_note(count: TextCount, chunking: Chunking | None, target: Profile) -> str:

@@ -60,7 +60,7 @@ class Rate:
         """Read `3000/min`, `50/s`, `1000000tok/min`, or one of each with a comma between.
 
         >>> Rate.parse("50/s, 1000000tok/min")
-        Rate(requests_per_min=3000.0, tokens_per_min=1000000.0, source='as given by --rate')
+        Rate(requests_per_min=3000.0, tokens_per_min=1000000.0, source='as given by rate=')
 
         Raises
         ------
@@ -73,11 +73,11 @@ class Rate:
             per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
             if read is None or not per_min or bool(read["tokens"]) in amounts:
                 raise UsageError(
-                    f"--rate: expected requests or tokens in a time, such as 3000/min, 50/s or 1000000tok/min, found "
-                    f"{text!r}; give one of these, or one of each with a comma between"
+                    f"{text!r} is no rate of requests or tokens; give one such as 3000/min, 50/s or 1000000tok/min, or "
+                    "one of each with a comma between"
                 )
             amounts[bool(read["tokens"])] = per_min
-        return cls(amounts.get(False), amounts.get(True), "as given by --rate")
+        return cls(amounts.get(False), amounts.get(True), "as given by rate=")
 
     def completed(self, limits: Rate | None) -> Rate:
         """The limits of another where there are none of its own: so many requests may not carry any number of tokens.
@@ -103,8 +103,8 @@ class Rate:
     def sentence(self, *, is_api: bool) -> str:
         """The rate in words: requests of an API, texts of a local model.
 
-        >>> Rate(50, None, "as given by --rate").sentence(is_api=False)
-        '50 texts/min, as given by --rate'
+        >>> Rate(50, None, "as given by rate=").sentence(is_api=False)
+        '50 texts/min, as given by rate='
         """
         unit = "requests" if is_api else "texts"
         parts = [

@@ -30,7 +30,7 @@ from migrate.stores.all_true import TRUE, note_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import source_hashes, state_of, verify_files
-from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.jobs import Configuration, StoreJob, Work
@@ -159,7 +159,7 @@ def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
 def _manifest_at(output: Path | str) -> Manifest | None:
     """The manifest of a store that has the name of an output; None where there is none."""
     place = output_of(output)
-    if type(place) is FolderOutput:
+    if type(place) is Output:
         return read_manifest(place.path, "store") if (place.path / MANIFEST_NAME).is_file() else None
     with suppress(LeadMigrateError):
         return open_store(place.location).info.manifest

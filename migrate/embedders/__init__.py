@@ -10,11 +10,15 @@
     layer:N:SPEC, layer:N:cls:SPEC       layer N of a model that runs here, pooled as the model does it, or by cls
     length:TOKENS:SPEC                   a model that runs here, which cuts texts at so many tokens
 
-A bare name is looked up in the model registry. Installed packages may bring further kinds: see `kinds`.
+A bare name is looked up in the model registry. Settings follow any of them after commas, such as
+`openai:text-embedding-3-small,dimensions=256` or `e5-base-v2,document-prefix=passage: ,device=cpu`: device, batch-size,
+concurrency, rate, dimensions, document-prefix and query-prefix, as `load_embedder` explains them. Installed packages
+may bring further kinds: see `kinds`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from migrate.embedders.kinds import (
     parse_spec,
     split_layer,
     split_prefix,
+    split_settings,
     split_spec,
 )
 from migrate.embedders.profile import Profile
@@ -39,8 +44,10 @@ __all__ = [
     "Profile",
     "Role",
     "find_model",
+    "is_spec_of",
     "known_models",
     "load_embedder",
+    "load_known",
     "parse_spec",
     "recorded_options",
     "special_options",
@@ -67,7 +74,7 @@ def load_embedder(
     Parameters
     ----------
     spec
-        As in the docstring of this package.
+        As in the docstring of this package. Its settings go over the arguments of the same names.
     base_url
         An OpenAI-compatible server; other kinds pay no attention to it.
     device
@@ -96,6 +103,7 @@ def load_embedder(
     InputError, OutputError
         A saved state or a file cannot be read.
     """
+    spec, settings = split_settings(spec)
     tokens, spec = split_prefix(spec)
     named = spec
     layer, spec = split_layer(spec)
@@ -105,14 +113,6 @@ def load_embedder(
     if (layer is not None or length is not None) and not kind.has_layers:
         fault, verb = ("cuts no texts here", "do") if layer is None else ("has no layers to choose from", "have")
         raise UsageError(f"{spec} {fault}; models of sentence-transformers: and packaged: {verb}")
-    if batch_size is not None and batch_size < 1:
-        raise UsageError(f"the batch size must be at least 1, not {batch_size}")
-    if dimensions is not None and (not kind.takes_dimensions or dimensions < 1):
-        raise UsageError(
-            f"dimensions must be at least 1, and go with openai: or langchain: only; found {dimensions} for {spec!r}"
-        )
-    if (document_prefix or query_prefix) and not kind.takes_prefixes:
-        raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")
     options = LoadOptions(
         base_url,
         device,
@@ -127,6 +127,16 @@ def load_embedder(
         state=state,
         seed=seed,
     )
+    options = replace(options, **settings)
+    if options.batch_size is not None and options.batch_size < 1:
+        raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
+    if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):
+        raise UsageError(
+            "dimensions must be at least 1, and go with openai: or langchain: only; found "
+            f"{options.dimensions} for {spec!r}"
+        )
+    if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
+        raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")
     embedder = kind.load(name, options)
     portable = {name: getattr(options, name) for name in options.__slots__ if name not in ("layer", "length", "state")}
     embedder.loaded_by = (named, portable)
@@ -139,6 +149,18 @@ def load_embedder(
     from migrate.embedders.prefix import PrefixEmbedder
 
     return PrefixEmbedder(embedder, tokens)
+
+
+def load_known(spec: str | None, recorded: ModelIdentity | None, *, state: Path | None = None) -> Embedder:
+    """Make the embedder of a spec; where it is that of a recorded model, or None, as it was used then."""
+    if recorded is None or not is_spec_of(spec, recorded):
+        return load_embedder(str(spec), state=state)
+    return load_embedder(spec or recorded.spec, state=state, **recorded_options(recorded))
+
+
+def is_spec_of(spec: str | None, recorded: ModelIdentity) -> bool:
+    """Return whether a spec, whatever its settings, is that of a recorded model; None always is."""
+    return spec is None or split_settings(spec)[0] == recorded.spec
 
 
 def recorded_options(model: ModelIdentity) -> dict[str, Any]:

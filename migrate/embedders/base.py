@@ -234,9 +234,7 @@ class Embedder(ABC):
 
 def other_dimension(spec: str, model_dim: int, store_dim: int, source: str, advice: str) -> VectorError:
     """The error for a model of dimension `model_dim` that is to meet vectors of another one, those of `source`."""
-    return VectorError(
-        f"{source}: expected vectors of dimension {model_dim}, as {spec} gives, found {store_dim}; {advice}"
-    )
+    return VectorError(f"{source}: its vectors have dimension {store_dim}, those of {spec} {model_dim}; {advice}")
 
 
 def require_texts(texts: Sequence[Text], *, model: str) -> None:

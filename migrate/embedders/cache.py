@@ -8,70 +8,56 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 import stat
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder, Role, WrappedEmbedder, require_texts
-from migrate.errors import InputError, LockedError, OutputError
+from migrate.embedders.own_database import OwnDatabase
+from migrate.errors import InputError
 from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
 
-APPLICATION_ID = 0x4C4D4543
-"""Marks the file as an embedding cache of lead-migrate (SQLite's `application_id`)."""
-
-FORMAT_VERSION = 2
-"""Version 2 also says which queries chose a text."""
-
-_BUSY_TIMEOUT_S = 60.0
-_CREATE = (
-    "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID",
-    "CREATE TABLE chosen (key BLOB PRIMARY KEY, choice BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE choosers (choice BLOB, query TEXT, PRIMARY KEY (choice, query)) WITHOUT ROWID",
-)
-_UPGRADE = (
-    *_CREATE[1:],
-    "INSERT INTO chosen SELECT key, x'' FROM embeddings",
-    "INSERT INTO choosers VALUES (x'', '')",  # `UNKNOWN_QUERY`
-)
-"""Of texts that version 1 has kept nobody knows why they were embedded."""
-
-LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
+LEAVE_ASIDE = "--cache none or another --cache leaves these vectors aside"
 
 
-class CacheFile:
-    """An open cache; a context manager. A file that is not there yet is created, with its folder, for this user alone.
+class CacheFile(OwnDatabase):
+    """An open cache. Version 2 also says which queries chose a text.
 
-    Processes take turns, each transaction waiting for the others for up to a minute.
+    The journal is SQLite's default: switching to write-ahead logging fails at once, without waiting, while another
+    process has the file open.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    title = "embedding cache"
+    remedy = "delete it, or choose another path, and run again"
+    application_id = 0x4C4D4543
+    version = 2
+    creation = (
+        "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID",
+        "CREATE TABLE chosen (key BLOB PRIMARY KEY, choice BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE choosers (choice BLOB, query TEXT, PRIMARY KEY (choice, query)) WITHOUT ROWID",
+    )
+    # Of texts that version 1 has kept nobody knows why they were embedded.
+    upgrade = (
+        *creation[1:],
+        "INSERT INTO chosen SELECT key, x'' FROM embeddings",
+        "INSERT INTO choosers VALUES (x'', '')",  # `UNKNOWN_QUERY`
+    )
 
-    def __enter__(self) -> CacheFile:
-        self._make()
-        with self._translated():
-            self._database = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-        try:
-            with self._translated():
-                self._prepare()
-        except BaseException:
-            self._database.close()
-            raise
+    def __enter__(self) -> Self:
+        self._check_owner()
+        self.open()
         return self
 
-    def _make(self) -> None:
-        """Create the file and its folder for this user alone, or make sure that no other user can write to them.
+    def _check_owner(self) -> None:
+        """Make sure that no other user can write to the file: what others write there would be used as vectors.
 
-        What other users write there would be used as vectors. SQLite gives its journal the same mode.
+        SQLite gives its journal the same mode.
         """
         with output_errors(self.path):
             make_private(self.path)
@@ -88,65 +74,9 @@ class CacheFile:
             if applies:
                 raise InputError(f"{self.path}: the embedding cache {fault}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._database.close()
-
-    def _prepare(self) -> None:
-        """Recognise the file, or make it one. Two processes may come upon a new file at once, so look again locked.
-
-        The journal is SQLite's default: switching to write-ahead logging fails at once, without waiting, while
-        another process has the file open.
-        """
-        with self._transaction("DEFERRED"):
-            if self._is_ours():
-                return
-        with self._transaction("IMMEDIATE"):
-            if self._is_ours():
-                return
-            for statement in _UPGRADE if self._pragma("application_id") == APPLICATION_ID else _CREATE:
-                self._database.execute(statement)
-            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-    @contextmanager
-    def _transaction(self, kind: str) -> Iterator[None]:
-        self._database.execute(f"BEGIN {kind}")
-        try:
-            yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself after a full disk.
-            with suppress(sqlite3.Error):
-                self._database.execute("ROLLBACK")
-            raise
-
-    def _is_ours(self) -> bool:
-        """Return True for a cache of this version, False for an empty one and for one of version 1.
-
-        In a transaction: it reads twice.
-        """
-        if self._pragma("application_id") == APPLICATION_ID:
-            version = self._pragma("user_version")
-            if version in (1, FORMAT_VERSION):
-                return version == FORMAT_VERSION
-            raise InputError(
-                f"{self.path}: an embedding cache of version {version}, where this release reads {FORMAT_VERSION}; "
-                "choose another path"
-            )
-        if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise InputError(
-                f"{self.path}: this is the database of another application; choose another path for the cache"
-            )
-        return False
-
-    def _pragma(self, name: str) -> int:
-        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
-
     def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
         """Return the vectors, shape (dim,), of the keys that are in the cache."""
-        with self._translated():
+        with self.errors():
             rows = self._rows("key, vector, checksum", "embeddings", keys)
             vectors = {key: self._check(vector, checksum) for key, vector, checksum in rows}
         dims = sorted({len(vector) for vector in vectors.values()})
@@ -160,7 +90,7 @@ class CacheFile:
 
     def _check(self, vector: object, checksum: object) -> Vectors:
         if not isinstance(vector, bytes) or not vector or len(vector) % 4 or zlib.crc32(vector) != checksum:
-            raise self._damaged("a vector is not what was written")
+            raise self.damaged("a vector is not what was written")
         return np.frombuffer(vector, dtype="<f4").astype(np.float32)
 
     def write(
@@ -171,7 +101,7 @@ class CacheFile:
         `choice` names the queries because of which the texts were embedded; `choosers` are digests of more of them.
         """
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
-        with self._translated(), self._transaction("IMMEDIATE"):
+        with self.transaction():
             self._database.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
                 [(key, vector, zlib.crc32(vector)) for key, vector in rows],
@@ -186,7 +116,7 @@ class CacheFile:
 
     def chosen(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
         """Return those of the keys whose texts were embedded because of queries, with the choice of each."""
-        with self._translated():
+        with self.errors():
             return dict(self._rows("key, choice", "chosen", keys))
 
     def _rows(self, columns: str, table: str, keys: Collection[bytes]) -> Iterator[Any]:
@@ -203,30 +133,9 @@ class CacheFile:
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
         """Return the digests of the queries of some choices."""
-        with self._translated():
+        with self.errors():
             query = "SELECT query FROM choosers WHERE choice = ?"
             return frozenset(digest for choice in choices for (digest,) in self._database.execute(query, (choice,)))
-
-    def _damaged(self, what: str) -> InputError:
-        return InputError(
-            f"{self.path}: the embedding cache is damaged ({what}); delete it, or choose another path, and run again"
-        )
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-                raise self._damaged(str(error)) from error
-            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise LockedError(
-                    f"another run holds the cache {self.path}; wait for it, or choose another path"
-                ) from error
-            raise OutputError(
-                f"cannot write the embedding cache {self.path}: {error}; free some space or choose another path"
-            ) from error
 
 
 def default_cache_path() -> Path:

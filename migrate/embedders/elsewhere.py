@@ -67,7 +67,7 @@ class RemoteModel(Task):
             model = load_embedder(spec, **options, state=Path(folder.name) if self.state else None)
         model.share(self.users)
         if self.scope is not None and (scope := model.cache_scope("document")) != self.scope:
-            raise InputError(f"expected the model {self.scope}, found {scope}; have the same one on all machines")
+            raise InputError(f"a worker loads the model {scope}, not {self.scope}; have the same one on all machines")
 
         def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> bytes:
             before = model.usage_tokens

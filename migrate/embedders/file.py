@@ -41,7 +41,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {name.removesuffix(".npy"): _read_array(archive, name, path) for name in archive.namelist()}
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(
-            f"{path}: expected an .npz file of vectors, found {describe_os_error(error).lower()}; check the path"
+            f"{path}: no .npz file of vectors can be read there ({describe_os_error(error).lower()}); check the path"
         ) from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error

@@ -13,7 +13,7 @@ A built-in kind cannot be replaced. `migrate.testing.embedders.EmbedderTests` ho
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,74 @@ BUILT_IN = {
     "tfidf": "migrate.embedders.tfidf:KIND",
     "langchain": "migrate.embedders.langchain:KIND",
 }
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError("is no whole number above 0")
+    return int(text)
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("is empty")
+    return text
+
+
+_SETTINGS: dict[str, Callable[[str], Any]] = {
+    "device": _name,
+    "batch-size": _count,
+    "concurrency": _count,
+    "rate": _name,
+    "dimensions": _count,
+    "document-prefix": str,
+    "query-prefix": str,
+}
+"""How the settings of a model are read, by their names in a spec; `load_embedder` says what they mean."""
+
+
+def split_settings(spec: str) -> tuple[str, dict[str, Any]]:
+    """Return a spec without its settings, and these by the names that `load_embedder` has for them.
+
+    A comma without a setting after it belongs to the name.
+
+    >>> split_settings("openai:text-embedding-3-small,dimensions=256,rate=50/s")
+    ('openai:text-embedding-3-small', {'dimensions': 256, 'rate': '50/s'})
+    >>> split_settings("file:a,b.npz")
+    ('file:a,b.npz', {})
+
+    Raises
+    ------
+    UsageError
+        There is no such setting, one is there twice, or its value cannot be read.
+    """
+    bare, *parts = re.split(",([a-z]+(?:[-_][a-z]+)*)=", spec)
+    settings: dict[str, Any] = {}
+    for key, value in zip(parts[::2], parts[1::2], strict=True):
+        name, fault = key.replace("-", "_"), ""
+        if key not in _SETTINGS:
+            fault = "is unknown"
+        elif name in settings:
+            fault = "is there twice"
+        else:
+            try:
+                settings[name] = _SETTINGS[key](value)
+            except ValueError as error:
+                fault = f"{value!r} {error}"
+        if fault:
+            raise UsageError(f"{bare}: the setting {key} {fault}; a model has {', '.join(_SETTINGS)}")
+    return bare, settings
+
+
+def with_settings(spec: str, settings: Mapping[str, Any]) -> str:
+    """Return a spec with settings beside its own, or in their place; None is for none.
+
+    >>> with_settings("openai:text-embedding-3-small,rate=50/s", {"dimensions": 256, "rate": None})
+    'openai:text-embedding-3-small,dimensions=256'
+    """
+    bare, own = split_settings(spec)
+    merged = {name: value for name, value in {**own, **settings}.items() if value is not None}
+    return bare + "".join(f",{name.replace('_', '-')}={value}" for name, value in merged.items())
 
 
 @dataclass(frozen=True, slots=True)

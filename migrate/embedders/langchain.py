@@ -139,8 +139,8 @@ class LangChainEmbedder(Embedder):
         with np.errstate(over="ignore"):
             vectors = as_vectors(rows, source=self.spec)
         if dim is not None and vectors.shape[1] != dim:
-            advice = f"leave out `dimensions={self.dimensions}`" if self.dimensions else "a model has one dimension"
-            raise VectorError(f"{self.spec}: expected vectors of dimension {dim}, found {vectors.shape[1]}; {advice}")
+            advice = f"leave out dimensions={self.dimensions}" if self.dimensions else "a model has one dimension"
+            raise VectorError(f"{self.spec}: its vectors have dimension {vectors.shape[1]}, not {dim}; {advice}")
         noun = "query" if role == "query" else "document"
         check_vectors([text.id for text in texts], vectors, source=self.spec, noun=noun)
         return vectors

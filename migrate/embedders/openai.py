@@ -78,15 +78,17 @@ class ServedModel:
         self.dim: int | None = None
         self.normalized = facts.normalized if facts else None
         self._name, self._answers_as = name, ""
-        siblings = [other.name for other in known_models() if other.provider == "openai"] if facts else []
-        self._siblings = set(map(bare_name, siblings)) - {bare_name(name)}
+        relatives = {bare_name(model.name) for model in known_models() if facts and model.provider == "openai"}
+        self._others = relatives - {bare_name(name)}
         self._first: Vectors | None = None
         self._alike: set[str] | None = set()
         if dimensions is not None:
-            advice = f"leave out `dimensions={dimensions}`, or name a model that gives vectors of that length"
+            advice = f"leave out dimensions={dimensions}, or name a model that gives vectors of that length"
             self.expect(dimensions, "as requested", advice)
         elif facts is not None:
-            self.expect(facts.dim, f"as {name} gives by itself", "if `base_url` is right, give `dimensions={dim}`")
+            self.expect(
+                facts.dim, f"as {name} gives by itself", "if `base_url` is right, name the model with ,dimensions={dim}"
+            )
 
     def expect(self, dim: int, reason: str, advice: str) -> None:
         """Expect vectors of a dimension, for a reason, and advise what to do where answers have another."""
@@ -117,7 +119,7 @@ class ServedModel:
     def _check_name(self, name: str) -> None:
         """Servers of open models name them by a path, a file or a tag, so the first answer's name counts."""
         bare = bare_name(name)
-        if bare in self._siblings:
+        if bare in self._others:
             raise RemoteError(
                 f"{self.service}: {self._name!r} was requested, and {name!r} answered; check `base_url` and its models"
             )
@@ -160,14 +162,7 @@ class OpenAIEmbedder(Embedder):
     `batch_size` None shares texts out among the requests in flight, up to 2,048 for OpenAI and 256 for other servers,
     and 300,000 tokens. A 429 halves the requests in flight for a while. `timeout_s` is for the beginning of an answer,
     and from there for its end; a request is sent `attempts` times at most, by the openai library's own retries.
-
-    Attributes
-    ----------
-    usage_tokens
-        Tokens the server has charged for so far, those of answers that could not be used included.
     """
-
-    usage_tokens = 0
 
     def __init__(
         self,
@@ -203,7 +198,8 @@ class OpenAIEmbedder(Embedder):
         self.timeout_s = timeout_s
         self.attempts = attempts
         self._limit = RequestLimit(concurrency, rate_per_s)
-        self._one_call, self._charging = threading.RLock(), threading.Lock()
+        self._one_call = threading.RLock()
+        self._charges: list[int] = []
         self._served = ServedModel(self.name, base_url or "OpenAI", self.facts, dimensions)
 
     @property
@@ -238,18 +234,23 @@ class OpenAIEmbedder(Embedder):
             rate_limits=() if self.base_url else RATE_LIMITS,
         )
 
+    @property
+    def usage_tokens(self) -> int:
+        """Tokens that the server has charged for so far, those of answers that could not be used included."""
+        return sum(self._charges)
+
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
         """The same model of the same server with other prefixes."""
         prefixed = copy(self)
-        prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
+        prefixed.prefixes, prefixed._charges = {"document": document_prefix, "query": query_prefix}, []
         return prefixed
 
     def beside(self, *, attempts: int) -> OpenAIEmbedder:
         """The same model of the same server, with requests of its own, each tried so many times."""
         other = copy(self)
-        other._one_call, other._charging = threading.RLock(), threading.Lock()
         other._limit = RequestLimit(self.concurrency, self._limit.rate_per_s)
-        other._served, other.usage_tokens, other.attempts = copy(self._served), 0, attempts
+        other._one_call, other._served, other._charges = threading.RLock(), copy(self._served), []
+        other.attempts = attempts
         return other
 
     def share(self, users: int) -> None:
@@ -308,8 +309,9 @@ class OpenAIEmbedder(Embedder):
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most
                     while waiting and len(in_flight) < self._limit.places:
-                        request = waiting.popleft()
-                        in_flight[client.start(inputs[request.start : request.stop])] = request
+                        future = Future[Answer]()
+                        in_flight[future] = request = waiting.popleft()  # before Ctrl-C can come in between
+                        client.start(inputs[request.start : request.stop], future)
                     finished = wait(in_flight, return_when=FIRST_COMPLETED).done
                     if more := take(finished):
                         done += more
@@ -318,20 +320,16 @@ class OpenAIEmbedder(Embedder):
                         waiting.extendleft(reversed(self._halves(in_flight.pop(future), future, texts)))
             except BaseException:
                 client.stop()
-                for future in wait(in_flight, timeout=10.0).done:  # they are paid for
+                sent = [future for future in in_flight if not future.cancel()]
+                for future in wait(sent, timeout=10.0).done:  # they are paid for
                     with suppress(Exception):  # the first error is raised
                         take([future])
                 raise
 
     def _client(self) -> Client:
         """A client for one call, with connections of its own."""
-
-        def charge(tokens: int) -> None:
-            with self._charging:
-                self.usage_tokens += tokens
-
         settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
-        return Client(*settings, self._limit, charge)
+        return Client(*settings, self._limit, self._charges.append)
 
     def _requests(self, inputs: Sequence[str]) -> Iterator[range]:
         """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""

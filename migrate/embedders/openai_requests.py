@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError
 
 
+TOO_LONG = (
+    *("max_tokens_per_request", "context_length_exceeded"),
+    *("maximum context length", "too many tokens", "tokens per request", "too long", "token limit"),
+)
+"""Codes and words of servers for a request that holds too much."""
+
+
 class TooLongError(Exception):
     """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
 
@@ -51,21 +58,16 @@ class RequestLimit:
     def __init__(self, concurrency: int, rate_per_s: float | None) -> None:
         self.concurrency, self.rate_per_s = concurrency, rate_per_s
         self.places = 1
-        self.is_reached = self._is_answered = self._is_shared = False
+        self.is_reached = self._is_answered = False
         self._next_start = -math.inf
         self._flying: set[int] = set()
         self._lock = threading.Condition()
 
     def share(self, users: int) -> RequestLimit:
-        """Return one of so many equal parts, for a process that is not the only one."""
+        """Return one of so many equal parts; it begins an interval after a request that another process just sent."""
         part = RequestLimit(max(1, self.concurrency // users), self.rate_per_s and self.rate_per_s / users)
-        part._is_shared = True
+        part._next_start = time.monotonic() + (1 / part.rate_per_s if part.rate_per_s else 0)
         return part
-
-    def begin(self) -> None:
-        """Wait out an interval before some requests that another process may have begun and just sent its last of."""
-        if self._is_shared and self.rate_per_s is not None:
-            self._next_start = max(self._next_start, time.monotonic() + 1 / self.rate_per_s)
 
     def enter(self, is_stopped: Callable[[], bool]) -> None:
         """Wait until there is a place for the request of this thread, and the user's rate allows it."""
@@ -74,11 +76,10 @@ class RequestLimit:
             while len(self._flying - {thread}) >= self.places and not is_stopped():
                 self._lock.wait(0.1)
             self._flying.add(thread)
-        if self.rate_per_s is not None:
-            with self._lock:
-                start = max(time.monotonic(), self._next_start)
-                self._next_start = start + 1 / self.rate_per_s
-            time.sleep(max(0.0, start - time.monotonic()))
+            start = max(time.monotonic(), self._next_start)
+            self._next_start = start + (1 / self.rate_per_s if self.rate_per_s else 0)
+        if (wait := start - time.monotonic()) > 0:
+            time.sleep(wait)
 
     def leave(self) -> None:
         """Give up the place of this thread, if it has one."""
@@ -132,7 +133,6 @@ class Client:
     def __post_init__(self) -> None:
         import openai
 
-        self.limit.begin()
         self._openai = openai.OpenAI(
             api_key=self.key,
             base_url=self.base_url,
@@ -155,18 +155,18 @@ class Client:
         """The name of the server in messages."""
         return self.base_url or "OpenAI"
 
-    def start(self, inputs: Sequence[str]) -> Future[Answer]:
+    def start(self, inputs: Sequence[str], future: Future[Answer]) -> None:
         """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries."""
-        future: Future[Answer] = Future()
 
         def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(self.ask(list(inputs)))
             except BaseException as error:
                 future.set_exception(error)
 
         threading.Thread(target=work, name="openai", daemon=True).start()
-        return future
 
     def stop(self) -> None:
         """Send nothing any more; what is in flight may come back."""
@@ -268,7 +268,7 @@ class Client:
         names = [type(cause).__name__ for cause in causes]
         reason = f"no connection ({words[-1] if words else names[-1]})"
         if "APITimeoutError" in names and "ConnectTimeout" not in names:
-            reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller `batch_size`"
+            reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller batch-size"
         advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
         return self._failed(tried + _attempts(error), reason, advice)
 
@@ -283,7 +283,9 @@ class Client:
             return RemoteError(
                 f"{service}: the account has no quota left ({code}); add credit, then run the same again"
             )
-        if status == 413 or (status in (400, 422, 429) and _is_about_length(status, code, message.lower())):
+        # With a 429 OpenAI says so where one request has more tokens than the account has per minute
+        signs = {429: ("request too large",), 400: TOO_LONG, 422: TOO_LONG}.get(status, ())
+        if status == 413 or any(sign in f"{code} {message}".lower() for sign in signs):
             return TooLongError(message)
         if status in (408, 409, 429) or status >= 500:
             wait = error.response.headers.get("retry-after")
@@ -316,14 +318,6 @@ def _certificates() -> ssl.SSLContext:
 def _attempts(error: APIConnectionError | APIStatusError) -> int:
     """Count how often the library sent the request of an error."""
     return 1 + int(error.request.headers.get("x-stainless-retry-count", "0"))
-
-
-def _is_about_length(status: int, code: str, message: str) -> bool:
-    if status == 429:
-        # OpenAI says this where one request has more tokens than the account has per minute
-        return "request too large" in message
-    words = ("maximum context length", "too many tokens", "tokens per request", "too long", "token limit")
-    return code in ("max_tokens_per_request", "context_length_exceeded") or any(part in message for part in words)
 
 
 def read_answer(body: bytes, count: int) -> Answer:

@@ -75,7 +75,7 @@ class PrefixEmbedder(WrappedEmbedder):
         if tokens < 1:
             raise UsageError(f"{tokens} tokens of each document are too few to embed; give at least 1")
         if isinstance(embedder, PrefixEmbedder):
-            raise UsageError(f"{embedder.profile.spec}: expected a model that reads whole documents; name that one")
+            raise UsageError(f"{embedder.profile.spec} reads first tokens already; name a model of whole documents")
         if embedder.profile.kind == "file":
             raise UsageError(
                 f"{embedder.profile.spec} has vectors of whole documents, none of their first {tokens} tokens; name "

@@ -82,7 +82,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
             return model.float().to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise UsageError(
-                f"device {device!r} is not usable here ({_first_line(error)}); try `device=cpu`"
+                f"device {device!r} is not usable here ({_first_line(error)}); try SPEC,device=cpu"
             ) from error
 
 
@@ -406,7 +406,7 @@ class SentenceTransformersEmbedder(Embedder):
                 rows = encode([text.text for text in texts], prompt=prefix, batch_size=size, show_progress_bar=False)
             except (RuntimeError, MemoryError) as error:
                 if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-                    fault = f"out of memory with {size} texts at a time; choose a smaller `batch_size`"
+                    fault = f"out of memory with {size} texts at a time; choose a smaller batch-size"
                     raise UsageError(fault) from error
                 raise InputError(f"the model failed on these texts: {_first_line(error)}") from error
         vectors = as_vectors(rows, dim=identity.dim, source=identity.spec)

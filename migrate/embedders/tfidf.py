@@ -107,15 +107,13 @@ def read_state(folder: Path, *, dim: int) -> TfidfState:
 
 def _check_facts(facts: Any, folder: Path, dim: int) -> None:
     if not isinstance(facts, dict) or facts.get("kind") != "tfidf":
-        raise InputError(f"{folder}: expected the saved state of a tfidf embedder, found something else")
+        raise InputError(f"{folder}: holds no saved state of a tfidf embedder; name the folder that does")
     if facts.get("format_version") != FORMAT_VERSION:
         raise InputError(
             f"{folder}: a state of format version {facts.get('format_version')!r}, not {FORMAT_VERSION}; fit it again"
         )
     if facts.get("dim") != dim:
-        raise InputError(
-            f"{folder}: expected the saved state of tfidf:{dim}, found that of tfidf:{facts.get('dim')}; name that"
-        )
+        raise InputError(f"{folder}: the saved state is of tfidf:{facts.get('dim')}, not of tfidf:{dim}; name that")
 
 
 def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path, dim: int) -> TfidfState:
@@ -222,7 +220,7 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
 
 def _load(name: str, options: LoadOptions) -> TfidfEmbedder:
     if not name.isascii() or not name.isdigit() or int(name) < 1:
-        raise UsageError(f"expected a number of dimensions such as tfidf:256, found tfidf:{name}")
+        raise UsageError(f"tfidf:{name} names no number of dimensions; give one such as tfidf:256")
     return TfidfEmbedder(int(name), seed=options.seed, state=options.state)
 
 

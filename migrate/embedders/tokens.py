@@ -120,7 +120,7 @@ def read_tokenizer(path: Path) -> TokenizerCounter:
     try:
         return make_counter(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises nothing narrower
-        raise InputError(f"{path}: expected a tokenizer of the tokenizers library, found something else") from error
+        raise InputError(f"{path}: this is no tokenizer of the tokenizers library; copy the model again") from error
 
 
 def make_counter(text: str) -> TokenizerCounter:

@@ -63,7 +63,8 @@ def run(
     # A folder is exchanged for another: whoever works inside it would find nothing under a relative path any more.
     location = absolute_location(store)
     opened = open_store(location, verify=True)
-    model = replace(model, cache=model.cache and model.cache.absolute())
+    if model.cache_file is not None:
+        model = replace(model, cache=str(model.cache_file.absolute()))
     embedder = load_model_of(opened, target, "--target", model)
     if asked.budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(

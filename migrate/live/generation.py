@@ -1,7 +1,6 @@
-"""All that answers a query: one index, its documents, and the model that queries are embedded by.
+"""All that answers a query, opened together and never changed: an index, its documents, and the model of queries.
 
-All of it is opened together and never changed. Whoever notices that another store answers at the location opens
-another generation, and puts it in the place of this one in one step.
+Whoever notices that another store answers at the location puts another generation in the place of this one, in a step.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _CHANGED: Final = "another store came to its place while it was opened; try agai
 
 
 def generation_of(store: Store) -> str:
-    """A digest of what tells a store at a location from one that comes there later.
+    """Return a digest of what tells a store at a location from one that comes there later.
 
     Of a folder, what its files are; of a database, what its manifest says, which single vectors that are put into it
     do not change.
@@ -52,7 +51,7 @@ def generation_of(store: Store) -> str:
 
 
 def model_of(store: Store) -> ModelIdentity:
-    """The model that a store's vectors are of."""
+    """Return the model that a store's vectors are of."""
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         raise StoreError(
@@ -80,7 +79,7 @@ class Texts:
             self.rows = {doc_id: row for row, doc_id in enumerate(i for batch in store.scan() for i in batch.ids)}
 
     def find(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The documents of those ids that are there."""
+        """Return the documents of those ids that are there."""
         if not ids or not self._store.info.has_texts:
             return {}
         with self.turn:
@@ -94,7 +93,7 @@ class Texts:
         return dict(zip(known, documents, strict=True))
 
     def vectors(self, ids: Sequence[str]) -> Vectors | None:
-        """The vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
+        """Return the vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
         try:
             with self.turn:
                 if self._records is not None:
@@ -106,7 +105,7 @@ class Texts:
         return read.vectors if list(read.ids) == list(ids) else None
 
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The hash of the text that each document has now; None where it has none, or that cannot be read now."""
+        """Return the hash of the text that each document has now; None where it has none, or cannot be read now."""
         now, known = time.monotonic(), self._hashes
         new = [doc_id for doc_id in ids if doc_id not in known or known[doc_id][1] < now - self._valid_s]
         if new and self._pause.is_over:
@@ -162,7 +161,7 @@ class Generation:
             return True
 
     def untrue(self, ids: Sequence[str], hashes: Sequence[bytes | None]) -> NDArray[np.intp]:
-        """The places of documents whose vector in the store is not the true one of the text that they have now."""
+        """Return the places of documents whose vector in the store is not the true one of the text they have now."""
         if not self.is_translated:
             return np.empty(0, np.intp)
         if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
@@ -178,26 +177,24 @@ class Generation:
         return lacking[~((rows >= 0) & (self.confidence[rows] >= 1))]
 
     def uncertainty(self, doc_id: str) -> float:
-        """1 - confidence; 1 where nothing is known of it."""
+        """Return 1 - confidence; 1 where nothing is known of it."""
         row = self.texts.rows.get(doc_id)
-        if self.confidence is None or row is None:
-            return 1.0
-        confidence = float(self.confidence[row])
+        confidence = np.nan if self.confidence is None or row is None else float(self.confidence[row])
         return 1.0 if np.isnan(confidence) else min(max(1.0 - confidence, 0.0), 1.0)
 
 
 def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors], *, valid_s: float) -> Generation:
     """Open the store at a location with the model that its vectors are of."""
     for _ in range(5):
-        marker = _marker_at_rest(location)  # from before anything is read that is kept
-        generation = _opened(location, vectors, valid_s, marker)
+        generation = _opened(location, vectors, valid_s)
         # All that was read is of one store: it was there before the first file was opened, and is after the last.
         if not generation.is_stale():
             return generation
     raise StoreError(f"{location}: {_CHANGED}")
 
 
-def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s: float, marker: Any) -> Generation:
+def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s: float) -> Generation:
+    marker = _marker_at_rest(location)  # from before anything is read that is kept
     store = open_store(location, verify=True)
     model, manifest = model_of(store), store.info.manifest
     if model not in vectors:
@@ -225,7 +222,7 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
 
 
 def confidence_of(store: Store) -> Vectors | None:
-    """The confidence of each document, (count,); None where there is none, or documents came or went since."""
+    """Return the confidence of each document, (count,); None where there is none, or documents came or went since."""
     try:
         return stored_confidence(store)
     except StoreError:

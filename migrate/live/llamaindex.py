@@ -19,7 +19,7 @@ from migrate.vectors import Vectors
 
 
 class LiveRetriever(BaseRetriever):
-    """A `BaseRetriever` whose nodes are those that a `LiveSearcher` finds.
+    """A `BaseRetriever` whose nodes are those that a `LiveSearcher` finds; raises `LeadMigrateError` as it does.
 
     The score of a node grows with nearness: the inner product, or 1 - d/2 of a squared distance d, which is the
     inner product of vectors of unit length.
@@ -29,16 +29,11 @@ class LiveRetriever(BaseRetriever):
     searcher
         A searcher, which stays the caller's to close, or the location of a store.
     models, **options
-        As `LiveSearcher` takes them, where a location is given.
+        Arguments of the `LiveSearcher`, where a location is given.
     similarity_top_k
-        How many nodes.
+        Number of nodes.
     where
-        Which nodes may be among them, see `migrate.stores.base.Store.search`.
-
-    Raises
-    ------
-    LeadMigrateError
-        As `LiveSearcher`, and its `search`.
+        Filter of the nodes, see `migrate.stores.base.Store.search`.
     """
 
     def __init__(
@@ -50,7 +45,7 @@ class LiveRetriever(BaseRetriever):
         where: Any = None,
         **options: Any,
     ) -> None:
-        self.searcher = searcher if isinstance(searcher, LiveSearcher) else LiveSearcher(searcher, models, **options)
+        self.searcher = LiveSearcher.of(searcher, models, **options)
         self.similarity_top_k = similarity_top_k
         self.where = where
         super().__init__()

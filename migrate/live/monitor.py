@@ -53,7 +53,7 @@ from migrate.audit.verdict import (
 )
 from migrate.embedders.base import Embedder
 from migrate.live.confidence_sequence import ConfidenceSequence
-from migrate.live.state import ServedQuery
+from migrate.live.state import LiveState, ServedQuery
 from migrate.search.runs import Run, TopK
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Metric, Store
@@ -68,6 +68,7 @@ DEPTHS: Final = (2 * CUT, 50, 100, 200)
 for a query of which documents outside may take more than `_LOSS`."""
 
 _LOSS: Final = 5e-3
+_MONITOR: Final = "own monitor"
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ class LiveVerdict:
 class Monitor:
     """All that was learned so far; `judged` gives the next one. Plain numbers, kept as JSON between looks.
 
-    `last` is the number of the last query that was looked at. `begun` are the scores of pools before an epoch is
-    calibrated: queries wait until there are `CALIBRATION` of them. `kinds` are those of the queries that were scored,
-    `first_low` and `first_high` the scores of the first query of each.
+    `last` is the number of the last query that was looked at; before an epoch is calibrated, queries wait until there
+    are `CALIBRATION` of them. `kinds` are those of the queries scored, `first_low` and `first_high` the scores
+    of the first query of each. `translation` names what gave the vectors of this epoch (`translation_of`).
     """
 
     margin: float = MARGIN
@@ -132,6 +133,7 @@ class Monitor:
     first_low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     first_high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     margin_from: str = ""
+    translation: str = ""
 
     @property
     def error(self) -> float:
@@ -144,7 +146,7 @@ class Monitor:
         return CALIBRATION if self.calibration is None else 1
 
     def new_epoch(self) -> Monitor:
-        """The monitor after the translated vectors have become others: nothing is known of these yet."""
+        """Return the monitor after the translated vectors have become others: nothing is known of these yet."""
         return Monitor(self.margin, self.epoch + 1, self.last)
 
     def judged(self, pool: ServedPool) -> Monitor:
@@ -194,14 +196,24 @@ class Monitor:
             n_groups=self.first_high.count,
         )
 
+    def keep(self, state: LiveState) -> None:
+        """Keep it in the state of the store."""
+        state.note(_MONITOR, self.as_json())
+
+    @classmethod
+    def kept_in(cls, state: LiveState) -> Self | None:
+        """Return the one that a state keeps; None where it keeps none."""
+        facts = state.noted(_MONITOR)
+        return None if facts is None else cls.of_json(facts)
+
     def as_json(self) -> dict[str, Any]:
         """Return what `of_json` reads."""
         return {**asdict(self), "kinds": self.kinds.as_json()}
 
     @classmethod
-    def of_json(cls, kept: Mapping[str, Any]) -> Self:
-        """One that was kept; an earlier version had no kinds, and no names of margins."""
-        facts: dict[str, Any] = {field.name: kept[field.name] for field in fields(cls) if field.name in kept}
+    def of_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the one that `as_json` gave; an earlier version had no kinds, and no names of margins."""
+        facts: dict[str, Any] = {field.name: document[field.name] for field in fields(cls) if field.name in document}
         for name in facts.keys() & {"low", "high", "first_low", "first_high"}:
             facts[name] = ConfidenceSequence(**facts[name])
         if facts["calibration"] is not None:

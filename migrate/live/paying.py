@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -52,20 +52,8 @@ class Pace:
 class Account:
     """The spending of the worker on a store, in all its runs; kept in the state before anything is sent.
 
-    Parameters
-    ----------
-    state
-        The state of the store.
-    tally
-        Counts tokens, and knows their price.
-    budget
-        None for no end.
-    room
-        How many more documents may be embedded, where the budget is one of documents or a share.
-    pace
-        None for as fast as it goes.
-    sleep
-        Waits for some seconds; False where that was broken off, as somebody asks to stop.
+    `room` says how many more documents may be embedded, where the budget is one of documents or a share. `sleep` waits
+    for some seconds; it returns False where that was broken off, as somebody asks to stop.
     """
 
     def __init__(
@@ -113,17 +101,15 @@ class Account:
         if self.fits(texts) < len(texts):
             raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
 
-    def parts(self, count: int) -> Iterator[range]:
-        """The places of `count` texts, as many at a time as the pace lets go within `_BURST_S`."""
-        at_once = count
-        if self.pace is not None:
-            tokens_each = 1 if self.pace.unit == "documents" else _TOKENS
-            at_once = max(int(_BURST_S * self.pace.per_second / tokens_each), 1)
-        for first in range(0, max(count, 1), max(at_once, 1)):
-            yield range(first, min(first + at_once, count))
+    def at_once(self, count: int) -> int:
+        """Return how many of `count` texts the pace lets go within `_BURST_S`, one at least."""
+        if self.pace is None:
+            return max(count, 1)
+        tokens_each = 1 if self.pace.unit == "documents" else _TOKENS
+        return max(min(int(_BURST_S * self.pace.per_second / tokens_each), count), 1)
 
     def pay(self, texts: Sequence[Text]) -> int:
-        """Wait for the pace, and note what the texts cost; their tokens."""
+        """Wait for the pace, note what the texts cost, and return their tokens."""
         self.require_room(texts)
         tokens = int(self.tally.tokens(texts).sum())
         if self.pace is not None:
@@ -132,14 +118,11 @@ class Account:
                 raise SpendingError("asked to stop before the pace let the next texts go")
             amount = tokens if self.pace.unit == "tokens" else len(texts)
             self._free_at = max(self._free_at, now) + amount / self.pace.per_second
-        self._note(tokens)
+        self.note(tokens)
         return tokens
 
-    def give_back(self, tokens: int) -> None:
-        """Take back what was noted for texts that were not embedded."""
-        self._note(-tokens)
-
-    def _note(self, tokens: int) -> None:
+    def note(self, tokens: int) -> None:
+        """Note tokens that are sent; fewer than 0 are of texts that were not embedded."""
         self.state.note(_SPENT, {"tokens": max(self.tokens + tokens, 0)})
 
 
@@ -151,7 +134,7 @@ class PayingEmbedder(WrappedEmbedder):
         self.account = account
 
     def around(self, embedder: Embedder) -> PayingEmbedder:
-        """Another embedder, paid for from the same account."""
+        """Return another embedder, paid for from the same account."""
         return PayingEmbedder(embedder, self.account)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
@@ -169,13 +152,14 @@ class PayingEmbedder(WrappedEmbedder):
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""
         self.account.require_room(texts)
-        for places in self.account.parts(len(texts)):
-            part, done = [texts[place] for place in places], 0
+        size = self.account.at_once(len(texts))
+        for first in range(0, len(texts), size):
+            part, done = texts[first : first + size], 0
             tokens = self.account.pay(part)
 
-            def keep_and_count(positions: Sequence[int], vectors: Vectors, places: range = places) -> None:
+            def keep_and_count(positions: Sequence[int], vectors: Vectors, first: int = first) -> None:
                 nonlocal done
-                keep([places[position] for position in positions], vectors)
+                keep([first + position for position in positions], vectors)
                 done += len(positions)
 
             try:
@@ -184,10 +168,10 @@ class PayingEmbedder(WrappedEmbedder):
                 if done:
                     self._count(done, tokens)
                 else:  # of a part it is not known what it cost
-                    self.account.give_back(tokens)
+                    self.account.note(-tokens)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """Vectors of texts that were embedded before, which count as no documents; raises as `embed`."""
+        """Embed texts that were embedded before, which count as no documents; raises as `embed`."""
         tokens = self.account.pay(texts)
         vectors = self.embedder.embed(texts, role)
         self._count(0, tokens)

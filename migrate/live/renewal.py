@@ -67,7 +67,7 @@ class Renewal:
         return cls(source, fitted, tuple(sorted(budget.amount for budget in budgets)))
 
     def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
-        """The shares that are reached and were not acted on."""
+        """Return the shares that are reached and were not acted on."""
         return tuple(one for one in self.shares if one <= share and one not in done)
 
     def require_of(self, store: Store) -> None:
@@ -130,7 +130,7 @@ class Renewal:
         return {document.id: text_hash(document.text) for document in self.source.documents()}
 
     def refitted(self, embedder: Embedder, *, seed: int) -> FittedStitch:
-        """The stitch of all pairs that the cache has, up to as many as a fit takes."""
+        """Return the stitch of all pairs that the cache has, up to as many as a fit takes."""
         known, fresh, documents_of = self.fitted.sample, list[int](), self.source.documents()
         for start in range(0, self.source.info.count, batch_rows(self.source.info.dim)):
             block = list(islice(documents_of, batch_rows(self.source.info.dim)))
@@ -165,6 +165,6 @@ class Renewal:
 
 
 def _rows_of(store: Store, ids: Container[str]) -> NDArray[np.int64]:
-    """The rows of a store whose ids are among some, (n,)."""
+    """Return the rows of a store whose ids are among some, (n,)."""
     everyone = (doc_id for batch in store.scan() for doc_id in batch.ids)
     return np.array([row for row, doc_id in enumerate(everyone) if doc_id in ids], dtype=np.int64)

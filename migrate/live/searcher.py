@@ -1,11 +1,10 @@
-"""Searches a translated store with the new model, and ranks what it finds by true vectors as far as there are any.
+"""A search of a translated store with the new model, that ranks what it finds by true vectors as far as there are any.
 
     with LiveSearcher("new-store", "openai:text-embedding-3-small") as searcher:
         answer = searcher.search("How do I reset my password?", k=10)
 
-The first documents that the store finds are ranked again by their true vectors: those that memory or the cache has,
-and those that can be embedded within the limits. The others count by their translated vectors until they are true; the
-worker (`migrate.live.worker`) embeds them, most wanted first.
+True vectors are those that memory or the cache has, and those that can be embedded within the limits. The others count
+by their translated vectors until the worker (`migrate.live.worker`) has embedded them, most wanted first.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders import Embedder, Role, load_embedder, recorded_options
+from migrate.embedders import Embedder, Role, load_known
 from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
@@ -68,22 +67,15 @@ class LiveLimits:
 
     Attributes
     ----------
-    depth
-        Documents of the store that are ranked again. At most these are ever wanted.
-    max_documents
-        Documents that a query may have embedded; 0 leaves all of them to the worker.
-    budget
-        Documents that queries may have embedded in all, by all searchers of the store; None for no end. They hear of
-        each other every `refresh_s` seconds, and what is under way comes to its end. The worker has its own budget.
-    max_ms
-        Milliseconds that a query may wait for them. What is late serves the next one.
-    sampled
-        The share of queries that is kept for the monitor.
-    refresh_s
-        Seconds between looks whether another store has come to the location, and between writes of what was counted.
-        A changed text of a database is noticed within these.
-    memory_bytes
-        True vectors that may be held in memory.
+    depth : documents of the store that are ranked again; at most these are ever wanted
+    max_documents : documents that a query may have embedded; 0 leaves all of them to the worker
+    budget : documents that queries may have embedded in all, by all searchers of the store; None for no end. They hear
+        of each other every `refresh_s` seconds, and what is under way comes to its end. The worker has its own budget
+    max_ms : milliseconds that a query may wait for them; what is late serves the next one
+    sampled : the share of queries that is kept for the monitor
+    refresh_s : seconds between looks for another store at the location or a changed text of a database, and between
+        writes of what was counted
+    memory_bytes : true vectors that may be held in memory
     """
 
     depth: int = 50
@@ -143,26 +135,20 @@ class LiveSearcher:
     Parameters
     ----------
     location
-        Of a translated store; one that is complete is only searched.
+        Location of a translated store; one that is complete is only searched.
     models
         The model of the store: an embedder, or a spec; None for what the store's manifest says. A list of them where a
         store of another model may come to the location, as by a rollback: each query is then embedded by the model of
         the store that answers it.
     limits
-        How much is done for a query.
+        Limits of what is done for a query.
     cache
         The embedding cache of models that have none yet; None for the user's.
 
     Raises
     ------
-    StoreError
-        There is no store, or its model is not among the models.
-    UsageError
-        The models are none.
-    VectorError
-        The dimensions differ.
-    InputError, LockedError, OutputError, RemoteError
-        The state cannot be opened; as `open_store` and `load_embedder`.
+    LeadMigrateError
+        There is no store, its model is not among the models or of another dimension, or the state cannot be opened.
     """
 
     def __init__(
@@ -185,7 +171,7 @@ class LiveSearcher:
         embedders = _embedders(store, model_of(store), models, cache and cache.absolute())
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
-        self._vectors: dict[ModelIdentity, LiveVectors] = {
+        self._vectors = {
             embedder.identity: LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
         }
@@ -201,6 +187,11 @@ class LiveSearcher:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @classmethod
+    def of(cls, searcher: LiveSearcher | str | Path, models: Models = None, **options: Any) -> LiveSearcher:
+        """Return a searcher as it is, or the one of a location."""
+        return searcher if isinstance(searcher, LiveSearcher) else cls(searcher, models, **options)
 
     def close(self) -> None:
         """Write down what was counted, and stop; what is being embedded comes to its end."""
@@ -218,26 +209,16 @@ class LiveSearcher:
         self._state.close()
 
     def search(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
-        """The best `k` documents for a query.
+        """Return the best `k` documents for a query: a text, or its vector, (dim,), by the model of the store.
 
-        Parameters
-        ----------
-        query
-            A text, or its vector, (dim,), by the model of the store.
-        k
-            How many.
-        where
-            Which documents may be among them, see `Store.search`.
+        `where` is a filter, see `Store.search`. Nothing that fails at documents is an error.
 
         Raises
         ------
-        UsageError
-            `k` is below 1, the filter means nothing, a vector was given where there are several models, or the
-            searcher is closed.
-        VectorError
-            The vector is zero, not finite, or of another dimension.
+        UsageError, VectorError
+            `k` is below 1, the filter means nothing, the vector is not of the model, or the searcher is closed.
         InputError, RemoteError
-            The query cannot be embedded; nothing that fails at documents is an error.
+            The query cannot be embedded.
         StoreError
             The store at the location is gone, or of another model.
         """
@@ -267,9 +248,7 @@ class LiveSearcher:
             counts["degraded_queries"] += bool(answer.untrue)
             # A filter hides documents from the monitor; queries wait in memory while the state cannot be written to.
             if where is None and len(self._buffer.queries) < 1_000 and self._random.random() < self.limits.sampled:
-                key = digest_of(Query("query", query)) if isinstance(query, str) else None
-                served = ServedQuery(vector, answer.ids, answer.scores, answer.untrue, key, generation.key)
-                self._buffer.queries.append(served)
+                self._buffer.queries.append(ServedQuery(vector, answer.ids, answer.scores, answer.untrue))
             counts["query_seconds"] += round(time.perf_counter() - started, 6)  # type: ignore[assignment]
         return LiveAnswer(answer.ids[:k], answer.scores[:k], answer.untrue, generation.key)
 
@@ -278,13 +257,7 @@ class LiveSearcher:
         return await asyncio.to_thread(self.search, query, k, where)
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
-        """Return the documents of some ids, in their order, without those that are gone.
-
-        Raises
-        ------
-        StoreError, OutputError, RemoteError
-            They cannot be read.
-        """
+        """Return the documents of some ids, in their order, without those that are gone."""
         documents = self.generation.texts.find(ids)
         return [documents[doc_id] for doc_id in ids if doc_id in documents]
 
@@ -299,12 +272,9 @@ class LiveSearcher:
         return 1 - score / 2 if self.generation.store.info.metric == "l2" else score
 
     def refresh(self) -> None:
-        """Look now whether another store has come to the location, and write down what was counted.
+        """Look now for another store at the location, and write down what was counted.
 
-        Raises
-        ------
-        StoreError
-            It is of a model that queries are not embedded by; one in memory goes on answering.
+        Raises `StoreError` where it is of a model that queries are not embedded by; one in memory goes on answering.
         """
         with self._refreshing:
             try:
@@ -404,10 +374,9 @@ class LiveSearcher:
     def _allowed(self) -> int:
         """Return how many documents a query may have embedded now."""
         most, budget = self.limits.max_documents, self.limits.budget
-        if budget is None:
-            return most
         with self._lock:
-            return max(min(most, budget - self._embedded - int(self._buffer.counts["embedded_by_queries"])), 0)
+            spent = self._embedded + int(self._buffer.counts["embedded_by_queries"])
+        return most if budget is None else max(min(most, budget - spent), 0)
 
     def _documents(self, texts: Texts, hashes: Mapping[str, bytes]) -> dict[bytes, Document]:
         """Documents by the hash of their text, as long as that is still their text."""
@@ -427,8 +396,7 @@ class LiveSearcher:
     def _opened(self) -> Generation:
         started, before = time.monotonic(), self._state.true_documents()
         generation = open_generation(self.location, self._vectors, valid_s=self.limits.refresh_s)
-        scope = generation.vectors.embedder.cache_scope("document")
-        self._state.adopt(scope, generation.key, forget_true=True)
+        self._state.adopt(generation.vectors.embedder.cache_scope("document"), generation.key)
         true = self._state.true_documents()
         if generation.store.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & before.items())
@@ -498,13 +466,19 @@ def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path |
     embedders = []
     for model in listed:
         if isinstance(model, str):
-            options = recorded_options(known) if model == known.spec else {}
-            model = load_embedder(model, state=folder_of(store), **options)
+            model = load_known(model, known, state=folder_of(store))
         model = whole_embedder(model)
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())
-        embedders.append(_as_noted(model, known))
+        embedders.append(model.with_model(lambda inner: _AsNoted(inner, known) if _is_noted(inner, known) else inner))
     return embedders
+
+
+def _is_noted(model: Embedder, known: ModelIdentity) -> bool:
+    """Tell if a model of an API, which may be out when a server starts, is by its name the store's own."""
+    profile = model.profile
+    named = (profile.spec, profile.document_prefix, profile.query_prefix)
+    return profile.is_api and named == (known.spec, known.document_prefix, known.query_prefix)
 
 
 class _AsNoted(WrappedEmbedder):
@@ -529,15 +503,3 @@ class _AsNoted(WrappedEmbedder):
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         self.embedder.embed_each(texts, role, keep, progress=progress)
-
-
-def _as_noted(embedder: Embedder, model: ModelIdentity) -> Embedder:
-    """The embedder, taken for the store's own model where it is of an API, which may be out when a server starts."""
-    if isinstance(embedder, CachedEmbedder):
-        return embedder.around(_as_noted(embedder.embedder, model))
-    profile = embedder.profile
-    named = (profile.spec, profile.document_prefix, profile.query_prefix)
-    is_named = named == (model.spec, model.document_prefix, model.query_prefix)
-    if not profile.is_api or not is_named or isinstance(embedder, WrappedEmbedder):
-        return embedder
-    return _AsNoted(embedder, model)

@@ -1,7 +1,6 @@
 """The state that searchers, the worker and the monitor of one store share: a SQLite file beside it.
 
-It knows which documents are wanted, which have true vectors in the store, some of the queries that were served, and
-counters. True vectors are not in it: until they are written into the store, they are in the embedding cache.
+True vectors are not in it: until they are written into the store, they are in the embedding cache.
 """
 
 from __future__ import annotations
@@ -9,21 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.errors import InputError, LockedError, OutputError
-from migrate.files import make_private, output_errors, real_path, state_folder
+from migrate.embedders.own_database import OwnDatabase
+from migrate.files import real_path, state_folder
 from migrate.locations import hide_secrets
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -55,48 +52,30 @@ WorkerPhase = Literal["none", "running", "paused", "stopped", "complete", "faile
 STOP: Final = "stop"
 """Under this name a worker is asked to come to an end (`LiveState.note`)."""
 
-_BUSY_S: Final = 5.0
-_TABLES: Final = """
-CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX true_by_change ON true_documents (change);
-CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT, vector BLOB NOT NULL,
-    ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT);
-CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL);
-CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
-"""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedQuery:
     """A query as it was answered: `vector` (dim,), ids and scores (n,) of the answer, best first.
 
-    `key` is a digest of its text (`query_digest`), None where only a vector was given; `untrue` counts documents of
-    the pool that were ranked without a true vector. `number` grows from query to query; 0 before it is kept.
+    `untrue` counts documents of the pool that were ranked without a true vector. `number` grows from query to query; 0
+    before it is kept.
     """
 
     vector: Vectors
     ids: tuple[str, ...]
     scores: NDArray[np.float32]
     untrue: int = 0
-    key: str | None = None
-    generation: str | None = None
     at: float = field(default_factory=time.time)
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker's own account. `generation` is the one it last wrote to; `verdict` is as JSON holds it."""
+    """A worker's own account."""
 
     phase: WorkerPhase = "none"
     pid: int | None = None
-    generation: str | None = None
     spent_usd: float = 0.0
-    verdict: Mapping[str, Any] | None = None
     message: str = ""
     updated: float = 0.0
 
@@ -121,67 +100,74 @@ def state_path(store: Store) -> Path:
     return place.with_name(f".{place.name}.live") / quote(table, safe=" ") / "state.sqlite"
 
 
-class LiveState:
-    """The open file, for all threads of a process; other processes open their own. A context manager.
+class LiveState(OwnDatabase):
+    """The open file. Every method is one transaction, durable against the end of the process."""
 
-    Every method is one transaction, durable against the end of the process, and waits at most seconds for others
-    (LockedError); OutputError where the system refuses to write. A new file is for this user alone; InputError where
-    the file is damaged, or something else.
-    """
+    title = "live state"
+    remedy = "remove it: true vectors are kept elsewhere"
+    application_id = 0x4C4D4C56
+    version = 1
+    creation = (
+        "CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT "
+        "NULL) WITHOUT ROWID",
+        "CREATE INDEX true_by_change ON true_documents (change)",
+        "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, vector BLOB NOT NULL, "
+        "ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL)",
+        "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL)",
+        "CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID",
+        "CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID",
+    )
+    busy_s = 5.0
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.RLock()
-        with output_errors(path):
-            make_private(path)
-        with self._translated():
-            self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            with self._translated():
-                self._prepare()
-        except BaseException:
-            self._database.close()
-            raise
+        super().__init__(path)
+        self.open()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._database.close()
+    def prepare(self) -> None:
+        """Recognise the file, or make it one, with a write-ahead log: reading waits for nobody."""
+        deadline = time.monotonic() + self.busy_s
+        while self.pragma("journal_mode") != "wal":  # switching fails at once while another has the file open
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        super().prepare()
+        with self.transaction():
+            # A file of an earlier version lacks this table: nobody knows who chose what it wants.
+            if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'choosers'"):
+                self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
+                self._write("INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", [(UNKNOWN_QUERY,)])
 
     # The store and its generations.
 
-    def adopt(self, model: str, generation: str, *, forget_true: bool) -> bool:
+    def adopt(self, model: str, generation: str) -> None:
         """Note the model (`Embedder.cache_scope("document")`) and the generation that is served now.
 
-        With another model, all that is known of documents and queries is forgotten; with another generation and
-        `forget_true`, which documents have true vectors in the store. Returns whether anything changed.
+        With another generation, it is forgotten which documents have true vectors in the store; with another model, all
+        that is known of documents and queries.
         """
         with self.transaction():
-            previous, old = self.noted("model"), self.noted("generation")
-            if (previous, old) == (model, generation):
-                return False
-            if previous is not None and previous != model:
-                for table in ("demand", "true_documents", "refused", "queries", "choosers"):
-                    self._database.execute(f"DELETE FROM {table}")  # noqa: S608
-            elif old is not None and old != generation and forget_true:
-                self._database.execute("DELETE FROM true_documents")
+            forgotten = [] if self.noted("generation") in (None, generation) else ["true_documents"]
+            if self.noted("model") not in (None, model):
+                forgotten = ["demand", "true_documents", "refused", "queries", "choosers"]
+            for table in forgotten:
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self.note("model", model)
             self.note("generation", generation)
-            return True
 
     # Demand.
 
     def want(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
         """Add to the demand: by id, how much more a document is wanted, and its uncertainty, 1 - its confidence.
 
-        That is the sum, over `queries`, given by their digests, of 1 / the place at which the store found it: what lies
-        high decides more of an answer (`benchmarks/demand.py`).
+        That is the sum of 1 / its place over `queries`, given by their digests: what lies high decides more
+        (`benchmarks/demand.py`).
         """
         with self.transaction():
             self._write(
@@ -213,17 +199,21 @@ class LiveState:
         `generation` is the one that was published with them, if it is another: searchers then keep all marks.
         """
         with self.transaction():
-            change = self._next_change()
+            change = self.true_version + 1
+            self.note("change", change)
             rows = ((doc_id, digest, change) for doc_id, digest in text_hashes.items())
             self._write("INSERT OR REPLACE INTO true_documents VALUES (?, ?, ?)", rows)
             if generation is not None:
                 self.note("generation", generation)
 
-    def unmark(self, ids: Collection[str]) -> None:
-        """Forget that the store has their true vectors: their texts are others now, or they are gone."""
+    def settle(self, text_hashes: Mapping[str, bytes], untrue: Collection[str]) -> None:
+        """Mark these documents, and no others, as true; those that are `untrue` were not refused with this text."""
         with self.transaction():
-            self._write("DELETE FROM true_documents WHERE id = ?", ((doc_id,) for doc_id in ids))
-            self._next_change()
+            marked = self.true_documents()
+            stale = ((doc_id,) for doc_id, digest in marked.items() if text_hashes.get(doc_id) != digest)
+            self._write("DELETE FROM true_documents WHERE id = ?", stale)
+            self._write("DELETE FROM refused WHERE id = ?", ((doc_id,) for doc_id in untrue))
+            self.mark_true({doc_id: digest for doc_id, digest in text_hashes.items() if marked.get(doc_id) != digest})
 
     def true_documents(self) -> dict[str, bytes]:
         """Return the hash of the embedded text of each document that is true in the store."""
@@ -231,17 +221,13 @@ class LiveState:
 
     @property
     def true_version(self) -> int:
-        """A number that is another after each `mark_true` and `unmark`."""
+        """A number that is another after each `mark_true` and `settle`."""
         return int(self.noted("change") or 0)
 
     def refuse(self, documents: Mapping[str, tuple[bytes, str]]) -> None:
         """Note that the model takes no vector of these texts, by id: their `text_hash`, and why."""
         rows = ((doc_id, digest, reason) for doc_id, (digest, reason) in documents.items())
         self._write("INSERT OR REPLACE INTO refused VALUES (?, ?, ?)", rows)
-
-    def accept(self, ids: Collection[str]) -> None:
-        """Forget that some documents were refused: their texts are others now."""
-        self._write("DELETE FROM refused WHERE id = ?", ((doc_id,) for doc_id in ids))
 
     def refused(self) -> dict[str, tuple[bytes, str]]:
         """Return what `refuse` has noted."""
@@ -252,30 +238,17 @@ class LiveState:
 
     def keep_queries(self, queries: Sequence[ServedQuery]) -> None:
         """Keep a sample of the queries; which ones must not depend on their answers."""
-        rows = (
-            (
-                query.at,
-                query.key,
-                query.vector.astype("<f4").tobytes(),
-                json.dumps(query.ids),
-                query.scores.astype("<f4").tobytes(),
-                query.untrue,
-                query.generation,
-            )
-            for query in queries
-        )
+        insert = "INSERT INTO queries (vector, ids, scores, untrue, at) VALUES (?, ?, ?, ?, ?)"
         with self.transaction():
-            self._write(
-                "INSERT INTO queries (at, key, vector, ids, scores, untrue, generation) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
+            for query in queries:
+                vector, scores = (array.astype("<f4").tobytes() for array in (query.vector, query.scores))
+                self._database.execute(insert, (vector, json.dumps(query.ids), scores, query.untrue, query.at))
             self._write("DELETE FROM queries WHERE number <= (SELECT max(number) FROM queries) - ?", [(KEPT_QUERIES,)])
 
     def kept_queries(self, after: int = 0, *, limit: int = 1_000) -> list[ServedQuery]:
         """Return sampled queries with a `number` above `after`, in the order in which they came."""
         rows = self._read(
-            "SELECT vector, ids, scores, untrue, key, generation, at, number FROM queries WHERE number > ? "
-            "ORDER BY number LIMIT ?",
+            "SELECT vector, ids, scores, untrue, at, number FROM queries WHERE number > ? ORDER BY number LIMIT ?",
             after,
             limit,
         )
@@ -313,7 +286,8 @@ class LiveState:
 
     def worker(self) -> WorkerFacts:
         """Return what the worker last said of itself."""
-        return WorkerFacts(**(self.noted("worker") or {}))
+        facts = self.noted("worker") or {}
+        return WorkerFacts(**{field.name: facts[field.name] for field in fields(WorkerFacts) if field.name in facts})
 
     def set_worker(self, facts: WorkerFacts) -> None:
         """Say it; `updated` becomes now."""
@@ -328,47 +302,6 @@ class LiveState:
         rows = self._read("SELECT fact FROM facts WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
-    def _next_change(self) -> int:
-        change = self.true_version + 1
-        self.note("change", change)
-        return change
-
-    def _prepare(self) -> None:
-        """Recognise the file, or make it one; two processes may come upon a new one at once."""
-        deadline = time.monotonic() + _BUSY_S
-        while self._pragma("journal_mode") != "wal":  # switching fails at once while another has the file open
-            try:
-                self._database.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-        self._database.execute("PRAGMA synchronous = NORMAL")
-        application, version = 0x4C4D4C56, 1
-        with self.transaction():
-            if self._pragma("application_id") == application:
-                if (other := self._pragma("user_version")) != version:
-                    raise InputError(
-                        f"{self.path}: this live state is of version {other}, which only another lead-migrate reads; "
-                        "remove it: true vectors are kept elsewhere"
-                    )
-                # A file of an earlier version lacks this table: nobody knows who chose what it wants.
-                if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'choosers'"):
-                    self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
-                    self._database.execute(
-                        "INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", (UNKNOWN_QUERY,)
-                    )
-                return
-            if self._read("SELECT 1 FROM sqlite_master"):
-                raise InputError(f"{self.path}: this is the database of another application; move it away")
-            for statement in filter(str.strip, _TABLES.split(";")):
-                self._database.execute(statement)
-            self._database.execute(f"PRAGMA application_id = {application}")
-            self._database.execute(f"PRAGMA user_version = {version}")
-
-    def _pragma(self, name: str) -> Any:
-        return self._database.execute(f"PRAGMA {name}").fetchone()[0]
-
     def _read(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query, of one view of the file; waits for nobody."""
         with self.transaction("DEFERRED"):
@@ -377,33 +310,3 @@ class LiveState:
     def _write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         with self.transaction():
             self._database.executemany(statement, rows)
-
-    @contextmanager
-    def transaction(self, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE") -> Iterator[None]:
-        """Make one transaction of all that is written in the context."""
-        with self._lock, self._translated():
-            if self._database.in_transaction:  # it is part of another one
-                yield
-                return
-            self._database.execute(f"BEGIN {kind}")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-                raise InputError(
-                    f"{self.path}: the live state is damaged ({error}); remove it: true vectors are kept elsewhere"
-                ) from error
-            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise LockedError(f"another process holds {self.path}; see what it does, and try again") from error
-            raise OutputError(f"cannot write {self.path}: {error}; free some space or check the permissions") from error

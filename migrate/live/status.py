@@ -11,7 +11,7 @@ from migrate.errors import UsageError
 from migrate.live.generation import generation_of
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
 from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
-from migrate.live.worker import MONITOR, is_running, translation_of
+from migrate.live.worker import is_running, translation_of
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
 from migrate.stores.registry import open_store
@@ -76,9 +76,9 @@ def status_of(location: str) -> LiveStatus:
         counters = dict.fromkeys(get_args(Counter), 0.0)
         return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
     with open_state(store) as state:
-        kept = state.noted(MONITOR)
-        is_same = kept is not None and kept["translation"] == translation_of(store, state)
-        monitor = Monitor.of_json(kept) if is_same else None
+        monitor = Monitor.kept_in(state)
+        if monitor is not None and monitor.translation != translation_of(store, state):
+            monitor = None
         waiting = len(state.kept_queries(0 if monitor is None else monitor.last, limit=10_000))
         uncalibrated = monitor is None or monitor.calibration is None
         return LiveStatus(

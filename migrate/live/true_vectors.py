@@ -41,7 +41,7 @@ class Pause:
         return time.monotonic() >= self._until
 
     def fail(self) -> bool:
-        """Begin a pause; whether there was none."""
+        """Begin a pause; return True if there was none."""
         if not self.is_over:
             return False
         self._until = time.monotonic() + min(0.5 * 2**self._failures, 60.0)
@@ -49,7 +49,7 @@ class Pause:
         return True
 
     def end(self) -> None:
-        """It works again."""
+        """End the pause, and forget the failures."""
         self._failures, self._until = 0, 0.0
 
 
@@ -64,7 +64,7 @@ class VectorMemory:
         return digest in self._vectors
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
-        """The places of those digests that are known, (n,), and their vectors, (n, dim)."""
+        """Return the places of those digests that are known, (n,), and their vectors, (n, dim)."""
         found = [(place, digest) for place, digest in enumerate(digests) if digest in self._vectors]
         for _, digest in found:
             self._vectors.move_to_end(digest)  # type: ignore[arg-type]
@@ -81,18 +81,10 @@ class VectorMemory:
 
 
 class LiveVectors:
-    """The vectors that one embedder gives of documents, for all threads of a process.
+    """The vectors that one embedder, behind its cache if it has one, gives of documents, for all threads of a process.
 
-    An embedder that fails is left alone for a while, and so is waiting for one that is slow; both pauses grow.
-
-    Parameters
-    ----------
-    embedder
-        The target model, behind its cache if it has one.
-    memory_bytes
-        How much may be held in memory; what was not used for longest goes first.
-    count
-        Called with what is to be counted.
+    An embedder that fails is left alone for a while, and so is waiting for one that is slow; both pauses grow. Of what
+    is held in memory, what was not used for longest goes first. `count` is called with what is to be counted.
     """
 
     def __init__(self, embedder: Embedder, *, memory_bytes: int, count: CountUp) -> None:
@@ -124,7 +116,7 @@ class LiveVectors:
         self._pool.shutdown(wait=True)
 
     def of_query(self, text: str) -> Vectors:
-        """The vector of a query, (dim,); raises as `Embedder.embed`."""
+        """Return the vector of a query, (dim,); raises as `Embedder.embed`."""
         digest = text_hash(text)
         with self._lock:
             _, rows = self._queries.find([digest])
@@ -137,7 +129,7 @@ class LiveVectors:
         return vector
 
     def in_memory(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
-        """The places of those texts whose vectors are in memory, (n,), and these, (n, dim)."""
+        """Return the places of those texts whose vectors are in memory, (n,), and these, (n, dim)."""
         with self._lock:
             return self._memory.find(digests)
 

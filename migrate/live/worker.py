@@ -58,9 +58,6 @@ _SURVEY_S: Final = 600.0
 _SAID: Final = "own verdict that was told"
 _RENEWED: Final = "own shares at which the stitch was fitted again"
 
-MONITOR: Final = "own monitor"
-"""Under this name the state keeps the monitor."""
-
 
 @dataclass
 class LiveSurvey:
@@ -128,9 +125,8 @@ class Worker:
             self.state.close()
             raise
         self.store, self.survey = store, LiveSurvey()
-        self._monitor, self._translation = Monitor(), ""
+        self._monitor = Monitor()
         self._verdict: LiveVerdict | None = None
-        self._generation: str | None = None
         self._surveyed_at = self._looked_at = self._noted_at = -np.inf
         self._failures = 0
         self._not_renewed: tuple[float, ...] = ()
@@ -270,7 +266,7 @@ class Worker:
         store = self.store = open_store(self.location)
         _check_fits(store, self.embedder)
         self._adopt(store)
-        refused, marked = self.state.refused(), self.state.true_documents()
+        refused = self.state.refused()
         survey = LiveSurvey(store.info.count, self.state.counters())
         ranked: list[tuple[float, int, str]] = []
         confidence, cosine = confidence_of(store), is_cosine(store.info)
@@ -298,33 +294,22 @@ class Worker:
                     ranked.append((sure, row, document.id))
         survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
-        self.state.unmark([doc_id for doc_id, digest in marked.items() if survey.true.get(doc_id) != digest])
-        self.state.mark_true(
-            {doc_id: digest_now for doc_id, digest_now in survey.true.items() if marked.get(doc_id) != digest_now}
-        )
-        self.state.accept(refused.keys() & set(survey.left))
+        self.state.settle(survey.true, refused.keys() & set(survey.left))
         self.survey, self._surveyed_at = survey, time.monotonic()
         self.writer.waiting = {}
 
     def _adopt(self, store: Store) -> None:
         """Note which store this is; another one than the last ends the epoch of the monitor."""
-        self._generation = generation_of(store)
-        forget = self.state.noted("generation") not in (None, self._generation)
-        self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
-        self._translation = translation_of(store, self.state)
-        kept = self.state.noted(MONITOR)
-        monitor = Monitor() if kept is None else Monitor.of_json(kept)
-        if kept is not None and kept["translation"] != self._translation:
+        self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
+        translation, monitor = translation_of(store, self.state), Monitor.kept_in(self.state)
+        if monitor is not None and monitor.translation != translation:
             queries = self.state.kept_queries(monitor.last, limit=10**6)
-            last = max((query.number for query in queries), default=monitor.last)
-            monitor = replace(monitor.new_epoch(), last=max(last, monitor.last))
+            monitor = replace(monitor.new_epoch(), last=max([monitor.last, *(query.number for query in queries)]))
             self.state.note(_RENEWED, [])
         # another margin is another question to the same scores
-        self._keep(replace(monitor, margin=self.options.margin, margin_from=self.options.margin_from))
-
-    def _keep(self, monitor: Monitor) -> None:
-        self._monitor = monitor
-        self.state.note(MONITOR, {**monitor.as_json(), "translation": self._translation})
+        margin, origin = self.options.margin, self.options.margin_from
+        self._monitor = replace(monitor or Monitor(), translation=translation, margin=margin, margin_from=origin)
+        self._monitor.keep(self.state)
 
     def _next(self) -> list[Document]:
         """Return what to write next: what is embedded already, the most wanted, then, where others are to be, these."""
@@ -332,7 +317,7 @@ class Worker:
         if survey.embedded:
             ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
             return self._documents([doc_id for doc_id in ids if doc_id not in waiting and doc_id not in survey.true])
-        size = min(_BATCH, self._room(), len(next(self.account.parts(_BATCH))))
+        size = min(self._room(), self.account.at_once(_BATCH))
         if size <= 0:
             return []
         queued = (doc_id for doc_id in self.state.queue(_BATCH + len(waiting)) if doc_id in survey.rows)
@@ -464,7 +449,8 @@ class Worker:
         self._note_choosers()
         try:
             pool = ServedPool(self.store, self.embedder, queries, is_true, seed=self.options.seed)
-            self._keep(self._monitor.judged(pool))
+            self._monitor = self._monitor.judged(pool)
+            self._monitor.keep(self.state)
         finally:
             self.survey.judged += self._since("embedded_by_worker") - before
 
@@ -487,10 +473,8 @@ class Worker:
     # Telling.
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
-        verdict = None if self._verdict is None else asdict(self._verdict)
-        before = self.state.worker()
-        facts = WorkerFacts(phase, os.getpid(), self._generation, self.account.usd, verdict, message)
-        if replace(before, updated=0.0) != replace(facts, updated=0.0):
+        facts = WorkerFacts(phase, os.getpid(), self.account.usd, message)
+        if replace(self.state.worker(), updated=0.0) != facts:
             self.state.set_worker(facts)
 
     def _note_history(self, *, now: bool = False) -> None:
@@ -554,7 +538,7 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     require_model(location, model, embedder.identity)
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: a worker needs a model whose vectors are cached: leave out --no-cache, or of a model that "
+            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or of a model that "
             "costs nothing to ask again, embed the whole store at once"
         )
 

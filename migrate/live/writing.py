@@ -40,7 +40,7 @@ from migrate.vectors import Document, Vectors
 
 
 class VectorWriter(ABC):
-    """Writes true vectors into the store at a location, and notes in the state which documents have them.
+    """A writer of true vectors into the store at a location, which notes in the state which documents have them.
 
     `waiting` are documents whose vectors are in the cache, but not in the store yet.
     """
@@ -51,17 +51,14 @@ class VectorWriter(ABC):
 
     @abstractmethod
     def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
-        """Take the true vectors, (n, dim), of some documents; raises as the store does.
-
-        Returns for how many: some may be gone.
-        """
+        """Take the true vectors, (n, dim), of some documents; return for how many, as some may be gone."""
 
     def is_due(self, count: int) -> bool:
         """Tell if what waits is enough to be published, in a store of `count` documents."""
         return False
 
     def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
-        """Bring what waits into the store: the new store, None where nothing changed.
+        """Bring what waits into the store; return the new store, None where nothing changed.
 
         `true` are the documents that had true vectors before, with the hashes of their texts.
         """
@@ -69,7 +66,7 @@ class VectorWriter(ABC):
 
 
 class RecordWriter(VectorWriter):
-    """Into a database, whose records can be written one by one."""
+    """A writer into a database, whose records can be written one by one."""
 
     _written_to: weakref.ref[Store] | None = None  # a folder that its client locks is free with its store
 
@@ -82,26 +79,25 @@ class RecordWriter(VectorWriter):
         return len(ids)
 
     def replace(self, store: Store, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
-        """Replace the vectors, (n, dim), of those documents that have these texts at this moment; their ids.
-
-        `hashes` are of the texts by id. A document whose text has become another one meanwhile keeps what it has.
-        """
+        """Replace the vectors, (n, dim), of documents that still have texts of these `hashes`; return their ids."""
         assert isinstance(store, DatabaseStore)  # noqa: S101 - `writer_of` has seen to that
         is_own = self._written_to is not None and self._written_to() is store
         if store.is_copy and not is_own and not store.is_as_opened():
             return []  # what changed cannot be seen in it
         now = store.find_documents(list(hashes))
-        is_same = [
-            doc_id in now and text_hash(now[doc_id].text) == expected_hash for doc_id, expected_hash in hashes.items()
-        ]
-        ids = [doc_id for doc_id, same in zip(hashes, is_same, strict=True) if same]
-        store.put_vectors(ids, vectors[np.array(is_same, dtype=bool)])
+        rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}
+        rows = {doc_id: row for doc_id, row in rows.items() if text_hash(now[doc_id].text) == hashes[doc_id]}
+        ids = list(rows)
+        store.put_vectors(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
         self._written_to = weakref.ref(store)
         return ids
 
 
 class FolderWriter(VectorWriter):
-    """Into files: all that waits comes by one new folder, when a share of the documents, 0-1, or some seconds wait."""
+    """A writer into files: all that waits comes by one new folder.
+
+    It is due when a `share` of the documents, 0-1, waits, or something for so many `seconds`.
+    """
 
     def __init__(self, files: FileStore, state: LiveState, *, share: float, seconds: float) -> None:
         location, folder = files.info.location, real_path(files.folder)
@@ -200,7 +196,7 @@ def _require_replaceable(folder: Path) -> None:
 
 
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
-    """The writer of a store's kind."""
+    """Return the writer of a store's kind."""
     if (files := as_files(store)) is not None:
         return FolderWriter(files, state, share=share, seconds=seconds)
     if isinstance(store, DatabaseStore):

@@ -40,7 +40,7 @@ from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
 from migrate.vectors import Document, Progress
 from migrate.work.jobs import Configuration
-from migrate.work.outputs import State, Steps, open_steps
+from migrate.work.outputs import RunState, Steps, open_steps
 
 if TYPE_CHECKING:
     from migrate.pipeline import Run
@@ -168,7 +168,7 @@ def models(step: Run) -> tuple[PlannedModel, ...]:
         counted for all documents, though it may turn out that the stitch does not read them.
         """
         store, folder = step.source, step.folder
-        state = None if step.restart else State.read(folder)
+        state = None if step.restart else RunState.read(folder)
         names = state.steps if state and state.steps else kept.outputs
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 from migrate.check.model import Agreement, Compatibility, Found, Trial
 from migrate.check.stamp import Stamped
+from migrate.embedders.kinds import with_settings
 from migrate.report.facts import as_plain, document
 from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Block, Either, Listed, Report, Table
@@ -59,13 +59,8 @@ def answer_line(result: Compatibility) -> str:
     return f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}"
 
 
-def flags_of(options: Mapping[str, str | int]) -> list[str]:
-    """Return options of `load_embedder` as they are typed."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-
-
 def _typed(found: Found) -> str:
-    return shlex.join(["--model", found.spec, *flags_of(found.options)])
+    return shlex.join(["--model", with_settings(found.spec, found.options)])
 
 
 def stamp_text(stamp: Stamped) -> str:

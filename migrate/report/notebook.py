@@ -54,5 +54,6 @@ def _(done: Translation) -> str:
         "recall@10 of the index": "exact" if done.index_recall is None else f"{done.index_recall:.3f}",
         "s": f"{done.wall_s:.1f}",
     }
-    notes = [*done.remarks, *filter(None, (done.distrust, done.fallback and done.fallback.sentence))]
+    notes = [*done.remarks, *([done.distrust] if done.distrust else [])]
+    notes += [done.fallback.sentence] if done.fallback else []
     return notebook_piece(f"translated to {done.path}", Table([list(facts), list(facts.values())]), Listed(notes))

@@ -1,4 +1,4 @@
-"""Compares nearest neighbours in two spaces: how many are shared, and whether they come in the same order."""
+"""Nearest neighbours in a space: what two spaces share of them, and the intrinsic dimension that they span."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from migrate.vectors import Vectors, squared_norms
 
 NEIGHBOURS = 10
 """Neighbours that two spaces are compared by."""
+
+DIMENSION_NEIGHBOURS = 20
+"""Neighbours that the dimension near a document is estimated from."""
 
 QUERIES = 1_000
 """Documents to compute a measure on where its cost grows with the square of their number."""
@@ -30,7 +33,7 @@ def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
 
 
 def some_rows(count: int, *, seed: int, most: int = QUERIES) -> NDArray[np.int64]:
-    """Up to `most` of `count` rows, drawn at random, in ascending order."""
+    """Return up to `most` of `count` rows, drawn at random, in ascending order."""
     return np.sort(np.random.default_rng(seed).permutation(count)[:most])
 
 
@@ -46,12 +49,12 @@ class Nearest:
     distances: NDArray[np.float64]
 
     def first(self, k: int) -> Nearest:
-        """The k nearest of them."""
+        """Return the k nearest of them."""
         return Nearest(self.query_rows, self.rows[:, :k], self.distances[:, :k])
 
 
 def find_nearest(vectors: Vectors, k: int, *, query_rows: NDArray[np.int64] | None = None) -> Nearest:
-    """The k nearest of all other rows of (n, d) for the rows `query_rows`, or for every row; n - 1 where n is small.
+    """Return the k nearest of all other rows of (n, d) for the rows `query_rows`, or for every row; n - 1 of few.
 
     For rows of unit length the order is that of the cosine.
     """
@@ -81,7 +84,7 @@ def _nearest_of(
 
 
 def nearest_by_cosine(queries: Vectors, documents: Vectors, query_rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The rows of the k documents, (n, d), that are nearest to each query, (m, d), without its own row, (m,).
+    """Return the rows of the k documents, (n, d), nearest to each query, (m, d), without its own row, (m,).
 
     All have unit length; the result, (m, k), or n - 1 where n is small, is in no order.
     """
@@ -97,7 +100,7 @@ def nearest_by_cosine(queries: Vectors, documents: Vectors, query_rows: NDArray[
 
 
 def _around_mean(vectors: Vectors) -> Vectors:
-    """The rows minus their mean: neighbours keep their order, and float32 tells those apart that are near."""
+    """Return the rows minus their mean: neighbours keep their order, and float32 tells those apart that are near."""
     return np.asarray(vectors - vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
@@ -127,3 +130,44 @@ def rank_similarity(a: Nearest, b: Nearest) -> float:
 def _same(a: Nearest, b: Nearest) -> NDArray[np.bool_]:
     """Mark where neighbour i of one side is neighbour j of the other, (m, k, k)."""
     return np.asarray(a.rows[:, :, None] == b.rows[:, None, :])
+
+
+def local_dimensions(near: Nearest) -> NDArray[np.float64]:
+    """Return the intrinsic dimension near each query document, (m,), from their k nearest.
+
+    The maximum likelihood estimate of Levina & Bickel 2004, eq. 8, with k - 2 for k - 1, which takes its bias away.
+    Copies of a document are left out; where fewer than three others are left, or these are equally far, it is NaN.
+    """
+    apart = near.distances > 0
+    farthest = near.distances[:, -1:]
+    logs = np.log(np.divide(farthest, near.distances, where=apart, out=np.ones_like(near.distances)))
+    sums = logs.sum(axis=1)
+    is_defined = (apart.sum(axis=1) > 2) & (sums > 0)
+    dimensions: NDArray[np.float64] = np.divide(
+        apart.sum(axis=1) - 2, sums, where=is_defined, out=np.full(len(sums), np.nan)
+    )
+    return dimensions
+
+
+def mean_dimension(local: NDArray[np.float64]) -> float:
+    """Return the harmonic mean (MacKay & Ghahramani 2005), not dominated by a few large values; NaN of none."""
+    defined = local[np.isfinite(local)]
+    return float(1 / np.mean(1 / defined)) if defined.size else float("nan")
+
+
+def two_nn_dimension(near: Nearest) -> float:
+    """Return the intrinsic dimension of the whole space, from the ratio of the distances to the two nearest documents.
+
+    TwoNN (Facco et al. 2017): the slope through the origin of -log(1 - F(μ)) over log μ, without the tenth of the
+    documents with the greatest ratios. Copies of a document count as one. NaN where fewer than two are known.
+    """
+    first = np.where(near.distances > 0, near.distances, np.inf).min(axis=1)
+    second = np.where(near.distances > first[:, None], near.distances, np.inf).min(axis=1)
+    has_second = np.isfinite(second)
+    ratios = np.sort(second[has_second] / first[has_second])
+    count = int(0.9 * len(ratios))
+    if count < 2 or ratios[count - 1] <= 1:
+        return float("nan")
+    x = np.log(ratios[:count])
+    y = -np.log1p(-np.arange(1, count + 1) / len(ratios))
+    return float((x @ y) / (x @ x))

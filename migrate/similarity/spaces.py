@@ -1,9 +1,4 @@
-"""Compares two spaces of the same documents by every measure.
-
-The measures of this module compare the shapes of the two spaces: linear CKA (unbiased, over minibatches), the
-correlation of cosines between documents, and the correlation of the weights that rebuild each document from its
-neighbours.
-"""
+"""The comparison of two spaces of the same documents by every measure, and the measures of their shapes."""
 
 from __future__ import annotations
 
@@ -13,37 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import VectorError
-from migrate.similarity import dimension
-from migrate.similarity.dimension import local_dimensions, mean_dimension, two_nn_dimension
 from migrate.similarity.neighbours import (
+    DIMENSION_NEIGHBOURS,
     NEIGHBOURS,
     Nearest,
     check_same_documents,
     find_nearest,
+    local_dimensions,
+    mean_dimension,
     neighbour_jaccard,
     rank_similarity,
     some_rows,
+    two_nn_dimension,
 )
-from migrate.similarity.stitching import RIDGE, Stitching, gaussian_like, judge_stitching
+from migrate.similarity.stitching import FEWEST, RIDGE, Stitching, gaussian_like, judge_stitching
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
 BATCH_SIZE = 256
 """Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
 
-FEWEST = 4
-"""Documents that the unbiased estimator needs at least."""
-
-
-def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Correlation of two series, (n,); 0 where one of them is constant."""
-    x, y = a - a.mean(), b - b.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0 else 0.0
-
 
 def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
-    """Pearson correlation of the cosines of all pairs of documents in two spaces, (n, p) and (n, q): -1 to 1.
+    """Return the Pearson correlation of the cosines of all pairs of documents in two spaces, (n, p) and (n, q).
 
     The comparison of similarity matrices of Kriegeskorte, Mur & Bandettini 2008, on up to 1,000 documents drawn by
     `seed`; 0 where all cosines of a space are the same.
@@ -51,8 +38,11 @@ def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     check_same_documents(a, b, 3)
     rows = some_rows(len(a), seed=seed)
     above = np.triu_indices(len(rows), 1)
-    x, y = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
-    return pearson((x @ x.T)[above], (y @ y.T)[above])
+    units = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
+    cosines = [(side @ side.T)[above] for side in units]
+    x, y = (values - values.mean() for values in cosines)
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale > 0 else 0.0
 
 
 def local_geometry(a: Vectors, b: Vectors, *both: Nearest) -> float:
@@ -66,9 +56,9 @@ def local_geometry(a: Vectors, b: Vectors, *both: Nearest) -> float:
 
 
 def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float64]:
-    """Weights, (m, k), each row with sum 1, that best rebuild documents from `near.rows`: Roweis & Saul 2000, eq. 1.
+    """Return weights, (m, k), each row with sum 1, that best rebuild documents from `near.rows`.
 
-    As in scikit-learn, 0.001 of the trace of a document's Gram matrix is added to its diagonal.
+    Roweis & Saul 2000, eq. 1; as in scikit-learn, 0.001 of the trace of a Gram matrix is added to its diagonal.
     """
     weights = np.empty(near.rows.shape)
     for start in range(0, len(near.query_rows), 256):
@@ -83,7 +73,7 @@ def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float6
 
 
 def _weight_agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Mean over rows of the correlation of weights, (m, k); equal weights agree with equal weights only."""
+    """Return the mean over rows of the correlation of weights, (m, k); equal weights agree with equal ones only."""
     x, y = (side - side.mean(axis=1, keepdims=True) for side in (a, b))
     scale = np.sqrt(np.einsum("mk,mk->m", x, x) * np.einsum("mk,mk->m", y, y))
     products = np.einsum("mk,mk->m", x, y)
@@ -92,7 +82,7 @@ def _weight_agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def unbiased_hsic(a: Matrix, b: Matrix) -> float:
-    """Unbiased estimate of the Hilbert-Schmidt independence criterion from two Gram matrices, (n, n), n >= 4.
+    """Return the unbiased Hilbert-Schmidt independence criterion of two Gram matrices, (n, n), n >= 4.
 
     Song et al. 2012; HSIC₁ in Nguyen, Raghu & Kornblith 2021, eq. 3. The diagonals are left out.
     """
@@ -108,7 +98,7 @@ def unbiased_hsic(a: Matrix, b: Matrix) -> float:
 
 
 def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: int = 0) -> float:
-    """Linear CKA of two spaces, (n, p) and (n, q), row i of both for one document.
+    """Return linear CKA of two spaces, (n, p) and (n, q), row i of both for one document.
 
     The mean unbiased HSIC of both sides over random minibatches, divided by the geometric mean of that of each with
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
@@ -129,7 +119,7 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
 
 
 def biased_cka(a: Vectors, b: Vectors) -> float:
-    """Linear CKA of two spaces, (n, p) and (n, q), by the biased estimator, from all documents at once.
+    """Return linear CKA of two spaces, (n, p) and (n, q), by the biased estimator, from all documents at once.
 
     Kornblith et al. 2019, eq. 5: ‖AᵀB‖² / (‖AᵀA‖ ‖BᵀB‖), Frobenius norms of centred A and B. It is the figure that is
     mostly published, and rises with p / n and q / n towards 1 whatever the spaces are: see what a Gaussian has. A space
@@ -146,7 +136,7 @@ def _share(both: float, first: float, second: float) -> float:
 
 
 def _cross_energy(x: Vectors, y: Vectors) -> float:
-    """‖XᵀY‖², by way of the smaller of the products that give it."""
+    """Return ‖XᵀY‖², by way of the smaller of the products that give it."""
     if len(x) < min(x.shape[1], y.shape[1]):
         return float(np.einsum("ij,ij->", x @ x.T, y @ y.T, dtype=np.float64))
     product = x.T @ y
@@ -162,13 +152,13 @@ class ChanceCka:
 
 
 def chance_cka(vectors: Vectors, *, seed: int = 0) -> ChanceCka:
-    """CKA of (n, d) with n vectors from a Gaussian that has the mean and the deviation of each column."""
+    """Return CKA of (n, d) with n vectors from a Gaussian that has the mean and the deviation of each column."""
     drawn = gaussian_like(vectors, len(vectors), seed=seed)
     return ChanceCka(linear_cka(vectors, drawn, seed=seed), biased_cka(vectors, drawn))
 
 
 def cka_distance(cka: float) -> float:
-    """The angle arccos(CKA) in radians, from 0 (alike) to about π/2 (unlike): Williams et al. 2021.
+    """Return the angle arccos(CKA) in radians, from 0 (alike) to about π/2 (unlike): Williams et al. 2021.
 
     With the unbiased estimator it is a metric in the limit of many documents only.
     """
@@ -241,7 +231,7 @@ def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
     """Prepare (n, d) for comparisons; compare only spaces described with the same seed."""
     query_rows = some_rows(len(vectors), seed=seed)
-    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), query_rows=query_rows)
+    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, DIMENSION_NEIGHBOURS), query_rows=query_rows)
     return Space(vectors, near, local_dimensions(near))
 
 

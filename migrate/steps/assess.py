@@ -184,10 +184,8 @@ class Assess(Step["Assessment"]):
 
         model = self.model
         if self.calibrate and (model.is_api or self.rate is not None):
-            instead = "an API, and nothing is spent here" if model.is_api else "--rate beside it"
-            raise UsageError(
-                f"--calibrate: expected a local model to time, found {instead}; leave it out, or give --rate"
-            )
+            instead = "an API, and nothing is spent here" if model.is_api else "a rate beside it"
+            raise UsageError(f"--calibrate: expected a local model to time, found {instead}; leave one of them out")
         is_own = self.is_own_server or bool(os.environ.get("OPENAI_BASE_URL"))
         limits = tier_rate(self.tier) if model.is_api and not is_own else None
         if self.rate is not None:
@@ -222,7 +220,7 @@ def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
         raise UsageError(
             f"--prefix: expected numbers of tokens above 0 such as 24,64, found {tokens!r}; a text to put before "
-            "documents is --document-prefix"
+            "documents is SPEC,document-prefix=TEXT"
         )
     return tuple(sorted({int(part) for part in parts}))
 

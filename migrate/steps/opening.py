@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrate.check.facts import check_revision
 from migrate.datasets.records import read_query_log
-from migrate.embedders import load_embedder, recorded_options
+from migrate.embedders import is_spec_of, load_embedder, load_known
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.stores import open_store
@@ -45,18 +45,13 @@ def log_of(queries: Path | str | Sequence[Query] | None) -> Sequence[Query]:
 def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedder:
     """Return the model that was given, or the one in the store's manifest as it was used then."""
     known = store.info.manifest.model if store.info.manifest else None
-    spec = known.spec if model is None and known is not None else model
-    if spec is None:
+    if model is None and known is None:
         raise UsageError(
             f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
             f"with {option}="
         )
-    if not isinstance(spec, str):
-        embedder = spec
-    elif known is None or spec != known.spec:
-        embedder = load_embedder(spec, state=folder_of(store))
-    else:
-        embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
+    embedder = model if isinstance(model, Embedder) else load_known(model, known, state=folder_of(store))
+    if known is not None and not isinstance(model, Embedder) and is_spec_of(model, known):
         check_revision(store.info.location, known, embedder.identity)
     embedder.expect_dim(store.info.dim, store.info.location)
     return embedder

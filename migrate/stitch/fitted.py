@@ -112,8 +112,8 @@ def require_direction(manifest: Manifest, required: Direction, *, source: str) -
             QUERY: "maps new queries into the old space",
         }
         raise StitchError(
-            f"{source}: expected a stitch that {maps[required]}, found one that {maps[direction]}; "
-            f"fit one with --direction {required}"
+            f"{source}: the stitch {maps[direction]}, and one is needed that {maps[required]}; "
+            f"fit it with --direction {required}"
         )
 
 

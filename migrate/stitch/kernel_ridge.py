@@ -237,8 +237,9 @@ class Additive(StretchableStitch):
         weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], taken)
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
-        several = [weighing, *(companion for _, companion in weighing.companions)]
-        solved = [solve_on_landmarks(every.parts(one), rows, residual, one.total_penalty) for one in several]
+        solved = [
+            solve_on_landmarks(every.parts(one), rows, residual, one.total_penalty) for _, one in weighing.regressions
+        ]
         system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), weighing, system, solved, weighing.total_penalty)
         return self
@@ -251,18 +252,16 @@ class Additive(StretchableStitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
         leant_on = copy.copy(self)._lean(weighing, source, target, texts)
-        total, residual = kernels.total(weighing), target - leant_on
-        companions = [(share, companion, kernels.total(companion)) for share, companion in weighing.companions]
+        residual = target - leant_on
+        several = [(share, one, kernels.total(one)) for share, one in weighing.regressions]
         for fit_rows, held_out in splits:
-            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
-            prior = np.diag(total)[held_out] if with_variance else None
-            prediction = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
-            vectors = weighing.own_share * prediction.vectors + leant_on[held_out]
-            for share, companion, own_kernel in companions:
-                alone = KernelSystem(own_kernel[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
-                kernel = own_kernel[np.ix_(held_out, fit_rows)]
-                vectors += share * _predict(alone, kernel, None, companion.total_penalty).vectors
-            yield replace(prediction, vectors=vectors.astype(np.float32))
+            vectors, predictions = leant_on[held_out], []
+            for share, one, total in several:
+                system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
+                prior = np.diag(total)[held_out] if with_variance and not predictions else None
+                predictions.append(_predict(system, total[np.ix_(held_out, fit_rows)], prior, one.total_penalty))
+                vectors += share * predictions[-1].vectors
+            yield replace(predictions[0], vectors=vectors.astype(np.float32))
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
@@ -307,11 +306,8 @@ class Additive(StretchableStitch):
         self.companions_ = np.array([coefficients for coefficients, _ in solved[1:]], dtype=np.float32).reshape(
             -1, *alpha.shape
         )
-        shares = (weighing.own_share, *(share for share, _ in weighing.companions))
-        shift = np.sum(
-            [share * (means @ coefficients) for share, (coefficients, means) in zip(shares, solved, strict=True)],
-            axis=0,
-        )
+        pairs = zip(weighing.regressions, solved, strict=True)
+        shift = np.sum([share * (means @ coefficients) for (share, _), (coefficients, means) in pairs], axis=0)
         offset = np.r_[system.mean - shift + self._base_offset, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty

@@ -6,15 +6,16 @@ whose documents have true vectors besides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Stitch, check_pairs
+from migrate.stitch.base import Stitch, check_pairs
 from migrate.stitch.confidence import PartialCurve
-from migrate.stitch.text_features import TextRows
+from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors, summarize_norms
 
 
@@ -54,31 +55,24 @@ class FirstTokens(Stitch):
     cost: ClassVar[int] = 11
     reads_texts: ClassVar[bool] = True
     reads_prefix: ClassVar[bool] = True
+    learned: ClassVar[Sequence[str]] = ("mean", "norm")
     mean_: Vectors
-    norm_: float
+    norm_: Matrix
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Learn how long the vectors are; StitchError for fewer than two pairs, or no vectors of first tokens."""
         check_pairs(source, target)
         _base(texts)
-        self.mean_, self.norm_ = target.mean(axis=0, dtype=np.float64).astype(np.float32), summarize_norms(target).mean
+        self.mean_ = target.mean(axis=0, dtype=np.float64).astype(np.float32)
+        self.norm_ = np.array([summarize_norms(target).mean])
         return self
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """The vectors of first tokens."""
         base = _base(texts)
-        vectors = np.float32(self.norm_) * base
+        vectors = self.norm_.astype(np.float32) * base
         vectors[~np.any(base, axis=1)] = self.mean_
         return vectors
-
-    def arrays(self) -> Arrays:
-        """Mean and length."""
-        return {"mean": self.mean_, "norm": np.array([self.norm_])}
-
-    def restore(self, arrays: Arrays) -> Self:
-        """Restore what `arrays` returned."""
-        self.mean_, self.norm_ = arrays["mean"], float(arrays["norm"][0])
-        return self
 
 
 def _base(texts: TextRows | None) -> Vectors:

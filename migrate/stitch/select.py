@@ -126,7 +126,7 @@ def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> f
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ScoredStitch:
     """One row of the table that `fit` prints."""
 
     stitch: str
@@ -177,7 +177,7 @@ class Selection:
     """
 
     chosen: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ScoredStitch, ...]
     confidence: Confidence | None = None
     curve: LearningCurve | None = None
     prefix: PrefixWorth | None = None
@@ -187,7 +187,7 @@ class Selection:
     choice: Clarity | None = None
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> ScoredStitch:
         """The row of the chosen one."""
         return next(row for row in self.candidates if row.stitch == self.chosen)
 
@@ -197,7 +197,7 @@ class Selection:
         return self.tuned.get(self.chosen)
 
     @property
-    def best_of_vectors(self) -> Candidate | None:
+    def best_of_vectors(self) -> ScoredStitch | None:
         """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
         judged = [(row, find_kind(row.stitch)) for row in self.candidates if not row.is_control]
         plain = [row for row, kind in judged if kind is not None and not kind.reads_texts]
@@ -226,7 +226,7 @@ class Clarity:
 class _Judged:
     """A candidate with its scores on held-out pairs, and the share of the true top 10 that each query finds."""
 
-    row: Candidate
+    row: ScoredStitch
     stitch: Stitch
     shares: NDArray[np.float64]
 
@@ -308,7 +308,9 @@ def select_stitch(
     return replace(selection, tuned={spec: stitch for spec, stitch in stitches.items() if spec in kept})
 
 
-def _controls(choices: Sequence[str], reader: Stitch | None, pairs: Pairing, neighbours: Neighbours) -> list[Candidate]:
+def _controls(
+    choices: Sequence[str], reader: Stitch | None, pairs: Pairing, neighbours: Neighbours
+) -> list[ScoredStitch]:
     """Judge the controls that are not among the choices; `reader` may have tuned the one that reads texts alone."""
     alone = reader.texts_alone() if isinstance(reader, RidgeText) else None
     controls = {MeanVector.kind: None} if pairs.texts is None else {TextAlone.kind: alone, MeanVector.kind: None}
@@ -319,7 +321,7 @@ def _controls(choices: Sequence[str], reader: Stitch | None, pairs: Pairing, nei
     ]
     exchanged = _exchanged(pairs)
     random = score_predictions(exchanged, pairs.target, neighbours.overlap(exchanged))
-    return [*rows, Candidate("random", random, is_control=True)]
+    return [*rows, ScoredStitch("random", random, is_control=True)]
 
 
 def _look_closer(stitch: Stitch, pairs: Pairing, neighbours: Neighbours) -> tuple[Confidence, PartialCurve]:
@@ -393,7 +395,7 @@ def _judge(
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(vectors)
     scores = score_predictions(vectors, pairs.target, shares, neighbours.sphere)
-    return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, shares)
+    return _Judged(ScoredStitch(spec, scores, elapsed, is_control), stitch, shares)
 
 
 def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours) -> tuple[_Judged, Clarity]:
@@ -465,12 +467,12 @@ def select_query_stitch(pairs: Pairing, *, specs: Sequence[str] = (), progress: 
     new, old = (Neighbours(side, seed=pairs.seed) for side in (pairs.source, pairs.target))
     documents = unit_rows(pairs.target)
 
-    def score(spec: str, mapped: Vectors, *, fit_s: float = 0.0, is_control: bool = False) -> Candidate:
+    def score(spec: str, mapped: Vectors, *, fit_s: float = 0.0, is_control: bool = False) -> ScoredStitch:
         overlap = float(new.overlap(documents, unit_rows(mapped)).mean())
         scores = replace(score_predictions(mapped, pairs.target, old.overlap(mapped)), overlap_at_10=overlap)
-        return Candidate(spec, scores, fit_s, is_control)
+        return ScoredStitch(spec, scores, fit_s, is_control)
 
-    table: list[Candidate] = []
+    table: list[ScoredStitch] = []
     for done, spec in enumerate([*choices, *controls]):
         progress("fit candidates", min(done, len(choices)), len(choices))
         started = time.perf_counter()

@@ -47,6 +47,11 @@ class Weighing:
         return 1 - sum(share for share, _ in self.companions)
 
     @property
+    def regressions(self) -> tuple[tuple[float, Weighing], ...]:
+        """The regression and its companions, each with its share in the average."""
+        return ((self.own_share, self), *self.companions)
+
+    @property
     def total_penalty(self) -> float:
         """The penalty λ itself: the mean diagonal is the sum of the weights, as each view has spread 1."""
         return self.penalty * sum(self.weights.values())

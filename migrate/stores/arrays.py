@@ -47,8 +47,8 @@ class ArraysKind:
             raise StoreError(f"{path}: there is no such file or folder; check the path")
         files = _vector_files(path)
         if len(files) != 1:
-            names = f"{len(files)} ({', '.join(file.name for file in files[:8])})" if files else "none"
-            raise StoreError(f"{path}: expected one .npy file of vectors, found {names}; give the file itself")
+            named = f" ({', '.join(file.name for file in files[:8])})" if files else ""
+            raise StoreError(f"{path}: has {len(files)} .npy files of vectors{named}; give the file itself")
         return ArrayStore(path, files[0])
 
 
@@ -131,16 +131,16 @@ def _read_header(path: Path) -> RowFile:
         try:
             version = np.lib.format.read_magic(file)
             if version not in readers:
-                raise malformed(path, "a .npy of version 1 or 2", f"version {version}", "save it with np.save")
+                raise malformed(path, f"a .npy of version {version}, and 1 and 2 are read", "save it with np.save")
             shape, in_columns, dtype = readers[version](file)
         except (ValueError, SyntaxError, TypeError, EOFError, RecursionError, MemoryError) as error:
-            raise malformed(path, "a NumPy array", f"another file ({str(error)[:80]})") from error
+            raise malformed(path, f"no NumPy array ({str(error)[:80]})") from error
         offset = file.tell()
     if len(shape) != 2 or dtype.kind != "f" or dtype.itemsize not in (2, 4, 8) or not shape[1]:
-        raise malformed(path, "an array (n, dim) of floats", f"one {shape} of {dtype}", "save the vectors with np.save")
+        raise malformed(path, f"an array {shape} of {dtype}, not (n, dim) of floats", "save the vectors with np.save")
     if in_columns:
-        raise malformed(path, "rows one after another", "Fortran order", "save np.ascontiguousarray(vectors)")
+        raise malformed(path, "an array in Fortran order", "save np.ascontiguousarray(vectors)")
     size = offset + shape[0] * shape[1] * dtype.itemsize
     if stamp.size != size:
-        raise malformed(path, f"{size} bytes", f"{stamp.size}")
+        raise malformed(path, f"has {stamp.size} bytes in place of {size}")
     return RowFile(stamp, np.array([[offset, shape[0]]]), shape[1], dtype)

@@ -268,11 +268,7 @@ class Store(ABC):
 
     def _texts_sha256(self) -> str:
         """Return a hash of all texts; reads them."""
-        digest = hashlib.sha256()
-        for document in self.documents():
-            for content in (document.id.encode(), document.text.encode()):
-                digest.update(len(content).to_bytes(8, "little") + content)
-        return digest.hexdigest()
+        return texts_sha256((document.id, document.text) for document in self.documents())
 
     def _versions(self) -> tuple[Any, ...]:
         """See `Snapshot.versions`."""
@@ -294,6 +290,15 @@ class Store(ABC):
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
+
+
+def texts_sha256(documents: Iterable[tuple[str, str]]) -> str:
+    """Return a hash of documents: of the id and the text of each."""
+    digest = hashlib.sha256()
+    for document in documents:
+        for content in map(str.encode, document):
+            digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()
 
 
 def no_place(location: str) -> UsageError:

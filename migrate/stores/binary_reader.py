@@ -40,9 +40,9 @@ def read_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def malformed(path: Path, expected: str, found: object, advice: str = DAMAGED) -> StoreError:
+def malformed(path: Path, problem: str, remedy: str = DAMAGED) -> StoreError:
     """Return the error of a file that is not what it claims to be, to be raised."""
-    return StoreError(f"{path}: expected {expected}, found {found}; {advice}")
+    return StoreError(f"{path}: {problem}; {remedy}")
 
 
 class RowFile(Rows):

@@ -335,6 +335,8 @@ class ChromaDriver(ClientDriver):
                 ]  # fmt: skip
                 for part, vectors in zip(in_parts(records, most), in_parts(page.vectors, most), strict=True):
                     _add(collection, part, vectors)
+                    if self.is_server:
+                        _remove_inherited(collection, part)
                 written += len(records)
             count = collection.count()
         self.check_count(written, count)
@@ -450,6 +452,23 @@ def _add(collection: Any, records: Sequence[_Record], vectors: Vectors) -> None:
         ids, *parts = (list(part) for part in zip(*(records[row] for row in rows), strict=True))
         fields = {field: part for field, part, there in zip(_FIELDS, parts, has, strict=True) if there}
         collection.add(ids=ids, embeddings=vectors[rows], **fields)
+
+
+def _remove_inherited(collection: Any, records: Sequence[_Record]) -> None:
+    """Remove metadata that was not given to some new records.
+
+    Deleting a collection, Chroma 1.5 leaves the lists in its metadata behind, and new records with the numbers of the
+    deleted ones have them.
+    """
+    given = {doc_id: fields or {} for doc_id, _, fields, _ in records}
+    found = collection.get(ids=[*given], include=["metadatas"])
+    keys = {
+        doc_id: dict.fromkeys(fields.keys() - given[doc_id].keys())
+        for doc_id, fields in zip(found["ids"], found["metadatas"], strict=True)
+        if fields and fields.keys() - given[doc_id].keys()
+    }
+    if keys:
+        collection.update(ids=[*keys], metadatas=[*keys.values()])
 
 
 def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_text: bool) -> _Record:

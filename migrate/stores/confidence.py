@@ -41,16 +41,15 @@ def read_row_values(
         shape, _, found = np.lib.format.read_array_header_1_0(file)
         values = np.frombuffer(content, dtype=dtype, offset=file.tell())
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: expected one number a document, found a damaged file; {advice}") from error
+        raise StoreError(f"{path}: the file is damaged; {advice}") from error
     if shape != (count,) or found != np.dtype(dtype) or len(values) != count:
         raise StoreError(
-            f"{path}: expected {count} numbers, one a document, found {found} of shape {shape}, {len(values)} in all; "
-            f"{advice}"
+            f"{path}: has {len(values)} numbers, {found} of shape {shape}, for {count} documents; {advice}"
         )
     if sha256 is not None and (actual := hashlib.sha256(content).hexdigest()) != sha256:
         raise StoreError(
-            f"{path}: expected the SHA-256 of the manifest, {sha256[:12]}..., found {actual[:12]}...; the file was "
-            f"damaged or replaced: copy it again, or {advice}"
+            f"{path}: its SHA-256 {actual[:12]}... is not that of the manifest, {sha256[:12]}...; the file was damaged "
+            f"or replaced: copy it again, or {advice}"
         )
     return values
 

@@ -20,7 +20,7 @@ from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.file_store import Sha256, hash_files
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import Output
 from migrate.stores.records import records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
@@ -130,7 +130,7 @@ class _Docstore:
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 
-class FaissOutput(FolderOutput):
+class FaissOutput(Output):
     """A folder with a flat index, and the documents of a store of any kind in a docs.jsonl beside it."""
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:

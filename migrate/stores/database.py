@@ -32,7 +32,7 @@ from migrate.stores.driver import ClientError, Driver, Page, in_parts
 from migrate.stores.export import FLOAT_BYTES, IdIndex, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
-from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import check_options, records_without_vector, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, Folders, moved
@@ -536,7 +536,7 @@ class DatabaseWriter(StoreWriter):
             yield Page([document.id for document in part], vectors.copy(), documents=part)
 
 
-class DatabaseFolder(FolderOutput):
+class DatabaseFolder(Output):
     """A new folder with one collection, for documents of any kind."""
 
     def __init__(self, driver: type[Driver], location: str, address: Address) -> None:

@@ -79,31 +79,19 @@ class FileStore(Store):
         Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
         """
         index = self.index_path.name
-        expected = expected_hashes(self.info, index)
-        gone = expected.keys() - {index, *self.document_files}
-        if gone:
-            raise StoreError(
-                f"{self.folder / min(gone)}: expected the documents that the manifest has the hash of, found no such "
-                f"file; copy it again, or, if that is meant, {_STAMP}"
-            )
-        for name, digest in expected.items():
-            if (actual := self._sha256(name)) != digest:
-                what = "index was" if name == index else "documents were"
-                raise StoreError(
-                    f"{self.folder / name}: expected the SHA-256 of the manifest, {str(digest)[:12]}..., found "
-                    f"{actual[:12]}...; the {what} damaged or replaced: copy the file again, make the store again, or, "
-                    f"if that is meant, {_STAMP}"
-                )
-        return tuple(expected)
+        known = {index, *self.document_files}
+        return check_hashes(
+            self.folder, expected_hashes(self.info, index), lambda name: self._sha256(name) if name in known else None
+        )
 
     def exchange(self, new: Store) -> Exchange:
         """Return how the two folders trade places."""
         other = as_files(new)
         if other is None:
-            raise UsageError(f"{new.info.location}: expected a store in files, found none; switch stores of one kind")
+            raise UsageError(f"{new.info.location}: this store lies in no files; switch stores of one kind")
         if other.index_path.name != self.index_path.name:
             raise UsageError(
-                f"{other.index_path}: expected the name {self.index_path.name}, as in the old store; rename it"
+                f"{other.index_path}: the index of the old store is called {self.index_path.name}; rename this one"
             )
         return Folders.exchange(self.folder, other.folder)
 
@@ -259,6 +247,25 @@ def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha25
     """Return the hashes of the files of a complete store for its manifest, see `FileStore.verify`."""
     hashes = {name: sha256(folder / name) for name in documents}
     return StoreFacts(index=index, index_sha256=sha256(folder / index), documents_sha256=hashes).as_details()
+
+
+def check_hashes(
+    folder: Path | str, expected: Mapping[str, str], sha256_of: Callable[[str], str | None]
+) -> tuple[str, ...]:
+    """Hold files of a store against their hashes by name; returns the names. A StoreError where they differ."""
+    for name, digest in expected.items():
+        actual = sha256_of(name)
+        if actual is None:
+            raise StoreError(
+                f"{folder}/{name}: the manifest has the hash of this file, which is gone; copy it again, or, if that "
+                f"is meant, {_STAMP}"
+            )
+        if actual != digest:
+            raise StoreError(
+                f"{folder}/{name}: its SHA-256 {actual[:12]}... is not that of the manifest, {digest[:12]}...; the "
+                f"file was damaged or replaced: copy it again, make the store again, or, if that is meant, {_STAMP}"
+            )
+    return tuple(expected)
 
 
 def expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,29 @@ from typing import Any
 from migrate.files import sha256_file, state_folder
 from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_written
-from migrate.work.outputs import PublishedFolder, Publishing
+from migrate.work.outputs import OutputFolder
 from migrate.work.writer import StoreWriter
 
 
-class Output(Publishing):
-    """A place for a new store, which `location` opens once it is there."""
+class Output(OutputFolder):
+    """A folder for a new store of the source's own kind, which `location` opens once it is there."""
 
-    location: str
     is_shared: bool = False
     """True if its writers put parts to where every machine can write."""
+
+    def __init__(self, path: Path, location: str | None = None) -> None:
+        super().__init__(path)
+        self.location = str(path) if location is None else location
 
     @property
     def where(self) -> Path | str:
         """The path of a folder, else the location, for a person."""
-        return self.location
+        return self.path
 
     @property
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
-        return {} if type(self) is FolderOutput else {"output": f"{type(self).__name__} {self.location}"}
+        return {} if type(self) is Output else {"output": f"{type(self).__name__} {self.location}"}
 
     def beside(self, ending: str) -> Path:
         """Return a path for what belongs to the store and is no part of it."""
@@ -40,37 +42,16 @@ class Output(Publishing):
     def __str__(self) -> str:
         return self.location
 
-    @abstractmethod
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer of the documents of `source` with vectors of dimension `dim`.
 
         Every process that makes shards has one. It may be pickled away from this machine where the writer `is_shared`:
         there is no `content` then.
         """
-
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the facts of the files in `content` for the manifest."""
-        return {}
-
-
-class FolderOutput(Output, PublishedFolder):
-    """A folder, with a store of the source's own kind."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.location = str(path)
-
-    @property
-    def where(self) -> Path | str:
-        """The path."""
-        return self.path
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return the source's own."""
         return source.destination(content, dim)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of its files."""
+        """Return the facts of the files in `content` for the manifest."""
         return hash_written(source, content, sha256)
 
 
@@ -87,6 +68,11 @@ class ServerOutput(Output):
         self.name = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
         self.digest = hashlib.sha256(location.encode()).hexdigest()[:12]
         self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
+
+    @property
+    def where(self) -> str:
+        """The location."""
+        return self.location
 
     def beside(self, ending: str) -> Path:
         """Return a path in the current folder."""

@@ -26,7 +26,7 @@ from migrate.stores.faiss.store import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver
-from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
@@ -160,7 +160,7 @@ def output_of(location: Path | str) -> Output:
     """
     scheme = None if isinstance(location, Path) else _scheme_of(location)
     if scheme is None:
-        return FolderOutput(Path(location))
+        return Output(Path(location))
     kind = _kind_called(scheme[1])
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
@@ -195,10 +195,10 @@ def _scheme_of(location: str) -> re.Match[str] | None:
     """Return kind and rest of a location with a kind; a slip is refused before a folder gets such a name."""
     scheme = _SCHEME.fullmatch(location)
     if scheme is not None and scheme[2].startswith("~"):
-        raise UsageError(f"{location}: expected a path, found a ~, which no shell expands there; write it in full")
+        raise UsageError(f"{location}: no shell expands the ~ there; write the path in full")
     kind, colon, _ = location.partition(":")
     if scheme is None and colon and kind.lower() in kind_names():
-        raise UsageError(f"expected a kind in lower case, found {kind}:; write {kind.lower()}:...")
+        raise UsageError(f"{location}: kinds are in lower case; write {kind.lower()}:...")
     return scheme
 
 
@@ -227,7 +227,7 @@ def _kind_called(name: str) -> StoreKind:
 
 
 def _installed() -> list[EntryPoint]:
-    """Kinds of other packages by name; they cannot take the place of built-in ones."""
+    """Return kinds of other packages by name; they cannot take the place of built-in ones."""
     own = {kind.name for kind in _BUILT_IN}
     return [entry for name, entry in installed(ENTRY_POINTS).items() if name not in own]
 

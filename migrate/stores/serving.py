@@ -32,7 +32,7 @@ def check_replacements(info: StoreInfo, ids: Sequence[str], vectors: Vectors) ->
     """
     rows = as_vectors(vectors, dim=info.dim, source=f"new vectors of {info.name}")
     if len(rows) != len(ids):
-        raise UsageError(f"{info.location}: expected a vector for each of {len(ids)} documents, found {len(rows)}")
+        raise UsageError(f"{info.location}: {len(rows)} vectors for {len(ids)} documents; give one for each")
     check_vectors(ids, rows, source=f"new vectors of {info.name}")
     return dict(zip(ids, rows, strict=True))
 
@@ -48,8 +48,8 @@ def as_fields(info: StoreInfo, where: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
         raise UsageError(
-            f"{info.location}: expected a filter such as {{'source': 'a'}}, names of metadata and the values that they "
-            f"must have, found {type(where).__name__}"
+            f"{info.location}: a filter of the type {type(where).__name__}; give names of metadata and the values that "
+            "they must have, such as {'source': 'a'}"
         )
     return where
 

@@ -108,7 +108,7 @@ def _do(job: dict[str, Any], answers: int) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of a message, without the line of FAISS's source that it comes from."""
+    """Return the last line of a message, without the line of FAISS's source that it comes from."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^.*Error(:| in .* at \S+:\d+:) ", "", lines[-1]).strip()[:300]
 

@@ -263,21 +263,21 @@ class StoreJob(ABC):
 
     @abstractmethod
     def writer(self, work: Work, dim: int) -> StoreWriter:
-        """The writer of the store in a folder that may hold some of it already."""
+        """Return the writer of the store in a folder that may hold some of it already."""
 
     def begin(self, work: Work) -> None:
         """Prepare to make what is left; an error here leaves the unfinished work as it is."""
 
     @abstractmethod
     def shards(self, work: Work) -> Iterable[Shard]:
-        """The shards, in order; those that are finished may be left out."""
+        """Return the shards, in order; those that are finished may be left out."""
 
     @abstractmethod
     def blocks(self, shard: Shard) -> Iterator[Block]:
-        """The rows of a shard, some at a time, made in this process."""
+        """Return the rows of a shard, some at a time, made in this process."""
 
     def task(self, work: Path | None) -> ShardTask | None:
-        """The same for other processes; None where only this one can.
+        """Return the same for other processes; None where only this one can.
 
         `work` is the folder of unfinished work if they see it.
         """

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -49,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class State:
+class RunState:
     """The content of `work.json`.
 
     `complete` are the facts of an output that lacks nothing but its name, `identity` device and inode of its folder,
@@ -70,7 +69,7 @@ class State:
         sync_path(folder)
 
     @classmethod
-    def read(cls, output: Path) -> State | None:
+    def read(cls, output: Path) -> RunState | None:
         """Return the state of an output that an earlier run has not finished; None where there is nothing usable."""
         path = beside(output, "work") / _STATE
         try:
@@ -100,63 +99,41 @@ def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
 
 
 def _durable(output: Path, command: str) -> list[tuple[int, int]]:
-    state = State.read(output)
+    state = RunState.read(output)
     if state is None or state.configuration.get("command") != command:
         return []
     return ShardFolder(beside(output, "work") / "shards").ranges()
 
 
-class Publishing(ABC):
-    """A place for a complete output. Its text is its name for a person.
+class OutputFolder:
+    """A folder that appears when it is complete; another place for an output overrides what differs.
 
-    The work folder lies beside `path`, a local one that there need be nothing at.
+    Its text is its name for a person. The work folder lies beside `path`, a local one that there need be nothing at.
     """
 
-    path: Path
-
-    @abstractmethod
-    def refuse_existing(self, *, force: bool) -> None:
-        """Raise a UsageError where something has the output's name, unless it may be replaced."""
-
-    @abstractmethod
-    def is_published(self, content: Path) -> bool:
-        """Return whether the output that is complete in `content` has its name; any, where `content` is gone."""
-
-    @abstractmethod
-    def publish(self, content: Path, *, force: bool) -> None:
-        """Give it its name in one step, whatever was left undone by a call that was killed."""
-
-    @abstractmethod
-    def discard(self) -> None:
-        """Undo what unfinished work has left outside of its folder."""
-
-
-@dataclass
-class PublishedFolder(Publishing):
-    """A folder that `content` is renamed to."""
-
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __str__(self) -> str:
         return str(self.path)
 
     def refuse_existing(self, *, force: bool) -> None:
-        """Do as `migrate.files.refuse_existing`."""
+        """Raise a UsageError where something has the output's name, unless it may be replaced."""
         refuse_existing(self.path, force=force)
 
     def is_published(self, content: Path) -> bool:
-        """Return whether the folder that was complete has the name, or only the work folder is left over."""
-        state = State.read(self.path)
+        """Return whether the output that is complete in `content` has its name; any, where `content` is gone."""
+        state = RunState.read(self.path)
         if state is not None and state.identity is not None and list(state.identity) == _identity(self.path):
             return True
         return not content.is_dir() and self.path.is_dir()
 
     def publish(self, content: Path, *, force: bool) -> None:
-        """Rename."""
+        """Give it its name in one step, whatever was left undone by a call that was killed."""
         rename_folder(content, self.path, content.parent / "old", force=force)
 
     def discard(self) -> None:
-        """Return an older output that stepped aside, if nothing has taken its place."""
+        """Undo what unfinished work has left outside of its folder, as an older output that stepped aside."""
         old = beside(self.path, "work") / "old"
         if os.path.lexists(old) and not os.path.lexists(self.path):
             os.rename(old, self.path)
@@ -182,14 +159,14 @@ def _tidy(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _discard(output: Publishing) -> None:
+def _discard(output: OutputFolder) -> None:
     """Remove a work folder; an older output that was being replaced goes back to its place first."""
     output.discard()
     if os.path.lexists(path := beside(output.path, "work")):
         shutil.rmtree(path)
 
 
-def _refuse_older(output: Publishing) -> None:
+def _refuse_older(output: OutputFolder) -> None:
     """Make sure that unfinished work is not of a version that kept a journal."""
     if (beside(output.path, "work") / "journal.jsonl").exists():
         raise UsageError(
@@ -205,7 +182,7 @@ class Steps:
     folder: Path
     restart: bool
     force: bool
-    state: State
+    state: RunState
 
     def known(self, name: str) -> Facts | None:
         """Return what is known of an output that an earlier run has made; None where it is still to be made."""
@@ -233,13 +210,13 @@ def open_steps(
     `kept` are outputs of a finished run, with what is known of them: they are complete, and may be replaced. Refuses
     `names` that are there and were not made by an earlier run of the same configuration.
     """
-    output, kept = PublishedFolder(folder), dict(kept or {})
+    output, kept = OutputFolder(folder), dict(kept or {})
     path = beside(folder, "work")
     with output_errors(folder), output_lock(folder):
         refuse_link(path)
         if not restart:
             _refuse_older(output)
-        state = State.read(folder)
+        state = RunState.read(folder)
         # Where a state is, nothing was in the way when it was begun: what is there now was made under it.
         ours = state is not None
         for name in () if ours else names:
@@ -247,7 +224,7 @@ def open_steps(
         if state is None or restart or not state.steps:
             _discard(output)
             path.mkdir()
-            state = State(configuration.as_json(), steps=kept.copy())
+            state = RunState(configuration.as_json(), steps=kept.copy())
             state.write(folder)
         else:
             configuration.check(state.configuration, folder)
@@ -261,7 +238,7 @@ def open_steps(
 
 
 def write_store(
-    output: Path | Publishing,
+    output: Path | OutputFolder,
     job: StoreJob,
     *,
     runner: Runner = LOCAL,
@@ -275,7 +252,7 @@ def write_store(
     durable stays for the next run, which `restart` lets begin anew; one with other options (UsageError) or another
     source (StoreError) is refused. `progress` is called with the stage, how many rows are done, and how many there are.
     """
-    target: Publishing = PublishedFolder(output) if isinstance(output, Path) else output
+    target: OutputFolder = OutputFolder(output) if isinstance(output, Path) else output
     path = beside(target.path, "work")
     with output_errors(target.path), output_lock(target.path):
         refuse_link(path)
@@ -298,15 +275,15 @@ def write_store(
         return state.complete or {}
 
 
-def settle(output: Path | Publishing, command: str, *, force: bool) -> bool:
+def settle(output: Path | OutputFolder, command: str, *, force: bool) -> bool:
     """Publish what an earlier run of a command has completed, and tidy up; returns whether there was anything."""
-    target: Publishing = PublishedFolder(output) if isinstance(output, Path) else output
+    target: OutputFolder = OutputFolder(output) if isinstance(output, Path) else output
     path = beside(target.path, "work")
     if not path.is_dir():
         return False
     with output_errors(target.path), output_lock(target.path):
         refuse_link(path)
-        state = State.read(target.path)
+        state = RunState.read(target.path)
         if state is None or state.complete is None or state.configuration.get("command") != command:
             return False
         if not target.is_published(path / "content"):
@@ -317,9 +294,9 @@ def settle(output: Path | Publishing, command: str, *, force: bool) -> bool:
     return True
 
 
-def _take_up(work: Work, output: Publishing, *, force: bool) -> State:
+def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
     """Return the state of an earlier run that goes on here, or a new one."""
-    configuration, state = work.job.configuration(), State.read(work.output)
+    configuration, state = work.job.configuration(), RunState.read(work.output)
     if state is not None and state.complete is not None and output.is_published(work.content):
         if state.configuration == configuration.as_json():  # only the work folder is left over
             return state
@@ -334,13 +311,13 @@ def _take_up(work: Work, output: Publishing, *, force: bool) -> State:
     work.shards = ShardFolder(work.shards.path)
     for folder in (work.path, work.content, work.shards.path):
         folder.mkdir()
-    state = State(configuration.as_json())
+    state = RunState(configuration.as_json())
     state.write(work.output)
     sync_path(work.path.parent)
     return state
 
 
-def _fill(work: Work, output: Publishing, state: State, runner: Runner, progress: Progress) -> None:
+def _fill(work: Work, output: OutputFolder, state: RunState, runner: Runner, progress: Progress) -> None:
     """Make the shards that are left, and complete the store in the work folder."""
     job, begun = work.job, False
     try:
@@ -377,7 +354,7 @@ def _dim(work: Work) -> int:
     return int(dim)
 
 
-def _check_shards(work: Work, output: Publishing) -> None:
+def _check_shards(work: Work, output: OutputFolder) -> None:
     """Keep only shards that are as they were written; of a stream, only those before the first gap."""
     if not len(work.shards):
         return

@@ -149,5 +149,5 @@ def refuse_url(url: str, last: str, *, force: bool) -> None:
 
 
 def exists(url: str) -> UsageError:
-    """The error of a place that another output has."""
+    """Return the error of a place that another output has."""
     return UsageError(f"{url} exists; choose another output, or replace it with `force=True`")

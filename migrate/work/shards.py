@@ -50,7 +50,7 @@ class Shard:
 
 
 def shards_of(count: int, rows: int, start: int = 0) -> Iterator[Shard]:
-    """The shards of `count` rows from `start` on, `rows` in each but the last."""
+    """Return the shards of `count` rows from `start` on, `rows` in each but the last."""
     stop = start + count
     return (Shard(first, min(first + rows, stop)) for first in range(start, stop, rows))
 
@@ -90,7 +90,7 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any])
 
 
 def unpack(content: bytes) -> Block:
-    """The opposite of `pack`."""
+    """Return the opposite of `pack`."""
     begin = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:begin])
     facts = json.loads(header.pop("__metadata__")["facts"])
@@ -137,7 +137,7 @@ class ShardFolder:
         return merged
 
     def name(self, shard: Shard) -> str:
-        """The name of its file."""
+        """Return the name of its file."""
         return self._names[shard]
 
     def add(self, shard: Shard, name: str) -> None:
@@ -186,7 +186,7 @@ class ShardFolder:
         return sorted(self._header(shard)[1].keys() - {"__metadata__"})
 
     def array(self, shard: Shard, name: str) -> NDArray[Any]:
-        """One array of a shard."""
+        """Return one array of a shard."""
         path, (content, header) = self.path / self._names[shard], self._header(shard)
         shape, dtype = header[name]["shape"], _TYPES[header[name]["dtype"]]
         with output_errors(path):
@@ -194,7 +194,7 @@ class ShardFolder:
             return np.fromfile(path, dtype, offset=offset, count=math.prod(shape)).reshape(shape)
 
     def all_values(self, name: str) -> NDArray[Any]:
-        """An array of all shards, in order."""
+        """Return an array of all shards, in order."""
         return np.concatenate([self.array(shard, name) for shard in self])
 
     def all_rows(self, dim: int, count: int | None = None) -> Rows:

@@ -55,7 +55,7 @@ class StoreWriter(ABC):
         """Claim the place where parts go, if there is one."""
 
     def shards(self) -> Sequence[Shard] | None:
-        """The shards that are the store's parts; None for a store that takes any, or none."""
+        """Return the shards that are the store's parts; None for a store that takes any, or none."""
         return None
 
     def put(self, shard: Shard, batches: Iterable[Vectors]) -> Facts | None:
@@ -77,7 +77,7 @@ class StoreWriter(ABC):
         """Complete the store, durably; `rows` has all vectors that were not put."""
 
     def sha256(self, path: Path) -> str:
-        """SHA-256 of a file of the finished store; not read again where it was taken while it was written."""
+        """Return SHA-256 of a file of the finished store; not read again where it was taken while it was written."""
         return sha256_file(path)
 
 

@@ -14,7 +14,7 @@ from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
 
-TARGET = ["--target", "openai:text-embedding-3-small", "--dimensions", str(DIM)]
+TARGET = ["--target", f"openai:text-embedding-3-small,dimensions={DIM}"]
 
 
 def worse(model):
@@ -174,7 +174,7 @@ def test_labels_are_not_judged_by_another_model(good, moved, server, capsys):
 
 @pytest.mark.parametrize("change", MIXED)
 def test_no_store_is_made_of_answers_that_are_mixed_up(change, good, server, tmp_path, capsys):
-    command = ["embed", good.beir, "--model", *TARGET[1:], "--no-chunks", "--batch-size", "40", "-o", tmp_path / "new"]
+    command = ["embed", good.beir, "--model", f"{TARGET[1]},batch-size=40", "--no-chunks", "-o", tmp_path / "new"]
     server.vectors = change(good.model)
     assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
 
@@ -182,7 +182,7 @@ def test_no_store_is_made_of_answers_that_are_mixed_up(change, good, server, tmp
 @pytest.mark.parametrize("change", CHANGED)
 def test_a_broken_off_embed_does_not_go_on_with_another_model(change, good, server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 64)
-    command = ["embed", good.beir, "--model", *TARGET[1:], "--no-chunks", "--batch-size", "64", "--concurrency", "1"]
+    command = ["embed", good.beir, "--model", f"{TARGET[1]},batch-size=64,concurrency=1", "--no-chunks"]
     command += ["-o", tmp_path / "new"]
     server.gate = lambda number: server.faults.append(status(401, "no more", "invalid_api_key")) if number > 4 else None
     assert told(capsys, *command)[0] == 7

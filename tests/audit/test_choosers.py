@@ -140,7 +140,7 @@ def test_a_forged_confidence_hides_no_choosers(filled, questions, tmp_path):
     folder, embedder = filled
     copied = shutil.copytree(folder, tmp_path / "copied")
     np.save(copied / "confidence.npy", np.ones(COUNT, "<f4"))
-    with pytest.raises(StoreError, match=r"confidence.npy: expected the SHA-256 of the manifest.*damaged or replaced"):
+    with pytest.raises(StoreError, match=r"confidence.npy: its SHA-256 .* of the manifest.*damaged or replaced"):
         judged(open_store(copied), embedder, questions)
     manifest = open_store(copied).info.manifest
     earlier = {name: value for name, value in manifest.details.items() if name != "beside_sha256"}

@@ -253,10 +253,9 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
 ):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    sizes = ["--dimensions", "24"]
     with OpenAIServer() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        fit = ["fit", source_folder, "--target", SMALL, "--sample", 50, "--stitch", "ridge", *sizes, "-q"]
+        fit = ["fit", source_folder, "--target", f"{SMALL},dimensions=24", "--sample", 50, "--stitch", "ridge", "-q"]
         assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
         assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new", "-q") == 0
         server.billed.clear()
@@ -273,7 +272,7 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert 0 < arms["prefix:3"]["usd"] < arms["prefix:6"]["usd"] < arms[FULL]["usd"]
         server.billed.clear()
         assert lead_migrate(*command) in (0, 1, 3)
-        embed = ["embed", source_folder / "docs.jsonl", "--model", f"prefix:3:{SMALL}", "--no-chunks", *sizes]
+        embed = ["embed", source_folder / "docs.jsonl", "--model", f"prefix:3:{SMALL},dimensions=24", "--no-chunks"]
         assert lead_migrate(*embed, "-o", tmp_path / "heads") == 0
         assert [text for text in but_again(server.billed) if text != "word"] == [], "all is in the cache"
 

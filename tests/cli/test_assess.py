@@ -59,7 +59,7 @@ def test_nothing_is_asked_and_no_key_is_needed(source_folder, server, tmp_path, 
 
 
 def test_plans_stand_side_by_side(source_folder, capsys):
-    found = assessed(capsys, source_folder, "--target", SMALL, "--price", 1000, "--rate", "1000tok/min")
+    found = assessed(capsys, source_folder, "--target", f"{SMALL},rate=1000tok/min", "--price", 1000)
     plans = {plan["name"]: plan for plan in found["plans"]}
     names = ["full re-embed", "stay", *(f"migrate {share}%" for share in (1, 5, 10, 20, 50))]
     assert list(plans) == [*names, "two-stage 50, 1,000 queries, at most"]
@@ -112,7 +112,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     target = ["--target", f"file:{vectors}"]
     stitch, report = tmp_path / "stitch", tmp_path / "report.json"
     lead_migrate("fit", source_folder, *target, "--sample", 60, "--stitch", "ridge", "-o", stitch)
-    base = [source_folder, "--target", "tfidf:48", "--price", "1000000", "--rate", "1/h"]
+    base = [source_folder, "--target", "tfidf:48,rate=1/h", "--price", "1000000"]
     found = assessed(capsys, *base, "--stitch", stitch) if capsys.readouterr() else None
     known, larger, two_stage = [plan for plan in found["plans"] if plan["known"]]
     assert (known["documents"], larger["documents"]) == (0, 15), "the 60 of the sample are paid for"
@@ -235,7 +235,7 @@ def test_every_spending_command_asks_before_it_starts(source_folder, beir, serve
 def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(beir, server, tmp_path, monkeypatch, capsys, but_again):
     """The count beforehand is made far too low, as that of a server with another tokenizer may be."""
     monkeypatch.setattr("migrate.cost.estimate.count_texts", lambda *_, **__: TextCount())
-    command = ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out", "--batch-size", 20]
+    command = ["embed", beir, "--model", f"{SMALL},batch-size=20", "--no-chunks", "-o", tmp_path / "out"]
     code, line = complaint(capsys, *command, "--max-cost", "0.0001")
     assert code == 2 and "everything paid for is in the cache" in line and not (tmp_path / "out").exists()
     assert 0 < len(server.texts_served) < 150
@@ -253,7 +253,7 @@ def test_a_model_without_a_price_is_not_asked_about(source_folder, server, tmp_p
     command = ["fit", source_folder, "--target", TINY, *SAMPLE, *COSTLY, "-o", tmp_path / "stitch"]
     assert lead_migrate(*command) == 0
     assert "tokens, no price known" in capsys.readouterr().err
-    code, line = complaint(capsys, *command[:-1], tmp_path / "other", "--price", 10, "--no-cache")
+    code, line = complaint(capsys, *command[:-1], tmp_path / "other", "--price", 10, "--cache", "none")
     assert code == 2 and "raise --max-cost" in line
 
 
@@ -282,7 +282,7 @@ def test_assess_and_fit_agree_on_the_better_deal_without_a_price(count, better, 
 
 
 def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(source_folder, capsys):
-    assert lead_migrate("assess", source_folder, "--target", SMALL, "--tier", "free", "--rate", "50/s") == 0
+    assert lead_migrate("assess", source_folder, "--target", f"{SMALL},rate=50/s", "--tier", "free") == 0
     assert "3,000 requests/min and 40,000 tokens/min" in " ".join(capsys.readouterr().out.split())
 
 
@@ -314,7 +314,7 @@ def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(source_folder, 
 
 
 def test_the_cheapest_plan_for_a_quality_is_found_and_typed(source_folder, fitted_folder, capsys):
-    command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--no-cache"]
+    command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--cache", "none"]
     found = assessed(capsys, *command, "--keep", 0.9)
     plans = [plan for plan in found["plans"] if plan["known"] and plan["known"]["estimate"] >= 0.9]
     best = min(plans, key=lambda plan: plan["tokens"])

@@ -127,7 +127,7 @@ def test_what_a_check_finds_is_stamped_by_the_command_that_it_prints(
     embedder = load_embedder(built_with, document_prefix=prefix, device="cpu")
     writer.append(documents, embedder.embed_documents(documents))
     writer.finish()
-    assert lead_migrate("check", "my store", "--model", PACKAGED, "--device", "cpu", "--json") == 1
+    assert lead_migrate("check", "my store", "--model", f"{PACKAGED},device=cpu", "--json") == 1
     captured = capsys.readouterr()
     found = json.loads(captured.out)["found"]
     assert (found["spec"], found["agreeing"]) == (built_with, 10)
@@ -140,7 +140,7 @@ def test_what_a_check_finds_is_stamped_by_the_command_that_it_prints(
     clean = shell(stamped.stderr.splitlines()[-1].removeprefix("next: python -m migrate ").join(["lead-migrate ", ""]))
     assert clean.returncode == 0 and clean.stdout.startswith("compatible with "), clean.stdout + clean.stderr
     assert lead_migrate("check", "my store", "--model", PACKAGED) == 1
-    words = next_line(capsys).split(" --model=")[1]
+    words = next_line(capsys).split("--model=")[1]
     assert words.startswith(open_store("my store").info.manifest.model.spec)
 
 
@@ -189,9 +189,9 @@ def test_as_found_takes_no_model_and_a_stamp_needs_one(store, capsys):
 def test_where_nothing_can_be_kept_the_command_names_the_model(store, tmp_path, capsys, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert lead_migrate("check", store, "--model", "tfidf:32", "--no-cache") == 0
-    assert next_line(capsys) == f"lead-migrate stamp {store} --model=tfidf:32 --no-cache"
-    assert lead_migrate("stamp", store, "--model=tfidf:32", "--no-cache") == 0
+    assert lead_migrate("check", store, "--model", "tfidf:32", "--cache", "none") == 0
+    assert next_line(capsys) == f"lead-migrate stamp {store} --model=tfidf:32 --cache=none"
+    assert lead_migrate("stamp", store, "--model=tfidf:32", "--cache=none") == 0
 
 
 def test_a_store_that_changed_since_its_stamp_is_stamped_anew(store, capsys):

@@ -120,7 +120,7 @@ def test_where_no_query_is_left_that_shows_before_money_is_spent(case, told, ser
         assert told(command, "all") == 0
     billed = len(server.billed)
     capsys.readouterr()
-    assert told([*judge, "--no-cache", "--json"], "all") == 3
+    assert told([*judge, "--cache", "none", "--json"], "all") == 3
     captured = capsys.readouterr()
     (line,) = captured.err.strip().split("\n")
     assert captured.out == ""

@@ -114,7 +114,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
     out = tmp_path / "out"
     with OpenAIServer() as server:
         options = ["--target", "openai:tiny", "--base-url", server.url, "--sample", "60", "--stitch", "ridge"]
-        command = ["run", source_folder, *options, "--beir", beir, "--no-cache", "-o", out]
+        command = ["run", source_folder, *options, "--beir", beir, "--cache", "none", "-o", out]
         code = lead_migrate(*command)
         text = capsys.readouterr().out
         before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")}
@@ -461,10 +461,10 @@ def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
 def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     with OpenAIServer() as server:
-        target = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
-        prefixes = ["--query-prefix", "ask: ", "--document-prefix", "doc: "]
+        target = ["--target", "openai:text-embedding-3-small,query-prefix=ask: ,document-prefix=doc: "]
+        target += ["--base-url", server.url]
         options = ["--sample", "50", "--stitch", "ridge"]
-        lead_migrate("fit", source_folder, *target, *prefixes, *options, "-o", tmp_path / "stitch")
+        lead_migrate("fit", source_folder, *target, *options, "-o", tmp_path / "stitch")
         lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
         options = ["--reference", "build", "--beir", beir, "--base-url", server.url]
         assert lead_migrate("audit", tmp_path / "new", *options) in (0, 1, 3)

@@ -59,6 +59,24 @@ def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, 
     assert shown(capsys, *arguments, "--stitch", "ridge")[0] == 0, "--target is required, and stands in the file"
 
 
+@pytest.mark.parametrize("where", ["file", "environment"])
+def test_settings_of_all_models_are_read_below_those_of_a_spec(where, project, source_folder, monkeypatch, capsys):
+    if where == "file":
+        project.write_text('[tool.lead-migrate]\ndimensions = 0\nrate = "2/s"\n')
+    else:
+        monkeypatch.setenv("LEAD_MIGRATE_DIMENSIONS", "0")
+        monkeypatch.setenv("LEAD_MIGRATE_RATE", "2/s")
+    check = ["check", str(source_folder), "--model"]
+    code, _, error = shown(capsys, *check, "tfidf:32")
+    assert code == 2 and "--dimensions" in error
+    if where == "file":
+        project.write_text("[tool.lead-migrate]\ndimensions = 4\n")
+    else:
+        monkeypatch.setenv("LEAD_MIGRATE_DIMENSIONS", "4")
+    assert "found 4 for 'tfidf:32'" in shown(capsys, *check, "tfidf:32")[2]
+    assert "found 5 for 'tfidf:32'" in shown(capsys, *check, "tfidf:32,dimensions=5")[2]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -153,7 +153,7 @@ def test_a_reference_of_another_model_is_refused(store, beir, capsys):
     assert run(["embed", str(beir), "--model", "tfidf:16", "--no-chunks", "-o", "other", "--quiet"]) == 0
     capsys.readouterr()
     code, line = complaint(capsys, "audit", store, "--reference", "other", "--beir", beir)
-    assert code == 4 and "expected vectors of dimension 32, as tfidf:32 gives, found 16" in line
+    assert code == 4 and "its vectors have dimension 16, those of tfidf:32 32" in line
 
 
 def test_a_failing_server_is_exit_7(store, capsys, monkeypatch):
@@ -232,9 +232,9 @@ def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, b
     with OpenAIServer() as server:
         options = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
         code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
-        assert code == 4 and "of dimension 1536, as openai:text-embedding-3-small gives, found 24" in line
+        assert code == 4 and "have dimension 24, those of openai:text-embedding-3-small 1536" in line
         assert server.requests == []
-        options = ["--target", "openai:tiny", "--base-url", server.url, "--no-cache"]
+        options = ["--target", "openai:tiny", "--base-url", server.url, "--cache", "none"]
         code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
         assert code == 7 and "vectors of dimension 8, not 24 (as " in line and "name the model" in line
         assert len(server.requests) == 1

@@ -218,7 +218,7 @@ def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder
 
 def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
     """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
-    embed = ["embed", short_beir, "--model", PACKAGED, "--document-prefix", "title: ", "--no-chunks", "-o", "store"]
+    embed = ["embed", short_beir, "--model", f"{PACKAGED},document-prefix=title: ", "--no-chunks", "-o", "store"]
     assert printed.of(*embed) == [["assess", "store", "--target", "SPEC"]]
     (translate,) = printed.of("fit", "store", "--target", PACKAGED, "--stitch", "procrustes", "--sample", "40",
                               "-o", "stitch")  # fmt: skip
@@ -229,9 +229,9 @@ def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
 
 def test_what_was_typed_for_the_model_goes_along(here, source_folder, printed):
     shutil.copytree(source_folder, "store")
-    command = ["fit", "store", "--target", "tfidf:16", "--sample", "60", "--stitch", "ridge", "-o", "stitch"]
-    (translate,) = printed.of(*command, "--cache", "own.sqlite", "--device", "cpu", "--no-cache")
-    assert translate[-3:] == ["--device=cpu", "--cache=own.sqlite", "--no-cache"]
+    command = ["fit", "store", "--target", "tfidf:16,device=cpu", "--sample", "60", "--stitch", "ridge", "-o", "stitch"]
+    (translate,) = printed.of(*command, "--cache", "own.sqlite")
+    assert translate[-3:] == ["--target", "tfidf:16,device=cpu", "--cache=own.sqlite"]
     (audit,) = printed.then(translate)
     assert audit[-3:] == translate[-3:]
 

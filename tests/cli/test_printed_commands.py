@@ -132,7 +132,7 @@ ROWS = {
     "assessed, for a quality": (
         "assess store --target tfidf:48 --stitch stitch --keep 0.5", {0}, "reembed store", {0}
     ),
-    "assessed, a slow model": ("assess many --target tfidf:16 --rate 1/min", {0}, "run many", JUDGED),
+    "assessed, a slow model": ("assess many --target tfidf:16,rate=1/min", {0}, "run many", JUDGED),
     "fitted": ("fit store --target tfidf:48 --stitch ridge --sample 60 -o st", {0}, "translate store st", {0}),
     "fitted for queries": (
         "fit store --target tfidf:48 --stitch ridge --sample 60 --direction query -o st", {0}, None, None

@@ -77,7 +77,7 @@ def without_seconds(lines):
 @pytest.fixture(scope="module")
 def fitting(source_folder, tmp_path_factory):
     """A command that embeds, fits and prints advice in between; what it prints into a pipe."""
-    command = [*TOOL, "fit", source_folder, "--target", "tfidf:24", "--sample", "60", "--no-cache", "-o", "stitch"]
+    command = [*TOOL, "fit", source_folder, "--target", "tfidf:24", "--sample", "60", "--cache", "none", "-o", "stitch"]
     folder = tmp_path_factory.mktemp("pipe")
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, check=True)
     return command, done.stdout
@@ -108,7 +108,7 @@ def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tm
 @pytest.mark.slow
 def test_every_long_step_of_a_run_is_shown(source_folder, beir, tmp_path):
     command = [*TOOL, "run", source_folder, "--target", "tfidf:24", "--beir", beir, "--stitch", "ridge", "-o", "out"]
-    written = on_terminal([*command, "--reference", "build", "--no-cache"], tmp_path, 40)
+    written = on_terminal([*command, "--reference", "build", "--cache", "none"], tmp_path, 40)
     drawn = [line.rstrip() for line in DRAWN.findall(written)]
     for stage in ("fit candidates", "translate", "embed", "rank"):
         assert figures_of(drawn, stage), f"{stage}: {drawn}"

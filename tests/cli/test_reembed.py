@@ -20,7 +20,7 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 
 TARGET = ["--target", "tfidf:24"]
-SMALL = ["--target", "openai:text-embedding-3-small", "--dimensions", 24]
+SMALL = ["--target", "openai:text-embedding-3-small,dimensions=24"]
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def test_a_translated_store_needs_a_report_until_all_of_it_is_true(old, tmp_path
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(old, tmp_path, monkeypatch, digest, server, capsys):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 40)
-    command = ["reembed", old, *SMALL, "--no-cache", "-o"]
+    command = ["reembed", old, *SMALL, "--cache", "none", "-o"]
     with monkeypatch.context() as patch:
         interrupt_at("recorded:2", patch)
         assert lead_migrate(*command, tmp_path / "new") == 130
@@ -185,7 +185,7 @@ def test_what_found_the_same_model_is_said_to_be_spent_and_not_to_have_broken_of
     assert lead_migrate("reembed", old, *SMALL, "-o", tmp_path / "small") == 0
     (tmp_path / "small" / "lead-migrate.json").unlink()
     capsys.readouterr()
-    assert lead_migrate("reembed", tmp_path / "small", *SMALL, "-o", tmp_path / "new", "--no-cache") == 0
+    assert lead_migrate("reembed", tmp_path / "small", *SMALL, "-o", tmp_path / "new", "--cache", "none") == 0
     shown = capsys.readouterr()
     assert "nothing to migrate" in shown.out
     assert "embedded: " in shown.err and "broke off" not in shown.err
@@ -193,11 +193,11 @@ def test_what_found_the_same_model_is_said_to_be_spent_and_not_to_have_broken_of
 
 def test_the_same_name_with_another_prefix_or_dimension_is_another_model(old, tmp_path, server, capsys):
     assert lead_migrate("reembed", old, *SMALL, "-o", tmp_path / "small") == 0
-    again = ["reembed", tmp_path / "small", "--max-cost", 0, "-o", tmp_path / "new", "--target", SMALL[1]]
-    assert lead_migrate(*again, "--dimensions", 24) == 0
+    again = ["reembed", tmp_path / "small", "--max-cost", 0, "-o", tmp_path / "new", "--target"]
+    assert lead_migrate(*again, SMALL[1]) == 0
     assert "nothing to migrate" in capsys.readouterr().out
-    for other in (["--dimensions", 16], ["--dimensions", 24, "--document-prefix", "passage: "]):
-        assert complaint(capsys, *again, *other)[0] == 2, "it would cost something"
+    for other in ("openai:text-embedding-3-small,dimensions=16", f"{SMALL[1]},document-prefix=passage: "):
+        assert complaint(capsys, *again, other)[0] == 2, "it would cost something"
 
 
 def test_a_store_of_true_vectors_is_live_and_safe_by_construction(old, tmp_path, capsys):

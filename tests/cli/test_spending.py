@@ -16,7 +16,7 @@ from migrate.stores import open_store
 pytestmark = pytest.mark.slow
 
 SMALL = "openai:text-embedding-3-small"
-SIZES = ["--dimensions", 24]
+SHORT = f"{SMALL},dimensions=24"
 SAMPLE = ["--sample", 50, "--stitch", "ridge"]
 SAID = re.compile(r"^to embed(?: by (?P<by>[^\n]*?))?: (?P<documents>[\d,]+) documents,"
                   r"(?: (?P<queries>[\d,]+) queries,)? (?:about )?(?P<tokens>[\d,]+) tokens", re.M)  # fmt: skip
@@ -61,18 +61,18 @@ def distinct(source_folder):
 def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, tmp_path, capsys):
     for number, drawing in enumerate((["--strategy", "diverse"], ["--seed", 7])):
         server.billed.clear()
-        command = ["fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, *drawing, "--no-cache"]
+        command = ["fit", source_folder, "--target", SHORT, *SAMPLE, *drawing, "--cache", "none"]
         assert lead_migrate(*command, "-o", tmp_path / str(number)) == 0
         texts = [document for document in open_store(source_folder).documents() if document.text in server.billed]
         assert len(server.billed) == 50, "not the store"
         assert said(capsys) == [("", 50, 0, count_texts(texts, load_embedder(SMALL).profile).tokens_read)]
 
 
-@pytest.mark.parametrize("cache", [[], ["--no-cache"]])
+@pytest.mark.parametrize("cache", [[], ["--cache", "none"]])
 def test_a_run_counts_the_sample_and_the_full_re_embed(
     cache, source_folder, beir, corpus, server, tmp_path, capsys, but_again
 ):
-    command = ["run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, *SIZES, *cache]
+    command = ["run", source_folder, "--target", SHORT, "--beir", beir, *SAMPLE, *cache]
     assert lead_migrate(*command, "-o", tmp_path / "out") in (0, 1, 3)
     ((_, documents, queries, _),) = said(capsys)
     assert documents + queries == len(but_again(server.billed))
@@ -80,11 +80,11 @@ def test_a_run_counts_the_sample_and_the_full_re_embed(
     assert (tmp_path / "cache").exists() is not bool(cache)
 
 
-@pytest.mark.parametrize("cache", [[], ["--no-cache"]])
+@pytest.mark.parametrize("cache", [[], ["--cache", "none"]])
 def test_an_audit_asks_for_nothing_twice(cache, source_folder, beir, corpus, log, server, tmp_path, capsys, but_again):
     """But to prove the model: neither of the target, whom the frontier asks the same, nor of a view of all texts."""
     view = ["--stitch", "ridge+text", "--view", "openai:tiny"]
-    fit = ["fit", source_folder, "--target", SMALL, "--sample", 50, *SIZES, *view]
+    fit = ["fit", source_folder, "--target", SHORT, "--sample", 50, *view]
     assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
     (tmp_path / "cache" / "lead-migrate" / "embeddings.sqlite").unlink()
@@ -101,7 +101,7 @@ def test_an_audit_asks_for_nothing_twice(cache, source_folder, beir, corpus, log
 
 @pytest.mark.parametrize("budget", ["50%", "$0.0002"])
 def test_a_budget_and_the_line_count_the_same_tokens(budget, source_folder, log, server, tmp_path, capsys, but_again):
-    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, "-o", tmp_path / "stitch") == 0
+    assert lead_migrate("fit", source_folder, "--target", SHORT, *SAMPLE, "-o", tmp_path / "stitch") == 0
     command = ["translate", source_folder, tmp_path / "stitch", "--reembed", budget, "--query-log", log]
     capsys.readouterr()
     server.billed.clear()
@@ -125,7 +125,7 @@ def _true(source_folder, stitch):
 
 def test_an_audit_counts_tokens_as_its_line_does(source_folder, beir, server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("migrate.audit.inputs._READ", 40)  # what is paid for is not judged by a part of the texts
-    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, "-o", tmp_path / "stitch") == 0
+    assert lead_migrate("fit", source_folder, "--target", SHORT, *SAMPLE, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
     for number, words in enumerate(([], ["--no-bm25"])):
         report = tmp_path / f"{number}.json"
@@ -141,7 +141,7 @@ def test_an_audit_counts_tokens_as_its_line_does(source_folder, beir, server, tm
 def test_source_models_and_views_are_metered_too(source_folder, server, log, tmp_path, capsys):
     """Of dimension 32, as the source store is; the log is searched by the source model."""
     models = ["--source-model", "openai:text-embedding-ada-002", "--view", "openai:tiny", "--query-log", log]
-    command = ["fit", source_folder, "--target", SMALL, "--sample", 50, "--stitch", "ridge+text", *SIZES, *models]
+    command = ["fit", source_folder, "--target", SHORT, "--sample", 50, "--stitch", "ridge+text", *models]
     assert lead_migrate(*command, "-o", tmp_path / "stitch") == 4, "its vectors are of another dimension"
     captured = capsys.readouterr().err
     source, view = "openai:text-embedding-ada-002 (source model)", "openai:tiny (view)"
@@ -178,7 +178,7 @@ def test_a_view_is_told_of_again_where_it_reads_a_whole_store(source_folder, ser
 
 def test_a_run_that_fails_says_what_was_spent(source_folder, beir, server, tmp_path, capsys):
     server.gate = lambda count: server.faults.append(status(401, "no more", "invalid_api_key")) if count == 4 else None
-    command = ["embed", beir, "--model", SMALL, *SIZES, "--no-chunks", "--batch-size", 20, "--concurrency", 1]
+    command = ["embed", beir, "--model", f"{SHORT},batch-size=20,concurrency=1", "--no-chunks"]
     assert lead_migrate(*command, "-o", tmp_path / "out") == 7
     spent = server.billed_tokens
     told = capsys.readouterr().err
@@ -204,13 +204,13 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 64)
     count = open_store(source_folder).info.count
     command = {
-        "embed": ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out"],
+        "embed": ["embed", beir, "--model", f"{SHORT},batch-size=64", "--no-chunks", "-o", tmp_path / "out"],
         "run": [
-            "run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "--reference", "build",
+            "run", source_folder, "--target", f"{SHORT},batch-size=64", "--beir", beir, *SAMPLE, "--reference", "build",
             "-o", tmp_path / "out",
         ],
     }[step]  # fmt: skip
-    command += [*SIZES, "--no-cache", "--batch-size", 64]
+    command += ["--cache", "none"]
     sample = 50 if step == "run" else 0
 
     def refuse(_request):
@@ -240,7 +240,7 @@ def unlabelled(store, folder):
 
 
 def test_a_pool_is_metered_announced_and_paid_for_once(source_folder, beir, server, tmp_path, capsys, but_again):
-    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, "-o", tmp_path / "stitch") == 0
+    assert lead_migrate("fit", source_folder, "--target", SHORT, *SAMPLE, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
     capsys.readouterr()
     server.billed.clear()
@@ -261,8 +261,23 @@ def test_a_pool_is_metered_announced_and_paid_for_once(source_folder, beir, serv
     assert [text for text in but_again(server.billed) if text != "word"] == [], "all is in the cache"
 
 
+def test_a_view_is_the_model_as_it_is(source_folder, tmp_path, capsys):
+    command = [
+        "fit",
+        source_folder,
+        "--target",
+        "tfidf:24",
+        "--view",
+        f"{SMALL},dimensions=24",
+        "-o",
+        tmp_path / "stitch",
+    ]
+    assert lead_migrate(*command) == 2
+    assert "a stitch loads a further model as it is by itself; leave out dimensions" in capsys.readouterr().err
+
+
 def test_no_view_is_for_not_trying_one_and_stands_alone(source_folder, tmp_path, capsys):
     command = ["fit", source_folder, "--target", "tfidf:24", "--sample", 50, "--view", "none", "--view", SMALL]
     assert run([*map(str, command), "-o", str(tmp_path / "stitch")]) == 2
-    assert "expected --view none alone, found 2 of them; leave none out" in capsys.readouterr().err
+    assert "--view none goes alone; leave it or the others out" in capsys.readouterr().err
     assert not (tmp_path / "stitch").exists()

@@ -53,8 +53,13 @@ class Gate:
 
 
 def embed_command(server, beir, *options):
-    model = ["--model", "openai:text-embedding-3-small", "--dimensions", "8", "--base-url", server.url]
-    return ["embed", str(beir), *model, "--batch-size", "8", "--concurrency", "1", "--no-chunks", "--quiet", *options]
+    model = [
+        "--model",
+        "openai:text-embedding-3-small,dimensions=8,batch-size=8,concurrency=1",
+        "--base-url",
+        server.url,
+    ]
+    return ["embed", str(beir), *model, "--no-chunks", "--quiet", *options]
 
 
 def start(gate, command, printed):
@@ -80,7 +85,7 @@ def test_no_text_is_paid_for_twice_with_the_cache(beir, digest, tmp_path):
 def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_true(beir, digest, tmp_path):
     with OpenAIServer() as server:
         server.gate = gate = Gate({8: signal.SIGINT, 17: signal.SIGTERM})
-        command, printed = embed_command(server, beir, "--no-cache", "-o", "killed"), tmp_path / "printed"
+        command, printed = embed_command(server, beir, "--cache", "none", "-o", "killed"), tmp_path / "printed"
         hint = "lead-migrate: interrupted; continue with the same command: {} rows are done\n"
         for code, rows in ((130, 40), (143, 80)):
             assert start(gate, command, printed) == (code, hint.format(rows)), printed.read_text()
@@ -89,7 +94,7 @@ def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_tr
         assert start(gate, command, printed)[0] == 0
         assert len(set(server.texts_served)) == 150
         assert len(server.texts_served) <= 150 + 2 * 40 + 3 * AGAIN
-        assert run(embed_command(server, beir, "--no-cache", "-o", "whole")) == 0
+        assert run(embed_command(server, beir, "--cache", "none", "-o", "whole")) == 0
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
@@ -270,7 +275,7 @@ def test_a_verdict_is_told_before_a_page_that_cannot_be_written(as_json, beir, s
     def full(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("migrate.report.html.audit_page", full)
+    monkeypatch.setattr("migrate.report.page.report_page", full)
     capsys.readouterr()
     options = ["--reference", "build", "--beir", str(beir), "--html", "page.html", "--quiet", *as_json]
     assert run(["audit", "new", *options]) == 5

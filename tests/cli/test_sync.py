@@ -80,9 +80,9 @@ def test_a_full_reembed_is_brought_up_to_date_and_switched(pair, capsys):
     [
         (["new", "old"], 4, "expected a store that translate made from new, found one of embed; is the order right?"),
         (["new", "new"], 2, "new: this is the old store itself; name the one that was translated from it"),
-        (["old", "st"], 4, "st: expected a FAISS index"),
+        (["old", "st"], 4, "st: there is no FAISS index"),
         (["old", "nowhere"], 4, "nowhere: no such file or folder"),
-        (["old", "new", "--target", "tfidf:16"], 4, "expected the saved state of tfidf:16, found that of tfidf:24"),
+        (["old", "new", "--target", "tfidf:16"], 4, "the saved state is of tfidf:24, not of tfidf:16"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_line(words, code, line, pair, digest, capsys):

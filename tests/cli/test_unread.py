@@ -189,11 +189,11 @@ def test_a_run_that_was_killed_goes_on_with_the_same_chunks(jsonl, digest, tmp_p
 
 
 def test_sizes_that_mean_nothing_are_refused(jsonl, tmp_path, capsys):
-    base = ["embed", jsonl, "--model", MINILM, "-o", tmp_path / "new"]
+    base = ["embed", jsonl, "-o", tmp_path / "new", "--model"]
     for options, told in (
-        (["--no-chunks", "--chunk-tokens", 9], "--no-chunks leaves documents whole"),
-        (["--chunk-overlap", 254], "chunk_overlap: expected 0 to 253, found 254"),
-        (["--document-prefix", "tea " * 255], "expected a document prefix that leaves room"),
+        ([MINILM, "--no-chunks", "--chunk-tokens", 9], "--no-chunks leaves documents whole"),
+        ([MINILM, "--chunk-overlap", 254], "chunk_overlap: expected 0 to 253, found 254"),
+        ([f"{MINILM},document-prefix={'tea ' * 255}"], "expected a document prefix that leaves room"),
     ):
         assert lead_migrate(*base, *options) == 2
         assert told in capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_a_damaged_shard_file_is_made_again(cluster, folder, tmp_path, expected,
 @pytest.mark.parametrize("content", ["{}", "no JSON", '"a text"'])
 def test_a_file_that_is_not_of_a_scheduler_is_refused(content, folder, tmp_path):
     (tmp_path / "scheduler.json").write_text(content)
-    with pytest.raises(UsageError, match=r"scheduler.json: expected a file that `dask scheduler"):
+    with pytest.raises(UsageError, match=r"scheduler.json: not a file that `dask scheduler"):
         run(folder, tmp_path / "new", DaskRunner(str(tmp_path / "scheduler.json")))
 
 
@@ -252,9 +252,7 @@ def test_a_place_that_a_worker_does_not_see_is_refused_before_anything_is_paid_f
                 assert time.monotonic() < deadline, "the worker with another folder does not come"
                 time.sleep(0.05)
         for work in (paid, partial(run, folder, tmp_path / "translated")):
-            words = (
-                r"sh: expected a place that all machines see, found that the worker tcp://\S+ sees another; name one"
-            )
+            words = r"sh: the worker tcp://\S+ sees another place there; name one"
             with pytest.raises(UsageError, match=words):
                 work(runner=runner)
     assert not paid.server.billed
@@ -324,7 +322,7 @@ def test_sigterm_is_not_needed_to_end_local_workers(tmp_path):
     environment = os.environ | ENVIRONMENT | {"DIES_AT": "recorded:2", "CLUSTER_TEST": str(tmp_path)}
     started = subprocess.Popen(command, env=environment, start_new_session=True)
     assert started.wait(120) == 137
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (left := _of_session(started.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:

@@ -64,7 +64,7 @@ def test_only_tokenizers_that_end_words_at_blanks_are_taken_word_by_word(path):
 def test_a_file_that_is_no_tokenizer_is_told(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text("{}")
-    with pytest.raises(InputError, match="expected a tokenizer"):
+    with pytest.raises(InputError, match="no tokenizer of the tokenizers library"):
         read_tokenizer(path)
 
 

@@ -99,7 +99,7 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
     embedders = [CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url), path) for _ in range(3)]
     embedders[0].embed_documents(documents("a", "b"))
     server.faults += [fake.SHORTER] * 9
-    with pytest.raises(RemoteError, match=r"dimension 7, not 8 \(as .*cache.sqlite has\); --no-cache or another"):
+    with pytest.raises(RemoteError, match=r"dimension 7, not 8 \(as .*cache.sqlite has\); --cache none or another"):
         embedders[1].embed_documents(documents("a", "c"))
     assert len(server.requests) == 2
     embedders[2].embed_documents(documents("c"))
@@ -269,7 +269,7 @@ def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path, documents):
 
 
 def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
-    monkeypatch.setattr("migrate.embedders.cache._BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("migrate.embedders.cache.CacheFile.busy_s", 0.1)
     CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
@@ -302,6 +302,30 @@ def test_the_file_can_be_opened_again_after_a_failed_write(path):
         with pytest.raises(OutputError), CacheFile(Path(f"{path}/x")):
             pass
         assert list(file.read({b"k" * 32})) == [b"k" * 32]
+
+
+class InterruptedConnection(sqlite3.Connection):
+    """Stands for Ctrl-C while a transaction begins: Python raises as the call returns."""
+
+    is_interrupted = False
+
+    def execute(self, statement, *values):
+        cursor = super().execute(statement, *values)
+        if statement == "BEGIN IMMEDIATE" and self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
+        return cursor
+
+
+def test_what_is_paid_for_can_be_written_after_an_interrupt_at_the_begin_of_a_transaction(path, monkeypatch):
+    monkeypatch.setattr("migrate.embedders.own_database.sqlite3.connect", InterruptedConnection)
+    rows = {b"k" * 32: np.ones(3, dtype=np.float32)}
+    with CacheFile(path) as file:
+        file._database.is_interrupted = True
+        with pytest.raises(KeyboardInterrupt):
+            file.write(rows)
+        file.write(rows)
+        assert list(file.read(rows)) == list(rows)
 
 
 def modes(path):

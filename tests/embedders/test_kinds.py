@@ -18,24 +18,11 @@ KIND = EmbedderKind(load, "24")
 """
 
 
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Put a package on the path whose entry point brings the kind `theirs`, or another one."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def make(package, code, kind="theirs"):
-        module = f"{package}_module"
-        (tmp_path / f"{module}.py").write_text(code)
-        info = tmp_path / f"{package}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[lead_migrate.embedders]\n{kind} = {module}:KIND\n")
-
-    return make
+KIND = ("embedders", "theirs")
 
 
 def test_a_kind_of_another_package_is_loaded_by_its_name(install):
-    install("good_plugin", GOOD)
+    install("good_plugin", GOOD, *KIND)
     assert load_embedder("theirs:24").identity.dim == 24
     with pytest.raises(UsageError, match=r"'theirs:' lacks the name of a model, for example theirs:24"):
         load_embedder("theirs:")
@@ -54,16 +41,16 @@ def test_a_kind_of_another_package_is_loaded_by_its_name(install):
     ],
 )
 def test_a_broken_package_is_one_line_that_names_it(package, code, message, install, source_folder, capsys):
-    install(package, code)
+    install(package, code, *KIND)
     assert run(["check", str(source_folder), "--model", "theirs:1"]) == 2
     said = capsys.readouterr().err
     assert f"{package}: " in said and message in said and said.count("\n") == 1
 
 
 def test_two_packages_of_one_kind_are_named_and_a_built_in_kind_stays(install):
-    install("first_plugin", GOOD)
-    install("second_plugin", GOOD)
+    install("first_plugin", GOOD, *KIND)
+    install("second_plugin", GOOD, *KIND)
     with pytest.raises(UsageError, match=r"first_plugin and second_plugin\); uninstall all but one"):
         load_embedder("theirs:24")
-    install("tfidf_plugin", "raise OSError", kind="tfidf")
+    install("tfidf_plugin", "raise OSError", "embedders", "tfidf")
     assert load_embedder("tfidf:8").identity.spec == "tfidf:8"

@@ -54,7 +54,7 @@ def test_says_what_is_wrong_with_a_spec(name, message, models):
     ("change", "error", "message"),
     [
         (lambda rows: rows[1:], RemoteError, "returned 1 vectors for 2 texts"),
-        (lambda rows: [row[1:] for row in rows], VectorError, "expected vectors of dimension 24, found 23"),
+        (lambda rows: [row[1:] for row in rows], VectorError, "its vectors have dimension 23, not 24"),
         (
             lambda rows: [[float("nan")] * 24, *rows[1:]],
             VectorError,
@@ -78,7 +78,7 @@ def test_a_wrong_answer_is_an_error_in_one_line(change, error, message, models, 
 def test_a_declared_dimension_saves_the_probe_and_is_held_against_vectors(models, documents):
     embedder = load_embedder(MAKE, dimensions=12)
     assert embedder.profile.dim == 12
-    with pytest.raises(VectorError, match="expected vectors of dimension 12, found 24; leave out `dimensions=12`"):
+    with pytest.raises(VectorError, match="its vectors have dimension 24, not 12; leave out dimensions=12"):
         embedder.embed_documents(documents("a"))
 
 
@@ -101,7 +101,7 @@ def fake_store(short_corpus, tmp_path_factory):
 
 
 def test_check_says_that_the_same_model_by_way_of_langchain_is_compatible(fake_store, models, capsys):
-    arguments = ["check", str(fake_store), "--no-cache", "--sample", "8", "--model"]
+    arguments = ["check", str(fake_store), "--cache", "none", "--sample", "8", "--model"]
     assert run([*arguments, "langchain:langchain_models:MiniLM"]) == 0
     assert capsys.readouterr().out.startswith("compatible with langchain:langchain_models:MiniLM")
     assert run([*arguments, MAKE]) == 1
@@ -128,13 +128,13 @@ def test_an_exception_of_the_object_ends_with_exit_code_7(source_folder, models,
 
     monkeypatch.setattr(models.Spoiled, "change", staticmethod(fail))
     spec = "langchain:langchain_models:Spoiled"
-    assert run(["check", str(source_folder), "--no-cache", "--full", "--model", spec]) == 7
+    assert run(["check", str(source_folder), "--cache", "none", "--full", "--model", spec]) == 7
     assert f"{spec}: embedding 1 texts failed with ConnectionError: no route to host;" in capsys.readouterr().err
     assert run(["check", str(source_folder), "--model", "langchain:no_such_module:A"]) == 2
 
 
 def test_a_stitch_does_not_read_texts_by_code_that_a_file_names(source_folder, models, tmp_path, capsys):
-    fit = ["fit", str(source_folder), "--target", "tfidf:8", "-o", str(tmp_path / "s"), "--no-cache"]
+    fit = ["fit", str(source_folder), "--target", "tfidf:8", "-o", str(tmp_path / "s"), "--cache", "none"]
     assert run([*fit, "--stitch", "ridge+text", "--view", MAKE]) == 2
     assert "which names code to run; choose another kind" in capsys.readouterr().err
 

@@ -115,15 +115,15 @@ def test_the_command_embeds_a_layer_and_the_manifest_names_it(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     lines = (json.dumps({"id": document.id, "text": document.text}) for document in DOCUMENTS)
     (tmp_path / "docs.jsonl").write_text("\n".join(lines))
-    asked = ["embed", "docs.jsonl", "--no-chunks", "--no-cache", "--device", "cpu", "-q"]
-    assert run([*asked, "--model", f"layer:3:cls:{MINILM}", "-o", "store"]) == 0
+    asked = ["embed", "docs.jsonl", "--no-chunks", "--cache", "none", "-q"]
+    assert run([*asked, "--model", f"layer:3:cls:{MINILM},device=cpu", "-o", "store"]) == 0
     store = open_store(tmp_path / "store")
     spec = "layer:3:cls:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
     assert store.info.manifest.model.spec == spec
     expected = load_embedder(f"layer:3:cls:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
     np.testing.assert_allclose(store.get(np.arange(4)).vectors, expected, atol=1e-6)
-    assert run(["check", "store", "--model", f"layer:3:cls:{MINILM}", "--device", "cpu", "-q"]) == 0
-    assert run(["check", "store", "--model", MINILM, "--device", "cpu", "-q"]) == 1
+    assert run(["check", "store", "--model", f"layer:3:cls:{MINILM},device=cpu", "-q"]) == 0
+    assert run(["check", "store", "--model", f"{MINILM},device=cpu", "-q"]) == 1
     capsys.readouterr()
     assert run([*asked, "--model", f"layer:9:{MINILM}", "-o", "other"]) == 2
     assert "no layer 9; name one from 0 to 6" in capsys.readouterr().err and not (tmp_path / "other").exists()

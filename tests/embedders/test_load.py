@@ -6,6 +6,7 @@ import pytest
 
 from migrate.embedders import load_embedder, parse_spec
 from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.kinds import split_settings, with_settings
 from migrate.errors import UsageError
 from migrate.vectors import Document
 
@@ -34,7 +35,7 @@ def test_reads_specs(spec, expected):
         ("cohere:embed", "expected one of"),
         ("", "expected one of"),
         ("openai:", "'openai:' lacks the name of a model, for example openai:text-embedding-3-small"),
-        ("tfidf:many", "tfidf:256, found tfidf:many"),
+        ("tfidf:many", "tfidf:many names no number of dimensions; give one such as tfidf:256"),
         ("tfidf:0", "tfidf:256"),
         ("tfidf:-3", "tfidf:256"),
         ("packaged:e5-base-v2", "the only packaged model is packaged:all-MiniLM-L6-v2"),
@@ -43,6 +44,50 @@ def test_reads_specs(spec, expected):
 def test_says_what_is_wrong_with_a_spec(spec, message):
     with pytest.raises(UsageError, match=message):
         load_embedder(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [
+        ("file:a,b.npz", {}),
+        ("tfidf:8,device=cpu", {"device": "cpu"}),
+        ("prefix:24:openai:x,dimensions=8,rate=1/s,2tok/s", {"dimensions": 8, "rate": "1/s,2tok/s"}),
+        ("e5-base-v2,document-prefix=passage: ,query-prefix=", {"document_prefix": "passage: ", "query_prefix": ""}),
+        ("openai:x,batch-size=2,concurrency=3", {"batch_size": 2, "concurrency": 3}),
+    ],
+)
+def test_settings_follow_a_name_and_are_written_as_they_are_read(spec, settings):
+    bare, found = split_settings(spec)
+    assert (found, with_settings(bare, found)) == (settings, spec)
+    assert with_settings(spec, dict.fromkeys(settings)) == bare
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            "dimension=8",
+            "tfidf:8: the setting dimension is unknown; a model has device, batch-size, concurrency, rate,",
+        ),
+        ("batch_size=8", "the setting batch_size is unknown"),
+        ("device=cpu,device=cuda", "the setting device is there twice"),
+        ("concurrency=0", "the setting concurrency '0' is no whole number above 0"),
+        ("batch-size=many", "the setting batch-size 'many' is no whole number above 0"),
+        ("rate=", "the setting rate '' is empty"),
+        ("dimensions=4", "dimensions must be at least 1, and go with openai: or langchain: only"),
+        ("query-prefix=q", "takes no prefixes"),
+    ],
+)
+def test_says_what_is_wrong_with_settings(settings, message):
+    with pytest.raises(UsageError, match=message):
+        load_embedder(f"tfidf:8,{settings}")
+
+
+def test_settings_are_not_part_of_a_model_but_for_its_vectors(tmp_path):
+    embedder = load_embedder("openai:text-embedding-3-small,dimensions=8,query-prefix=q: ,rate=1/s", rate="2/s")
+    assert embedder.profile.spec == "openai:text-embedding-3-small" and embedder.profile.dim == 8
+    spec, options = embedder.loaded_by
+    assert (spec, options["rate"], options["query_prefix"]) == ("openai:text-embedding-3-small", "1/s", "q: ")
 
 
 def test_options_that_do_not_suit_the_model_are_refused(tmp_path):

@@ -40,7 +40,7 @@ TRANSIENT = {
     "500": (fake.status(500), 4, "HTTP 500 (spoiled); try again later"),
     "502": (fake.status(502), 4, "HTTP 502 (spoiled); try again later"),
     "503": (fake.status(503), 4, "HTTP 503 (spoiled); try again later"),
-    "timeout": (fake.SLOW, 4, "no answer within 0.2 s, perhaps for want of a smaller `batch_size`; is the server run"),
+    "timeout": (fake.SLOW, 4, "no answer within 0.2 s, perhaps for want of a smaller batch-size; is the server run"),
     "connection reset": (fake.RESET, 4, "no connection (Connection reset by peer)"),
     "truncated JSON": (fake.TRUNCATED, 3, UNNUMBERED),
     "not JSON": (fake.NOT_JSON, 3, UNNUMBERED),
@@ -269,12 +269,12 @@ def test_the_identity_of_an_unknown_model_is_found_by_one_word(
     ("name", "dimensions", "expects", "told"),
     [
         ("tiny", None, None, r"dimension 7, not 8 \(as earlier answers\); is another model behind `base_url` now"),
-        ("tiny", 8, None, r"dimension 7, not 8 \(as requested\); leave out `dimensions=8`"),
+        ("tiny", 8, None, r"dimension 7, not 8 \(as requested\); leave out dimensions=8"),
         (
             "text-embedding-3-small",
             None,
             None,
-            r"dimension 1535, not 1536 \(as text-embedding-3-small gives by itself\); if .* `dimensions=1535`",
+            r"dimension 1535, not 1536 \(as text-embedding-3-small gives by itself\); if .* ,dimensions=1535",
         ),
         ("tiny", None, 8, r"dimension 7, not 8 \(as my-store has\); name the model that it was built with, or check"),
     ],
@@ -297,7 +297,7 @@ def test_a_whole_answer_of_another_dimension_is_paid_for_once(
 
 
 def test_the_dimension_that_a_store_expects_is_held_against_what_is_known_beforehand(server):
-    with pytest.raises(VectorError, match=r"my-store: expected vectors of dimension 1536, as openai:text.*found 8"):
+    with pytest.raises(VectorError, match=r"my-store: its vectors have dimension 8, those of openai:text.* 1536;"):
         OpenAIEmbedder("text-embedding-3-small", base_url=server.url).expect_dim(8, "my-store")
     assert server.requests == []
 

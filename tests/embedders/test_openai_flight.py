@@ -12,7 +12,7 @@ import pytest
 from migrate.embed import embed_corpus
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.openai_requests import RequestLimit
+from migrate.embedders.openai_requests import Client, RequestLimit
 from migrate.errors import InputError, RemoteError
 from migrate.stores import open_store
 
@@ -70,8 +70,8 @@ def test_a_429_halves_the_requests_in_flight_and_each_answer_allows_one_more(ser
         with lock:
             in_flight.append(server.in_flight)
             if number in (10, 11):
-                server.faults.append(fake.status(429, retry_after_ms="600"))
-        time.sleep(0.02)
+                server.faults.append(fake.status(429, retry_after_ms="2000"))
+        time.sleep(0.1)  # longer than a busy machine takes to send the others
 
     server.gate = gate
     np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
@@ -180,8 +180,8 @@ def stop_at(count):
     return progress
 
 
-@pytest.mark.parametrize("where", ["progress", "too long", "refused"])
-def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, documents, tmp_path):
+@pytest.mark.parametrize("where", ["progress", "too long", "refused", "starting"])
+def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, documents, tmp_path, monkeypatch):
     api = embedder_of(server, attempts=1)
     cached, error = CachedEmbedder(api, tmp_path / "cache.sqlite"), Stop
     server.latency_s = 0.1
@@ -191,6 +191,16 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, d
     elif where == "refused":
         server.gate = lambda number: server.faults.append(fake.status(403)) if number == 12 else None
         error = RemoteError
+    elif where == "starting":  # Ctrl-C while a thread starts, which is already sending
+        started, start = [], Client.start
+
+        def interrupted(*request):
+            start(*request)
+            started.append(request)
+            if len(started) == 12:
+                raise Stop
+
+        monkeypatch.setattr(Client, "start", interrupted)
     with pytest.raises(error):
         cached.embed(texts, "document", progress=stop_at(100) if where == "progress" else lambda *_: None)
     assert 0 < len(server.billed) < len(texts)

@@ -31,7 +31,7 @@ def embed(server, tmp_path, monkeypatch):
 
 def test_the_options_of_a_server_reach_it(embed, server, tmp_path):
     server.latency_s = 0.05
-    assert embed("--dimensions", "16", "--concurrency", "3", "--batch-size", "4") == 0
+    assert embed(model=f"{SMALL},dimensions=16,concurrency=3,batch-size=4") == 0
     assert {request.dimensions for request in server.requests} == {16}
     sizes = [len(request.inputs) for request in server.requests]
     assert sizes[:15] == [4] * 15 and sorted(sizes[15:]) == [1, 3, 4], "all of them, then 8 again to prove the model"
@@ -42,7 +42,7 @@ def test_the_options_of_a_server_reach_it(embed, server, tmp_path):
 def test_a_rate_reaches_the_server(embed, server):
     arrivals = []
     server.gate = lambda _number: arrivals.append(time.monotonic())
-    assert embed("--rate", "600/min", "--batch-size", "10") == 0
+    assert embed(model=f"{SMALL},rate=600/min,batch-size=10") == 0
     # Six for the texts and two to prove the model; the first one had to connect
     assert len(arrivals) == 6 + 2 and arrivals[-1] - arrivals[1] >= 0.55
 
@@ -62,10 +62,16 @@ LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
         ({}, fake.status(400, "dimensions is not\nsupported"), 7, "refused the request"),
         ({}, fake.SHORTER, 7, "dimension 1535, not 1536 (as text-embedding-3-small gives by itself); if --base-url"),
         ({}, fake.CONSTANT, 7, "one and the same vector for 16 different texts"),
-        ({"args": ("--rate", "fast")}, None, 2, "'fast' is no rate of requests; give one such as 3000/min"),
-        ({"args": ("--concurrency", "0")}, None, 2, "--concurrency"),
-        ({"args": ("--batch-size", "2049")}, None, 2, "from 1 to 2048"),
-        ({"model": "tfidf:8", "args": ("--dimensions", "4")}, None, 2, "with openai: or langchain: only"),
+        ({"model": f"{SMALL},rate=fast"}, None, 2, "'fast' is no rate of requests; give one such as 3000/min"),
+        ({"model": f"{SMALL},concurrency=0"}, None, 2, "the setting concurrency '0' is no whole number above 0"),
+        (
+            {"args": ("--concurrency", "3")},
+            None,
+            2,
+            "--concurrency=3 goes into the SPEC of its model: SPEC,concurrency=3",
+        ),
+        ({"model": f"{SMALL},batch-size=2049"}, None, 2, "from 1 to 2048"),
+        ({"model": "tfidf:8,dimensions=4"}, None, 2, "with openai: or langchain: only"),
     ],
 )
 def test_a_refusal_is_one_line_with_its_exit_code(options, fault, code, part, embed, server, tmp_path, capsys):
@@ -84,7 +90,7 @@ def test_an_answer_of_the_wrong_model_is_paid_for_once_and_told(fault, server, t
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("\n".join(json.dumps({"id": f"d{n}", "text": f"text {n}"}) for n in range(60)))
     server.faults.extend([fault] * 99)
-    arguments = ["--model", SMALL, "--batch-size", "10", "--base-url", server.url, "-o", str(tmp_path / "out")]
+    arguments = ["--model", f"{SMALL},batch-size=10", "--base-url", server.url, "-o", str(tmp_path / "out")]
     assert run(["embed", str(corpus), *arguments]) == 7
     told = capsys.readouterr().err
     assert len(server.requests) == 1
@@ -94,7 +100,17 @@ def test_an_answer_of_the_wrong_model_is_paid_for_once_and_told(fault, server, t
 
 def test_without_a_key_openai_itself_is_not_asked(tmp_path, capsys):
     (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "x"}')
-    command = ["embed", str(tmp_path / "c.jsonl"), "--model", SMALL, "--no-cache", "-q", "-o", str(tmp_path / "out")]
+    command = [
+        "embed",
+        str(tmp_path / "c.jsonl"),
+        "--model",
+        SMALL,
+        "--cache",
+        "none",
+        "-q",
+        "-o",
+        str(tmp_path / "out"),
+    ]
     assert run(command) == 7
     assert capsys.readouterr().err == (
         "lead-migrate: openai:text-embedding-3-small needs a key; set OPENAI_API_KEY, or --base-url for a server of "

@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import count
 
 STATUS = 137
-_STATE, _DISK = "migrate.work.outputs:State.write", "migrate.stores.parquet.output:RemoteFiles"
+_STATE, _DISK = "migrate.work.outputs:RunState.write", "migrate.stores.parquet.output:RemoteFiles"
 
 MOMENTS = {
     "begun": [("after", _STATE)],

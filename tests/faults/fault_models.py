@@ -22,8 +22,8 @@ from migrate.embedders.openai import OpenAIEmbedder
 from migrate.stores import open_store
 
 Arrays = dict[str, object]
-_MODEL = ("--target", "openai:text-embedding-3-small", "--dimensions", "8", "--base-url", "{url}")
-FIT_API = ("fit", "store", *_MODEL, "--sample", "40", "--batch-size", "20", "-o", "out", "-q")
+_MODEL = ("--target", "openai:text-embedding-3-small,dimensions=8,batch-size=20", "--base-url", "{url}")
+FIT_API = ("fit", "store", *_MODEL, "--sample", "40", "-o", "out", "-q")
 
 
 def vectors_file(dim: int, change: Callable[[Arrays], object] = lambda _arrays: None) -> Spoiler:

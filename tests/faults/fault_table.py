@@ -34,7 +34,7 @@ ENDLESS = "{}: this is a pipe, a socket or a device; give a file or a folder"
 NOT_READ = "store/index.faiss: FAISS cannot read the file (*); copy it again or build it again"
 TRANSLATED = "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"
 NO_INDEX = (
-    "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, lead-"
+    "store: there is no FAISS index but only docs.jsonl, embedder.json, embedder.safetensors, lead-"
     "migrate.json; give the folder that holds the store"
 )
 NO_TEXTS = (
@@ -55,15 +55,15 @@ OTHER_DIM = (
 NO_RIGHT = "cannot read {}: Permission denied; check that it is there and readable"
 OVERLAPS = "{} overlaps {}, which is read; choose an output outside of it"
 CHANGED = "{}: changed while it was read; nothing was written, run the same command again"
-LINE_6 = "store/docs.jsonl, line 6: expected {}; correct the line"
+LINE_6 = "store/docs.jsonl:6: {}; correct the line"
 SERVER = "http://127.0.0.1:*/v1 failed {}, the last time with: {}; check --base-url and the model behind it"
 TRY_LATER = "http://127.0.0.1:*/v1 failed 8 times, the last time with: {}; try again later"
 NO_NPZ = "x.npz: not an .npz file, or a damaged one (*); copy it again, or write it with numpy.savez"
-CUT_JSON = "{}: expected a JSON object, found other (*); the file is damaged or was not copied whole; copy it again"
+CUT_JSON = "{}: damaged, or not of this store (*); copy it again, or save the store again"
 CUT_TABLE = "{}: not valid JSON (*); the file is damaged, copy or make it again"
 OTHER_HASH = "{}: its SHA-256 is not the one in the manifest; fit the stitch again"
 NO_CORPUS = "beir/corpus.jsonl: the file has no documents; check how it was written"
-OTHER_BYTES = ("{}: expected the SHA-256 of the manifest, *, found *; the {} damaged or replaced: copy the file again, "
+OTHER_BYTES = ("{}: its SHA-256 * is not that of the manifest, *; the file was damaged or replaced: copy it again, "
                "make the store again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)")
 EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
           "edited: copy it again, or make the {} again")
@@ -99,14 +99,14 @@ INDEX = [
           "store: no such file or folder; check the path"),
     Fault(1, "no index in the folder", stores.remove("store/index.faiss"), INSPECT, 4, NO_INDEX),
     Fault(2, "an empty folder", index.then(stores.remove("store"), lambda p: (p / "store").mkdir()), INSPECT, 4,
-          "store: expected a FAISS index, found an empty folder; give the folder that holds the "
+          "store: there is no FAISS index but an empty folder; give the folder that holds the "
           "store"),
     Fault(2, "a folder where the index should be", index.as_folder, INSPECT, 4, NO_INDEX),
     Fault(2, "two indexes", index.second_index, FIT, 4,
           "store: has 2 FAISS indexes (index.faiss, second.faiss); give one of these"),
     Fault(2, "two indexes, looked at", index.second_index, INSPECT, 0, "store/second.faiss * 150 *"),
     Fault(3, "an empty file", index.put(b""), INSPECT, 4,
-          "store/index.faiss: expected a FAISS index, found an empty file; copy or write it again"),
+          "store/index.faiss: this is no FAISS index but an empty file; copy or write it again"),
     faiss_cuts("Flat"),
     faiss_cuts("IDMap,Flat"),
     faiss_cuts("IDMap2,IVF4,Flat"),
@@ -120,14 +120,14 @@ INDEX = [
           "store/index.pkl: the unpickler cannot read the file (*); copy the file again, or save the store again with "
           "LangChain"),
     cuts("docs.jsonl", "store/docs.jsonl", cut.lines, nothing,
-          "store/docs.jsonl, line *: expected a JSON object, found *; correct the line"),
+          "store/docs.jsonl:*: not a JSON object (*); correct the line"),
     cuts("LlamaIndex's docstore", "store/docstore.json", cut.json_tokens, stores.llamaindex,
           CUT_JSON.format("store/docstore.json")),
     cuts("LlamaIndex's index store", "store/index_store.json", cut.json_tokens, stores.llamaindex,
           CUT_JSON.format("store/index_store.json")),
     cuts("Parquet", "store/docs.parquet", cut.parquet_parts, stores.parquet,
-          "store/docs.parquet: expected a readable Arrow or Parquet file, found another (*); the file is damaged "
-          "or was not copied whole; copy it again"),
+          "store/docs.parquet: no readable Arrow or Parquet file (*); the file is damaged or was not copied whole; "
+          "copy it again"),
     cuts("a dataset's Arrow", "store/data-0.arrow", cut.arrow_messages, stores.dataset,
           "store*: *; *"),
     cuts("a dataset's state", "store/state.json", cut.json_tokens, stores.dataset, CUT_JSON.format("store/state.json")),
@@ -162,10 +162,10 @@ INDEX = [
     Fault(7, "2^60 ids", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
         lambda raw: raw[:-150 * 8 - 8] + (1 << 60).to_bytes(8, "little") + raw[-150 * 8:])), INSPECT, 4, NOT_READ),
     *[Fault(8, f"a flipped bit among the vectors, {called(command)}", index.flip(9_999), command, 4,
-            OTHER_BYTES.format("store/index.faiss", "index was"))
+            OTHER_BYTES.format("store/index.faiss"))
       for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN, ("compare", "store", "store", "-q"))],
     *[Fault(8, f"a flipped bit in the {name} of an audit", index.flipped_copy, command, 4,
-            OTHER_BYTES.format("copy/index.faiss", "index was"))
+            OTHER_BYTES.format("copy/index.faiss"))
       for name, command in (("reference", (*AUDIT[:2], "--reference", "copy", *AUDIT[4:])),
                             ("source", (*AUDIT, "--source", "copy")))],
     Fault(8, "a flipped bit in the header of Flat", index.flips_in(None, 45), INSPECT, 4,
@@ -181,17 +181,17 @@ INDEX = [
     Fault(9, "an unknown kind inside", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
         lambda raw: raw[:37] + b"IxZZ" + raw[41:])), INSPECT, 4, NOT_READ),
     Fault(9, "a Git LFS pointer", index.put(b"version https://git-lfs.github.com/spec/v1\n"), INSPECT, 4,
-          "store/index.faiss: expected a FAISS index, found a Git LFS pointer; run git lfs pull in its repository, "
+          "store/index.faiss: this is no FAISS index but a Git LFS pointer; run git lfs pull in its repository, "
           "then try again"),
     Fault(9, "a web page", index.put(b"<!doctype html><html></html>"), INSPECT, 4,
-          "store/index.faiss: expected a FAISS index, found a web page; download the file itself (the raw file), "
+          "store/index.faiss: this is no FAISS index but a web page; download the file itself (the raw file), "
           "then try again"),
     Fault(9, "a zip file", index.put(b"PK\x03\x04" + bytes(60)), INSPECT, 4,
-          "store/index.faiss: expected a FAISS index, found a zip file; unpack it first"),
+          "store/index.faiss: this is no FAISS index but a zip file; unpack it first"),
     Fault(9, "a gzip file", index.put(b"\x1f\x8b" + bytes(60)), INSPECT, 4,
-          "store/index.faiss: expected a FAISS index, found a gzip file; unpack it first"),
+          "store/index.faiss: this is no FAISS index but a gzip file; unpack it first"),
     Fault(9, "JSON", index.put(b'{"a": 1}'), INSPECT, 4,
-          "store/index.faiss: expected a FAISS index, found JSON; give the FAISS index instead"),
+          "store/index.faiss: this is no FAISS index but JSON; give the FAISS index instead"),
     Fault(10, "a binary index", faiss_writes(index.binary), INSPECT, 4,
           "store/index.faiss: a binary index (IBxF); its vectors are bits, which no map between "
           "embedding spaces applies to: use the index of the float vectors"),
@@ -355,8 +355,8 @@ TEXTS = [
           "store/index.pkl: a vector has no document, for example 'id-11' (1 missing); save the store again"),
     Fault(42, "LlamaIndex lacks a node", then(stores.llamaindex, stores.edit_json(
         "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
-          "store/docstore.json: expected a node for each vector, found none for 'id-3' (1 missing); save the store "
-          "again"),
+          "store/docstore.json: damaged, or not of this store (a vector has no node, for example 'id-3' (1 missing)); "
+          "copy it again, or save the store again"),
     Fault(42, "a line too few", texts.edit_lines(lambda found: found[:-1]), INSPECT, 4,
           "store/docs.jsonl: has 149 documents for 150 vectors; write the file and the index from the same "
           "documents"),
@@ -370,8 +370,8 @@ TEXTS = [
           INSPECT, 0, "notes *1 nodes in docstore.json belong to no vector; they are kept as they are"),
     Fault(44, "LlamaIndex deleted a node and not its vector", then(stores.llamaindex, stores.edit_json(
         "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
-          "store/docstore.json: expected a node for each vector, found none for 'id-3' (1 missing); save the store "
-          "again"),
+          "store/docstore.json: damaged, or not of this store (a vector has no node, for example 'id-3' (1 missing)); "
+          "copy it again, or save the store again"),
     # nothing in the store contradicts itself; what comes of it answers badly, and the audit says so
     Fault(45, "documents one row off their vectors", texts.drifted, RUN, 1, "translated alone: NOT SAFE: *"),
     Fault(46, "a blank text, embedded", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": " "}'), EMBED, 4,
@@ -381,9 +381,9 @@ TEXTS = [
     Fault(46, "nothing but blank texts", texts.blank_texts(*range(150)), FIT, 4,
           "tfidf:8: the corpus has no words; give documents with texts"),
     Fault(47, "docs.jsonl is not UTF-8", texts.raw_line(5, b'{"id": "\xff"}'), INSPECT, 4,
-          LINE_6.format("UTF-8, found *")),
+          LINE_6.format("not a JSON object (*)")),
     Fault(47, "half a character", texts.raw_line(5, b'{"id": "a", "text": "\\ud800"}'), INSPECT, 4,
-          LINE_6.format("UTF-8, found *")),
+          LINE_6.format("not a JSON object (*)")),
     Fault(47, "the corpus is not UTF-8", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": "\xff"}'),
           EMBED, 4, "beir/corpus.jsonl:1: not UTF-8 (byte 0xff at column 23); convert the file to UTF-8"),
     Fault(47, "queries are not UTF-8", stores.write("beir/queries.jsonl", b'{"_id": "1", "text": "\xff"}'),
@@ -435,7 +435,7 @@ MODELS = [
           TRY_LATER.format("HTTP 502 (spoiled)"), models.asked(8)),
     Fault(57, "no answer, for ever", models.server(*[fake.SLOW] * 99), FIT_API, 7,
           "http://127.0.0.1:*/v1 failed 3 times, the last time with: no answer within 0.2 s, perhaps for want of "
-          "a smaller --batch-size; is the server running, and is --base-url right?", models.asked(3)),
+          "a smaller batch-size; is the server running, and is --base-url right?", models.asked(3)),
     Fault(57, "cut answers, for ever", models.server(*[fake.TRUNCATED] * 99), FIT_API, 7,
           SERVER.format("3 times", "an answer that is not a list of embeddings with an index each (1044 bytes)"),
           models.asked(3)),
@@ -536,7 +536,7 @@ MORE = [
     Fault(68, "the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
           "new: the stitch expects vectors of dimension 32, found 24; fit a stitch for this store"),
     Fault(69, "a stale manifest: the index was replaced", texts.other_vectors, INSPECT, 4,
-          OTHER_BYTES.format("store/index.faiss", "index was")),
+          OTHER_BYTES.format("store/index.faiss")),
     Fault(69, "a stale manifest: of another index", stores.move("store/index.faiss", "store/renamed.faiss"),
           INSPECT, 0, "notes *the manifest in the folder is not of renamed.faiss; it is ignored"),
     Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
@@ -552,14 +552,15 @@ MORE = [
           "store/lead-migrate.json: not the fields of a store manifest (*); the file is damaged, copy or make it "
           "again"),
     Fault(70, "one id twice in docs.jsonl", texts.edit_lines(lambda found: [*found[:-1], found[0]]), INSPECT, 4,
-          "store/docs.jsonl, line 150: expected a new id, found *, the id of line 1; correct the line"),
+          "store/docs.jsonl:150: duplicate id *, the id of line 1; correct the line"),
     Fault(70, "one id twice in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": "green tea"}\n' * 2),
           EMBED, 4, "beir/corpus.jsonl:2: the document id 'a' appears twice; remove one"),
     Fault(70, "one id twice in a file of vectors", models.vectors_file(8, models.repeat_first_id), FIT_FILE, 4,
           "x.npz: doc_ids names 1 ids twice; keep one of each"),
     Fault(71, "an id that is a number", texts.edit_document(5, id=17), INSPECT, 4,
-          LINE_6.format('a text as "id", found int 17')),
-    Fault(71, "no id", texts.raw_line(5, b'{"text": "x"}'), INSPECT, 4, LINE_6.format('a text as "id", found nothing')),
+          LINE_6.format('the "id" is no text but int 17')),
+    Fault(71, "no id", texts.raw_line(5, b'{"text": "x"}'), INSPECT, 4,
+          LINE_6.format('the "id" is no text but nothing')),
     Fault(71, "an id that is a list in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": [1], "text": "x"}'),
           EMBED, 4,
           "beir/corpus.jsonl:1: expected a string under \"_id\" or \"id\", found a list; give the record an id"),
@@ -567,14 +568,15 @@ MORE = [
           "store/index.pkl: an id is no text but 7; save the store again with text ids"),
     Fault(71, "an id that is a number in LlamaIndex", then(stores.llamaindex, stores.edit_index_store(
         lambda nodes: nodes.update({"3": 17}))), INSPECT, 4,
-          "store/index_store.json: expected ids that are text, found 17; save the store again"),
+          "store/index_store.json: damaged, or not of this store (17 is no id of a node, which is a text); copy it "
+          "again, or save the store again"),
     Fault(72, "a text that is a list", texts.edit_document(5, text=["x"]), FIT, 4,
-          LINE_6.format('a text as "text", found list [\'x\']')),
-    Fault(72, "a line that is not JSON", texts.raw_line(5, b"{"), INSPECT, 4, LINE_6.format("a JSON object, found *")),
+          LINE_6.format('the "text" is no text but list [\'x\']')),
+    Fault(72, "a line that is not JSON", texts.raw_line(5, b"{"), INSPECT, 4, LINE_6.format("not a JSON object (*)")),
     Fault(72, "a line that is no object", texts.raw_line(5, b"[]"), INSPECT, 4,
-          LINE_6.format("a JSON object, found list []")),
+          LINE_6.format("not a JSON object ([])")),
     Fault(72, "JSON nested too deeply", texts.raw_line(5, b"[" * 100_000), INSPECT, 4,
-          LINE_6.format("a JSON object, found *")),
+          LINE_6.format("not a JSON object (*)")),
     Fault(73, "no queries", stores.remove("beir/queries.jsonl"), AUDIT, 4,
           "beir/queries.jsonl: no such file; check the path"),
     Fault(73, "an empty file of queries", stores.write("beir/queries.jsonl", b""), AUDIT, 4,
@@ -608,8 +610,8 @@ MORE = [
         "store/data-0.arrow", "elsewhere/data-0.arrow"), stores.edit_json(
         "store/state.json", lambda f: f["_data_files"][0].update(filename="../elsewhere/data-0.arrow"))),
           INSPECT, 4,
-          "store/state.json: expected names of files in the same folder, found '../elsewhere/data-0.arrow'; save "
-          "the store again"),
+          "store/state.json: '../elsewhere/data-0.arrow' is no name of a file in the same folder; save the "
+          "dataset again"),
     Fault(74, "lists on disk are elsewhere", index.lists_elsewhere, INSPECT, 4, NOT_READ),
     Fault(75, "a zip bomb", models.zip_bomb, FIT_FILE, 4,
           "x.npz: claims 268435456 bytes of arrays in a file of 261030; it is not read: save the arrays with "
@@ -619,7 +621,7 @@ MORE = [
           "copy it again"),
     Fault(75, "not an npz", stores.write("x.npz", b"PK\x03\x04nothing"), FIT_FILE, 4, NO_NPZ),
     Fault(75, "no file of vectors", nothing, FIT_FILE, 4,
-          "x.npz: expected an .npz file of vectors, found no such file or directory; check the path"),
+          "x.npz: no .npz file of vectors can be read there (no such file or directory); check the path"),
     # a link is the will of who laid it, as in the cache of Hugging Face; what is read through it is told
     Fault(76, "the index is a link out of the folder", stores.link("store/index.faiss", "elsewhere/blob"), INSPECT,
           0, "notes *read and copied through links out of the folder: index.faiss"),
@@ -650,7 +652,7 @@ MORE = [
           "unknown model 'magic'; expected one of sentence-transformers:, packaged:, openai:, file:, tfidf:, "
           "langchain: - for example openai:text-embedding-3-small"),
     Fault(78, "a dimension that is a word", nothing, ("fit", "store", "--target", "tfidf:many", "-o", "out"), 2,
-          "expected a number of dimensions such as tfidf:256, found tfidf:many"),
+          "tfidf:many names no number of dimensions; give one such as tfidf:256"),
     Fault(78, "more dimensions than words", nothing, ("fit", "store", "--target", "tfidf:9999", "-o", "out"), 4,
           "tfidf:9999 needs 9999 documents and words, found 150 and *; choose a smaller dimension"),
     Fault(79, "another file in the folder", stores.write("store/notes.txt", b"mine"), TRANSLATE, 0, TRANSLATED),
@@ -701,7 +703,7 @@ REPORTS = [
           "store: the words that tfidf:32 learned (embedder.json, embedder.safetensors) are missing; only a store "
           "that lead-migrate embedded has them: name another model"),
     Fault(86, "a smaller model", nothing, ("check", "store", "--model", "tfidf:16", "-q"), 4,
-          "store: expected the saved state of tfidf:16, found that of tfidf:32; name that"),
+          "store: the saved state is of tfidf:32, not of tfidf:16; name that"),
     Fault(87, "a store that is stamped", nothing, ("stamp", "store", "--model", "tfidf:32", "-q"), 2,
           "store/lead-migrate.json exists: the store is stamped already; replace it with --force"),
     Fault(88, "the summary of a run is a folder", system.summary_is_folder, (*CHECK, "--github"), 5,
@@ -717,11 +719,11 @@ REPORTS = [
 
 HASHES = [
     *[Fault(90, f"other texts, {called(command)}", texts.reworded, command, 4,
-            OTHER_BYTES.format("store/docs.jsonl", "documents were"))
+            OTHER_BYTES.format("store/docs.jsonl"))
       for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN)],
     Fault(90, "no texts any more", stores.remove("store/docs.jsonl"), TRANSLATE, 4,
-          "store/docs.jsonl: expected the documents that the manifest has the hash of, found no such file; copy it "
-          "again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)"),
+          "store/docs.jsonl: the manifest has the hash of this file, which is gone; copy it again, or, if that is "
+          "meant, stamp the store anew (lead-migrate stamp --force)"),
     Fault(91, "other texts than the stitch was fitted on", then(texts.reworded, index.forget_documents), TRANSLATE, 4,
           "store: the stitch was fitted on another store (the same vectors, other texts); fit again, or allow it with "
           "--any-store if the model is the same"),

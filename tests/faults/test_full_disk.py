@@ -14,7 +14,7 @@ from openai_server import OpenAIServer
 from migrate.cli.main import run
 
 pytestmark = pytest.mark.slow
-API = ("--target", "openai:text-embedding-3-small", "--dimensions", "24")
+API = ("--target", "openai:text-embedding-3-small,dimensions=24")
 FILE = ("--target", "file:target.npz")
 OUT = ("-o", "disk/out")
 NEEDS = {

@@ -11,7 +11,7 @@ from openai_server import KEY, OpenAIServer
 
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
-from migrate.live.langchain import LiveRetriever, LiveVectorStore
+from migrate.live.langchain import LiveVectorStore
 from migrate.live.searcher import LiveLimits, LiveSearcher
 
 pytestmark = pytest.mark.slow
@@ -127,26 +127,23 @@ class TestLangchainsOwnSuite(RetrieversIntegrationTests or object):
     def _searcher(self, searcher):
         type(self).shared = searcher
 
-    retriever_constructor = LiveRetriever
     retriever_query_example = QUESTION
+
+    @staticmethod
+    def retriever_constructor(searcher, k=4):
+        return LiveVectorStore(searcher).as_retriever(search_kwargs={"k": k})
 
     @property
     def retriever_constructor_params(self):
         return {"searcher": self.shared}
 
 
-def test_the_retriever_of_a_chain_finds_the_same_awaited(searcher):
-    retriever = LiveRetriever(searcher=searcher)
-    assert [document.id for document in retriever.invoke(QUESTION)] == best(4)[0]
-    assert asyncio.run(retriever.ainvoke(QUESTION)) == retriever.invoke(QUESTION)
-
-
 @pytest.fixture
 def nodes(searcher):
     pytest.importorskip("llama_index.core")
-    from migrate.live.llamaindex import LiveRetriever as LlamaRetriever
+    from migrate.live.llamaindex import LiveRetriever
 
-    return LlamaRetriever(searcher, similarity_top_k=3)
+    return LiveRetriever(searcher, similarity_top_k=3)
 
 
 def test_the_retriever_of_llamaindex(nodes):

@@ -30,7 +30,6 @@ from migrate.stores.base import read_all
 pytestmark = pytest.mark.slow
 __all__ = ["place_of", "qdrant_url"]
 
-MODEL = ["--dimensions", 24]
 SMALL = "openai:text-embedding-3-small"
 
 
@@ -54,7 +53,18 @@ def lead_migrate(*arguments):
 
 @pytest.fixture
 def translated(source_folder, server, tmp_path):
-    fit = ["fit", source_folder, "--target", SMALL, *MODEL, "--sample", 50, "--stitch", "ridge", "-o", tmp_path / "st"]
+    fit = [
+        "fit",
+        source_folder,
+        "--target",
+        f"{SMALL},dimensions=24",
+        "--sample",
+        50,
+        "--stitch",
+        "ridge",
+        "-o",
+        tmp_path / "st",
+    ]
     assert lead_migrate(*fit) == 0
     assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", tmp_path / "new") == 0
     return tmp_path / "new"
@@ -185,19 +195,19 @@ def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "difference"),
+    ("target", "difference"),
     [
-        (["--document-prefix", "x: "], "the document prefix is '', for the model as named 'x: '"),
-        (["--query-prefix", "q: "], "the query prefix is '', for the model as named 'q: '"),
+        (f"{SMALL},dimensions=24,document-prefix=x: ", "the document prefix is '', for the model as named 'x: '"),
+        (f"{SMALL},dimensions=24,query-prefix=q: ", "the query prefix is '', for the model as named 'q: '"),
         (
-            ["--target", "openai:text-embedding-ada-002", "--dimensions", 24],
+            "openai:text-embedding-ada-002,dimensions=24",
             "the model is 'openai:text-embedding-3-small', for the model as named 'openai:text-embedding-ada-002'",
         ),
     ],
 )
-def test_another_model_is_told_by_what_differs(options, difference, translated, server, capsys):
+def test_another_model_is_told_by_what_differs(target, difference, translated, server, capsys):
     embedded = len(server.texts_served)
-    assert lead_migrate("live", "run", translated, "--once", "--yes", *options) == 4
+    assert lead_migrate("live", "run", translated, "--once", "--yes", "--target", target) == 4
     error = capsys.readouterr().err
     assert difference in error and error.count("\n") == 1
     assert set(server.texts_served[embedded:]) <= {"word"}, "what is asked to know the model by"

@@ -226,7 +226,7 @@ def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, s
     server.latency_s = 1.0
     query = vector_of("q", DIM)
     assert searcher.search(query).untrue == 20
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while searcher.search(query).untrue and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(searcher.search(query).ids) == expected(query)
@@ -346,7 +346,7 @@ def test_a_store_of_another_model_that_comes_to_the_location_does_not_answer(liv
     assert list(answer.ids) == order_of(noisy_vectors(), query)[:10], "the one in memory, whose texts are elsewhere now"
     assert not embedded(server)
     rollback(str(folder))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while searcher.search(query).untrue and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(searcher.search(query).ids) == expected(query)

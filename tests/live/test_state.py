@@ -35,16 +35,15 @@ def test_the_most_wanted_come_first_and_the_sure_ones_last(path):
         assert list(state.queue(10)) == ["unsure", "often", "seldom", "sure"]
         assert state.queue(1) == {"unsure": 5}
         assert state.refused() == {"bad": (text_hash(""), "no text")}
-        state.unmark(["done"])
-        state.accept(["bad"])
+        state.settle({}, ["bad"])
         assert list(state.queue(2)) == ["bad", "done"]
 
 
 def test_all_is_there_when_it_is_opened_again(path):
-    query = served(1, ("ü", "a"), untrue=3, key="abc", generation="g1", at=5.0)
-    facts = WorkerFacts("running", 42, "g1", 0.5, {"outcome": "SAFE"}, "on it")
+    query = served(1, ("ü", "a"), untrue=3, at=5.0)
+    facts = WorkerFacts("running", 42, 0.5, "on it")
     with LiveState(path) as state:
-        state.adopt("model", "g1", forget_true=False)
+        state.adopt("model", "g1")
         state.keep_queries([query])
         state.count({"queries": 2, "usd": 0.25})
         state.set_worker(facts)
@@ -55,8 +54,7 @@ def test_all_is_there_when_it_is_opened_again(path):
         (kept,) = state.kept_queries()
         np.testing.assert_array_equal(kept.vector, query.vector)
         np.testing.assert_array_equal(kept.scores, query.scores)
-        assert (kept.ids, kept.untrue, kept.key, kept.generation) == (("ü", "a"), 3, "abc", "g1")
-        assert (kept.at, kept.number) == (5.0, 1)
+        assert (kept.ids, kept.untrue, kept.at, kept.number) == (("ü", "a"), 3, 5.0, 1)
         assert state.counters()["queries"] == 2 and state.counters()["usd"] == 0.25
         assert state.counters()["embedder_failures"] == 0
         told = state.worker()
@@ -69,18 +67,18 @@ def test_all_is_there_when_it_is_opened_again(path):
 
 def test_another_generation_keeps_the_marks_only_of_the_one_who_published_it(path):
     with LiveState(path) as state:
-        assert state.adopt("model", "g1", forget_true=True)
+        state.adopt("model", "g1")
         state.mark_true({"a": text_hash("a")})
-        assert not state.adopt("model", "g1", forget_true=True)
+        state.adopt("model", "g1")
         state.mark_true({"b": text_hash("b")}, generation="g2")
-        assert not state.adopt("model", "g2", forget_true=True)
+        state.adopt("model", "g2")
         assert state.true_documents().keys() == {"a", "b"}
         assert state.true_documents()["b"] == text_hash("b")
         state.want({"c": (1, 1.0)})
-        assert state.adopt("model", "g3", forget_true=True)
+        state.adopt("model", "g3")
         assert not state.true_documents() and list(state.queue(5)) == ["c"]
         state.count({"queries": 1})
-        assert state.adopt("another model", "g3", forget_true=False)
+        state.adopt("another model", "g3")
         assert not state.queue(5) and state.counters()["queries"] == 1
 
 
@@ -89,9 +87,9 @@ def test_a_change_of_the_marks_shows(path):
         before = other.true_version
         state.mark_true({"a": b"1"})
         between = other.true_version
-        state.unmark(["a"])
+        state.settle({"b": b"2"}, [])
         assert len({before, between, other.true_version}) == 3
-        assert not state.true_documents()
+        assert state.true_documents() == {"b": b"2"}
 
 
 def test_only_the_latest_queries_are_kept_and_their_numbers_grow(path, monkeypatch):
@@ -167,12 +165,12 @@ def test_a_file_of_something_else_is_left_alone(path):
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 7")
     database.close()
-    with pytest.raises(InputError, match="version 7, which only another"):
+    with pytest.raises(InputError, match="version 7, where this release reads 1; remove it"):
         LiveState(path)
 
 
 def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):
-    monkeypatch.setattr(module, "_BUSY_S", 0.2)
+    monkeypatch.setattr(LiveState, "busy_s", 0.2)
     with LiveState(path) as state:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

@@ -29,7 +29,7 @@ from migrate.live.report import metrics_text, status_document, status_sections
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
-from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
+from migrate.live.worker import Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
@@ -502,16 +502,16 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         Worker(location, embedder, options(budget=budget)).run()
         assert len(embedder.embedder.asked) <= int(budget)
         with state_of(location) as state:
-            assert Monitor.of_json(state.noted(MONITOR)).last == last
+            assert Monitor.kept_in(state).last == last
     with state_of(location) as state:
-        monitor = Monitor.of_json(state.noted(MONITOR))
+        monitor = Monitor.kept_in(state)
         assert monitor.calibration is not None or monitor.high.count
-        assert state.worker().verdict["outcome"] in set(map(str, Outcome))
+        assert status_of(location).verdict.outcome in set(Outcome)
         assert state.history()
         state.keep_queries(queries[:60])
     Worker(location, embedder, options(budget="150")).run()
     with state_of(location) as state:
-        assert Monitor.of_json(state.noted(MONITOR)).last > 180, "nothing is left that would have to be embedded"
+        assert Monitor.kept_in(state).last > 180, "nothing is left that would have to be embedded"
 
 
 @pytest.fixture
@@ -547,7 +547,7 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
     assert mean_cosine(place) > before + 0.02
     with state_of(place) as state:
         assert state.counters()["refits"] == 1
-        assert Monitor.of_json(state.noted(MONITOR)).epoch == 2, "the verdict begins anew"
+        assert Monitor.kept_in(state).epoch == 2, "the verdict begins anew"
     assert len(embedder.embedder.asked) == 100, "a refit embeds nothing"
     done = Worker(place, embedder, options(**renewal)).run()
     assert (done.phase, done.bitwise) == ("complete", True)
@@ -656,8 +656,7 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     Worker(location, embedder, ONCE).run()
     with state_of(location) as state:
         state.keep_queries(served)
-        judged = {**state.noted(MONITOR), "n_documents": 150}
-        state.note(MONITOR, judged)
+        replace(Monitor.kept_in(state), n_documents=150).keep(state)
     assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
     migrate.fit(open_store(source_folder), embedder, stitch="ridge", sample=30).save(tmp_path / "stitch")
     migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)

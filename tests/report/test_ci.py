@@ -90,7 +90,7 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     store = str(make_store(tmp_path / "store").folder)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     junit = tmp_path / "junit.xml"
-    options = ["--junit", str(junit), "--github", "--no-cache"]
+    options = ["--junit", str(junit), "--github", "--cache", "none"]
     assert run(["check", store, "--model", MODEL, *options]) == 1
     told = capsys.readouterr()
     (suite,) = ElementTree.parse(junit).getroot()

@@ -22,7 +22,7 @@ from migrate.report.suite import audit_suite
 from migrate.report.summary import audit_summary
 from migrate.report.terminal import report_text, table
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection
+from migrate.stitch.select import ScoredStitch, Selection
 
 WIDTH = 100
 MEASURES = ("nDCG@10", "recall@100", "MRR@10", "overlap@1", "overlap@10", "overlap@100")
@@ -232,7 +232,7 @@ def test_a_provisional_verdict_is_marked():
 
 
 def make_candidate(stitch, *, is_control=False, mse=0.0123456):
-    return Candidate(stitch, HeldOutScores(0.9876, mse, -12.3456, 0.4321), 123.456, is_control)
+    return ScoredStitch(stitch, HeldOutScores(0.9876, mse, -12.3456, 0.4321), 123.456, is_control)
 
 
 def test_the_candidates_table_marks_the_chosen_stitch_and_the_controls():

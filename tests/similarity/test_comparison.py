@@ -8,9 +8,8 @@ from migrate.errors import DatasetError, UsageError
 from migrate.lab.compare.comparison import compare_stores, distinct_names
 from migrate.lab.compare.figures import matrix_of
 from migrate.lab.compare.matching import match_documents
-from migrate.similarity.dimension import local_dimensions
 from migrate.similarity.measures import MEASURES
-from migrate.similarity.neighbours import find_nearest
+from migrate.similarity.neighbours import find_nearest, local_dimensions
 from migrate.similarity.spaces import compare_spaces
 from migrate.vectors import unit_rows
 

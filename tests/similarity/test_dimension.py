@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from migrate.similarity.dimension import local_dimensions, mean_dimension, two_nn_dimension
-from migrate.similarity.neighbours import find_nearest
+from migrate.similarity.neighbours import find_nearest, local_dimensions, mean_dimension, two_nn_dimension
 
 pytestmark = pytest.mark.slow
 

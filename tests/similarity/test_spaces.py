@@ -6,8 +6,14 @@ import pytest
 from scipy.stats import spearmanr
 
 from migrate.errors import VectorError
-from migrate.similarity.dimension import local_dimensions, mean_dimension
-from migrate.similarity.neighbours import find_nearest, neighbour_jaccard, rank_similarity, some_rows
+from migrate.similarity.neighbours import (
+    find_nearest,
+    local_dimensions,
+    mean_dimension,
+    neighbour_jaccard,
+    rank_similarity,
+    some_rows,
+)
 from migrate.similarity.spaces import compare_spaces, linear_cka, local_geometry, relative_orientation
 from migrate.similarity.stitching import judge_stitching
 from migrate.vectors import unit_rows

@@ -8,7 +8,7 @@ from migrate.stitch.base import Pairing, Prediction, cross_predict
 from migrate.stitch.confidence import Confidence, ranks, spearman
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection
+from migrate.stitch.select import ScoredStitch, Selection
 from migrate.vectors import unit_rows
 
 DIM = 8
@@ -169,7 +169,7 @@ def test_pairs_that_predict_each_other_have_no_variance():
 def test_fit_says_whether_the_confidence_is_to_be_used(noise, usable):
     found = Confidence.fit(*make_predictions(noise=noise)[:2])
     scores = HeldOutScores(0.5, 0.1, 0.1, 0.4)
-    selection = Selection("ridge", (Candidate("ridge", scores),), found)
+    selection = Selection("ridge", (ScoredStitch("ridge", scores),), found)
     (said,) = [line for line in fit_sentences(selection) if "confidence" in line]
     assert found.is_usable is usable is (found.spearman >= 0.2)
     assert ("is not to be used" in said) is not usable and f"Spearman {found.spearman:.2f}" in said

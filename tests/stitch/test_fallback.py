@@ -5,7 +5,7 @@ import pytest
 
 from migrate.stitch.fitted import FallbackUse, fit_fallback
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection, select_stitch, tune
+from migrate.stitch.select import ScoredStitch, Selection, select_stitch, tune
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def pairs(make_world):
 
 
 def row(stitch, overlap, is_control=False):
-    return Candidate(stitch, HeldOutScores(0, 1, 0, overlap), is_control=is_control)
+    return ScoredStitch(stitch, HeldOutScores(0, 1, 0, overlap), is_control=is_control)
 
 
 def test_the_best_of_vectors_is_neither_a_control_nor_a_reader_of_texts():

@@ -12,7 +12,7 @@ from migrate.stitch.linear import Ridge
 from migrate.stitch.mlp import Mlp, Training, train
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import AUTO_CANDIDATES, Candidate, Selection
+from migrate.stitch.select import AUTO_CANDIDATES, ScoredStitch, Selection
 from migrate.vectors import Batch
 
 pytestmark = pytest.mark.slow
@@ -205,7 +205,7 @@ def saved(tmp_path):
     stitch = Mlp(3, training=SHORT).fit(x, y)
     sample = TrueVectors([str(row) for row in range(60)], y)
     manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": 6}})
-    selection = Selection("mlp:3", (Candidate("mlp:3", HeldOutScores(0.5, 0.1, 0.9, 0.5)),))
+    selection = Selection("mlp:3", (ScoredStitch("mlp:3", HeldOutScores(0.5, 0.1, 0.9, 0.5)),))
     fitted = FittedStitch(stitch, 2.5, sample, selection, manifest)
     fitted.save(tmp_path / "stitch")
     return fitted, tmp_path / "stitch"

@@ -10,7 +10,7 @@ from migrate.stitch.base import Pairing, cross_predict, fold_rows
 from migrate.stitch.linear import OrdinaryLeastSquares
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours
-from migrate.stitch.select import Candidate, Clarity, Selection, applicable, select_stitch
+from migrate.stitch.select import Clarity, ScoredStitch, Selection, applicable, select_stitch
 
 CHANCE = 10 / 199
 
@@ -123,7 +123,7 @@ def test_the_random_control_gives_nobody_its_own_vector_and_two_pairs_predict_ea
 
 def judged(spec, shares, mse=1.0):
     shares = np.asarray(shares, dtype=float)
-    row = Candidate(spec, HeldOutScores(0, mse, 0, shares.mean()))
+    row = ScoredStitch(spec, HeldOutScores(0, mse, 0, shares.mean()))
     return select._Judged(row, new_stitch(spec), shares)
 
 
@@ -204,10 +204,10 @@ def test_what_both_divisions_find_decides(seed):
     ],
 )
 def test_the_choice_is_explained_in_a_line(chosen, others, choice, why):
-    rows = [Candidate(spec, HeldOutScores(0, 1, 0, found)) for spec, found in others.items()]
+    rows = [ScoredStitch(spec, HeldOutScores(0, 1, 0, found)) for spec, found in others.items()]
     rows += [
-        Candidate(chosen, HeldOutScores(0, 1, 0, 0.6, 0.01)),
-        Candidate("mean", HeldOutScores(0, 1, 0, 0), 0, True),
+        ScoredStitch(chosen, HeldOutScores(0, 1, 0, 0.6, 0.01)),
+        ScoredStitch("mean", HeldOutScores(0, 1, 0, 0), 0, True),
     ]
     said = choice_sentence(Selection(chosen, tuple(rows), choice=choice))
     assert said == f"took {chosen}: held-out overlap 0.600 ± 0.020{why}"

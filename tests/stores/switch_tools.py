@@ -10,7 +10,7 @@ import sync_tools as tools
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
 from migrate.stores.content import content_of
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import Output
 from migrate.testing.stores import example_documents
 from migrate.work.writer import write_rows
 
@@ -64,7 +64,7 @@ def translate(old, folder, dim=DIM, output=None):
     """A copy of a store, with other vectors and the manifest of the new model, in a folder."""
     store = open_store(old)
     folder.mkdir()
-    writer = (output or FolderOutput(folder)).writer(store, folder, dim)
+    writer = (output or Output(folder)).writer(store, folder, dim)
     write_rows(writer, [(0, new_vectors(dim))], COUNT)
 
 

@@ -131,6 +131,19 @@ def test_every_field_of_every_record_goes_through(kind, tmp_path):
         client.delete_collection("awkward-new")
 
 
+def test_records_on_a_server_have_no_metadata_of_a_collection_that_was_deleted(tmp_path):
+    client, url = server()
+    deleted = client.create_collection("deleted", embedding_function=None)
+    ids = [f"id-{row}" for row in range(60)]
+    deleted.add(ids, embeddings=example_vectors(), metadatas=[{"tags": ["b", "a"], "source": ["c"]}] * 60)
+    client.delete_collection("deleted")  # its records were the last, so that new ones get their numbers
+    documents = [Document(d.id, d.text, d.metadata if row % 2 else {}) for row, d in enumerate(example_documents())]
+    fill(persistent(tmp_path / "old"), "docs", documents, example_vectors())
+    made, _ = written(open_store(f"chroma:{tmp_path}/old"), f"{url}#heir", tmp_path / "new", example_vectors())
+    assert {d.id: d.metadata for d in made.documents()} == {d.id: d.metadata for d in documents}
+    client.delete_collection("heir")
+
+
 def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_path):
     client = persistent(tmp_path / "old")
     fill(client, "docs", example_documents(), example_vectors())

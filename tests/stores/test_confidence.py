@@ -46,7 +46,7 @@ def test_a_store_without_confidence_has_none(tmp_path):
 @pytest.mark.parametrize("count", [0, 299, 301])
 def test_the_confidence_of_another_store_is_refused(tmp_path, count):
     write(tmp_path)
-    with pytest.raises(StoreError, match=f"expected {count} numbers, .* found float32 of shape .300,.*translate again"):
+    with pytest.raises(StoreError, match=f"has 300 numbers, float32 of shape .300,.* for {count} documents; translate"):
         read_confidence(tmp_path, count)
 
 

@@ -152,8 +152,8 @@ def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
     ("output", "why"),
     [
         ("nosuch:place", "no store kind called 'nosuch'"),
-        ("Chroma:place#docs", "found Chroma:; write chroma:..."),
-        ("chroma:~/place#docs", "found a ~, which no shell expands there"),
+        ("Chroma:place#docs", "kinds are in lower case; write chroma:..."),
+        ("chroma:~/place#docs", "no shell expands the ~ there"),
         ("arrays:folder", "are written to a folder"),
         ("postgresql://h/db#t", "'postgresql' is installed; .*; write pgvector:postgresql://"),
         ("http://h:6333#t", "'http' is installed; .*; write qdrant:http://"),

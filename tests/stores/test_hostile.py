@@ -129,4 +129,4 @@ def of_others(tmp_path_factory):
 @pytest.mark.parametrize("spoilt", SPOILT)
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_json_is_refused(kind, spoilt, of_others):
-    assert_refused(of_others[KINDS[kind].__name__, spoilt], "expected")
+    assert_refused(of_others[KINDS[kind].__name__, spoilt], ".json")

@@ -95,7 +95,7 @@ def test_another_number_of_rows_is_refused(folder, dataset, pyarrow):
 
 def test_labels_that_are_no_rows_are_refused(folder, vectors):
     save(build("IDMap2,Flat", vectors, labels=range(1, COUNT + 1)), folder, "my.faiss")
-    with pytest.raises(StoreError, match="labels 0 to 399, the rows of the dataset, found others"):
+    with pytest.raises(StoreError, match="not 0 to 399, which the rows of the dataset are"):
         open_store(folder)
 
 
@@ -103,11 +103,14 @@ def test_labels_that_are_no_rows_are_refused(folder, vectors):
     ("state", "found"),
     [
         ({"_indices_data_files": [{"filename": "i.arrow"}]}, "list of indices"),
-        ({"_data_files": []}, '"_data_files", found none'),
-        ({"_data_files": [{"filename": "../secret.arrow"}]}, "same folder, found '../secret.arrow'"),
+        ({"_data_files": []}, 'no list "_data_files"'),
+        (
+            {"_data_files": [{"filename": "../secret.arrow"}]},
+            "'../secret.arrow' is no name of a file in",
+        ),
         ({"_data_files": [{"filename": ".."}]}, "same folder"),
-        ({"_data_files": [5]}, "same folder, found None"),
-        ({"_data_files": [{"filename": "gone.arrow"}]}, r"the file gone\.arrow, found none"),
+        ({"_data_files": [5]}, "None is no name of a file in the same folder"),
+        ({"_data_files": [{"filename": "gone.arrow"}]}, r"the file gone\.arrow is missing"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(state, found, folder, dataset, pyarrow):
@@ -176,5 +179,5 @@ def test_files_below_the_index_are_held_against_the_manifest(folder, dataset):
     Manifest("store", details=hash_files(folder, "my.faiss", open_store(folder).document_files)).write(folder)
     assert len(open_store(folder, verify=True).verify()) == 5
     (dataset / "state.json").write_text((dataset / "state.json").read_text() + " ")
-    with pytest.raises(StoreError, match=rf"{dataset}/state\.json: expected the SHA-256 of the manifest"):
+    with pytest.raises(StoreError, match=rf"{dataset}/state\.json: its SHA-256 .* is not that of the manifest"):
         open_store(folder, verify=True)

@@ -171,23 +171,27 @@ def test_other_namespaces_do_not_hide_the_index(folder, vectors):
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
-        ("docstore.json", "{", "found other"),
-        ("docstore.json", "[]", "found list"),
-        ("docstore.json", "{}", 'expected an object "docstore/data", found nothing'),
-        ("docstore.json", {"docstore/data": {}}, r"found none for 'node-0' \(400 missing\)"),
-        ("docstore.json", {"docstore/data": dict.fromkeys(IDS, 1)}, '"__data__", found nothing'),
-        ("docstore.json", {"docstore/data": {i: node(i, 5) for i in IDS}}, "a text and metadata for node 'node-0'"),
-        ("docstore.json", '{"docstore/data": "\\ud800"}', "not UTF-8"),
-        ("docstore.json", "[" * 100_000, "found other"),
-        ("index_store.json", {}, '"index_store/data", found nothing'),
-        ("index_store.json", {"index_store/data": {}}, "400 rows without one"),
-        ("index_store.json", {"index_store/data": {"a": {"__type__": "vector_store", "__data__": "["}}}, "found other"),
-        ("id_map.json", "{'a'", "expected a JSON object, found other"),
-        ("id_map.json", {}, '"faiss_id_to_node_id_map", found nothing'),
-        ("id_map.json", {"faiss_id_to_node_id_map": {"1": 1}}, "399 rows without one"),
-        ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), 1)}, "ids that are text, found 1"),
-        ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), "a")}, "two vectors have the id 'a'"),
-        ("id_map.json", {"faiss_id_to_node_id_map": dict(enumerate([*IDS, "more"]))}, "1 nodes more"),
+        ("docstore.json", "{", "Expecting property name"),
+        ("docstore.json", "[]", r"damaged, or not of this store \(\[\]\)"),
+        ("docstore.json", "{}", "'docstore/data' is missing"),
+        ("docstore.json", {"docstore/data": {}}, r"no node, for example 'node-0' \(400 missing\)"),
+        ("docstore.json", {"docstore/data": dict.fromkeys(IDS, 1)}, "it must be a table, and is 1"),
+        ("docstore.json", {"docstore/data": {i: node(i, 5) for i in IDS}}, "node 'node-0' lacks a text or metadata"),
+        ("docstore.json", '{"docstore/data": "\\ud800"}', "half of a character"),
+        ("docstore.json", "[" * 100_000, "nested more than"),
+        ("index_store.json", {}, "'index_store/data' is missing"),
+        ("index_store.json", {"index_store/data": {}}, "400 vectors have no node"),
+        (
+            "index_store.json",
+            {"index_store/data": {"a": {"__type__": "vector_store", "__data__": "["}}},
+            "Expecting value",
+        ),
+        ("id_map.json", "{'a'", "no JSON: "),
+        ("id_map.json", {}, "'faiss_id_to_node_id_map' is missing"),
+        ("id_map.json", {"faiss_id_to_node_id_map": {"1": 1}}, "399 vectors have no node"),
+        ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), 1)}, "1 is no id of a node"),
+        ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), "a")}, "two vectors have the node 'a'"),
+        ("id_map.json", {"faiss_id_to_node_id_map": dict(enumerate([*IDS, "more"]))}, "1 nodes have no vector"),
     ],
 )
 def test_what_does_not_fit_is_one_line(name, content, found, folder):
@@ -199,7 +203,7 @@ def test_what_does_not_fit_is_one_line(name, content, found, folder):
 
 def test_a_row_in_two_indexes_is_refused(folder):
     write_index_store(folder, {"0": "node-0"}, {"0": "node-1"})
-    with pytest.raises(StoreError, match="row '0' in two"):
+    with pytest.raises(StoreError, match="row '0' is in two"):
         open_store(folder)
 
 
@@ -213,7 +217,7 @@ def test_odd_settings_of_a_node_are_passed_over(value, folder):
 @pytest.mark.parametrize("name", ["docstore.json", "index_store.json"])
 def test_a_missing_file_is_named(name, folder):
     (folder / name).unlink()
-    with pytest.raises(StoreError, match=rf"{name}: expected a file, found none"):
+    with pytest.raises(StoreError, match=rf"{name}: there is no such file"):
         open_store(folder)
 
 

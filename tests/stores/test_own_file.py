@@ -151,22 +151,22 @@ def test_an_id_of_several_records_is_none_of_theirs(few, tmp_path):
 
 DEEP = functools.reduce(lambda inner, _: [inner], range(200), [])
 NO_DOCUMENTS = {
-    "no field of texts": (json.dumps(objects(title=IDS, url=IDS)), "found title, url; say which it is, as in"),
+    "no field of texts": (json.dumps(objects(title=IDS, url=IDS)), "it has title, url; name it, as in"),
     "too few": (json.dumps(TEXTS[1:]), "has 9 documents for 10 vectors"),
     "too many": (json.dumps([*TEXTS, "x"]), "has more than 10 documents for 10 vectors"),
     "a configuration": (json.dumps({"name": "x", "dims": 12}), "record 2"),
     "no records": ("[]", "no records"),
     "nothing": ("", "Expecting value"),
-    "a number": ("7", "found int 7"),
-    "not closed": ('["a"', "expected a JSON list"),
+    "a number": ("7", "neither a list nor an object but int 7"),
+    "not closed": ('["a"', "not JSON that can be read"),
     "no comma": ('["a" "b"]', "Expecting ',' delimiter"),
     "two values": ("[] []", "Extra data"),
-    "no key": ('{7: "a"}', "expected a JSON list"),
-    "deep": ("[" * 100_000, "expected a JSON list"),
+    "no key": ('{7: "a"}', "not JSON that can be read"),
+    "deep": ("[" * 100_000, "not JSON that can be read"),
     "deeper than is of use": (json.dumps([*TEXTS[1:], DEEP]), "nested more than"),
     "a huge number": (f'[{{"text": "a", "n": {"9" * 4000}}}]', "more than 1,000 bits"),
     "half of a character": ('["\\ud800"]', "half of a character"),
-    "no UTF-8": (b'["\xff"]', "expected UTF-8 in record 1"),
+    "no UTF-8": (b'["\xff"]', "text in another encoding"),
 }  # fmt: skip
 
 
@@ -245,9 +245,9 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ("text=nope", StoreError, "found headline, link; name one"),
+        ("text=nope", StoreError, "there are headline, link; name one"),
         ("text=headline&id=nope", StoreError, "'nope'"),
-        ("text=headline&id=same", StoreError, "a new id"),
+        ("text=headline&id=same", StoreError, "duplicate id"),
         ("column=headline", UsageError, "options among id, text"),
     ],
 )
@@ -260,7 +260,7 @@ def test_fields_that_are_not_there_are_refused(options, error, says, few, tmp_pa
 
 def test_fields_are_named_where_no_file_is(few, tmp_path):
     save(build("Flat", few), tmp_path)
-    with pytest.raises(StoreError, match="expected a file with text 'body', found none"):
+    with pytest.raises(StoreError, match="is there to have text 'body'"):
         open_store(f"faiss:{tmp_path}#?text=body")
 
 
@@ -270,7 +270,7 @@ def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_p
     parquet.write_table(pyarrow.table({"headline": TEXTS, "link": IDS}), folder / "items.parquet")
     info = open_store(folder).info
     assert not info.has_texts
-    assert f"found headline, link; say which it is, as in faiss:{folder}" in info.way_to_texts.replace("'", "")
+    assert f"it has headline, link; name it, as in faiss:{folder}" in info.way_to_texts.replace("'", "")
     documents = open_store(f"faiss:{folder}#?text=headline&id=link").documents()
     assert [(d.id, d.text) for d in documents] == list(zip(IDS, TEXTS, strict=True))
     with pytest.raises(StoreError, match="no column of texts 'nope'; there are headline, link"):

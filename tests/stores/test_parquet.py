@@ -118,9 +118,9 @@ def test_docs_jsonl_comes_first(write):
     ("columns", "found"),
     [
         ({"id": IDS[1:], "text": IDS[1:]}, "has 399 documents for 400 vectors"),
-        ({"id": [*IDS[1:], "doc-1"], "text": IDS}, "found 1 repetitions"),
-        ({"id": [*IDS[1:], None], "text": IDS}, "found 1 rows without"),
-        ({"id": [1.5] * COUNT, "text": IDS}, "texts or integers in column id, found double"),
+        ({"id": [*IDS[1:], "doc-1"], "text": IDS}, "1 repetitions"),
+        ({"id": [*IDS[1:], None], "text": IDS}, "1 rows have no id"),
+        ({"id": [1.5] * COUNT, "text": IDS}, "column id is of double, and ids are texts or integers"),
     ],
 )
 def test_what_does_not_fit_is_refused(columns, found, write):
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused(columns, found, write):
 
 
 def test_labels_that_match_nothing_are_refused(write):
-    with pytest.raises(StoreError, match="whose ids are not its labels, which are not 0 to n-1 either"):
+    with pytest.raises(StoreError, match="as their ids are not its labels, which are not 0 to n-1 either"):
         open_store(write(labels=LABELS))
 
 
@@ -161,7 +161,7 @@ def test_fewer_rows_than_announced_are_noticed(pyarrow, tmp_path):
     rows = take_ascending(tmp_path, [(0, batch)], np.array([1, 2, 3]))
     place, found = next(rows)
     assert (place, found.to_pylist()) == (0, [{"a": 2}, {"a": 3}])
-    with pytest.raises(StoreError, match="expected a row 3, found 3 rows"):
+    with pytest.raises(StoreError, match="has 3 rows, and none of number 3"):
         next(rows)
 
 

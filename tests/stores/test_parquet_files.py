@@ -28,7 +28,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import ServerOutput
 from migrate.stores.parquet import store as store_of_parquet
 from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
@@ -226,11 +226,11 @@ def write_awkward(root):
 def write_copy(store, location, vectors, folder):
     """A copy with other vectors."""
     output = output_of(location)
-    content = output.path if isinstance(output, FolderOutput) else folder / "content"
+    content = folder / "content" if isinstance(output, ServerOutput) else output.path
     content.mkdir()
     writer = output.writer(store, content, vectors.shape[1])
     write_rows(writer, [(0, vectors)], len(vectors))
-    if not isinstance(output, FolderOutput):
+    if isinstance(output, ServerOutput):
         output.publish(content, force=False)
     return open_store(location)
 
@@ -366,22 +366,22 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"found other, third; say #\?vector=COLUMN"),
-        ({"embedding": [[1.0]] * 3}, "", r"found vector, embedding; say #\?vector=COLUMN"),
-        ({"vector": None}, "", r"expected one column of vectors \(lists of floats\), found none"),
-        ({}, "?vector=text", r"expected a column of vectors 'text' \(lists of floats\), found vector"),
-        ({}, "?id=name", "expected a column of ids 'name', found id, text, vector"),
+        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"are other, third; say #\?vector=COLUMN"),
+        ({"embedding": [[1.0]] * 3}, "", r"are vector, embedding; say #\?vector=COLUMN"),
+        ({"vector": None}, "", r"columns of vectors \(lists of floats\) are none"),
+        ({}, "?vector=text", r"no column of vectors \(lists of floats\) 'text'; there are vector"),
+        ({}, "?id=name", "no column of ids 'name', but id, text, vector"),
         ({}, "?text=name", "there is no column of texts 'name'; there are text"),
-        ({}, "?metadata=text2", r"expected a column of metadata 'text2' \(struct, map or JSON\), found none"),
-        ({}, "?distance=far", "expected distance l2, cosine or dot, found 'far'"),
+        ({}, "?metadata=text2", r"column 'text2' of metadata \(struct, map or JSON\) is not there"),
+        ({}, "?distance=far", "unknown distance 'far'; say l2, cosine or dot"),
         ({}, "?colour=red", "found colour"),
-        ({}, "embedding", r"a column of vectors is named #\?vector=embedding"),
-        ({"id": [1.5, 2.5, 3.5]}, "", "texts or integers in column id, found double"),
+        ({}, "embedding", r"for a column of vectors, write #\?vector=embedding"),
+        ({"id": [1.5, 2.5, 3.5]}, "", "column id is of double, and ids are texts or integers"),
         ({"id": ["a", "b", "a"]}, "", "duplicate id 'a' in column id"),
-        ({"id": ["a", None, "c"]}, "", "expected an id in each row of column id, found none in row 1"),
-        ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "found none in row 1"),
-        ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "a vector of 2 numbers in each row of column vector"),
-        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "JSON object in column metadata of document 'b'"),
+        ({"id": ["a", None, "c"]}, "", "row 1 has no id in column id"),
+        ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "row 1 has no vector"),
+        ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "row 1 has no vector of 2 numbers in column vector"),
+        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b' is no JSON object"),
         ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
     ],
 )  # fmt: skip
@@ -431,7 +431,7 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
 def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
     location = small(tmp_path / "a")
     small(tmp_path / "a", "y.parquet", id=["d", "e", "f"], page=[1] * 3)
-    with pytest.raises(StoreError, match=r"found in y.parquet other ones than in x.parquet: page"):
+    with pytest.raises(StoreError, match=r"y.parquet has other columns than x.parquet: page"):
         open_store(location)
     location = small(tmp_path / "b")
     small(tmp_path / "b", "y.parquet")
@@ -439,9 +439,9 @@ def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
         open_store(location)
     (tmp_path / "c" / "year=2024").mkdir(parents=True)
     small(tmp_path / "c" / "year=2024")
-    with pytest.raises(StoreError, match=r"all files in one folder, found year=2024/x.parquet"):
+    with pytest.raises(StoreError, match=r"year=2024/x.parquet is in a folder of its own"):
         open_store(f"parquet:{tmp_path / 'c'}")
-    with pytest.raises(StoreError, match="found neither; check the path"):
+    with pytest.raises(StoreError, match="no such file or folder; check the path"):
         open_store(f"parquet:{tmp_path / 'nothing'}")
     with pytest.raises(StoreError, match=r"no file \.parquet was found there"):
         open_store("parquet:memory://nothing-there")
@@ -453,14 +453,14 @@ def test_a_folder_without_one_of_its_shards_is_refused(tmp_path):
     write_awkward(tmp_path / "old")
     write_copy(open_store(f"parquet:{tmp_path}/old#?vector=vector"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
     small(tmp_path / "new", "part-9.parquet")
-    with pytest.raises(StoreError, match=r"found part-9.parquet beside them"):
+    with pytest.raises(StoreError, match=r"does not list part-9.parquet"):
         open_store(f"parquet:{tmp_path}/new")
     (tmp_path / "new" / "part-9.parquet").unlink()
     (tmp_path / "new" / "part-00001.parquet").rename(tmp_path / "part-00001.parquet")
-    with pytest.raises(StoreError, match=r"expected a file part-00001.parquet of .* bytes.*, found none"):
+    with pytest.raises(StoreError, match=r"the file part-00001.parquet is missing"):
         open_store(f"parquet:{tmp_path}/new")
     (tmp_path / "new" / "_shards.json").write_text("[1]")
-    with pytest.raises(StoreError, match="expected a list of shards of version 1, found another file"):
+    with pytest.raises(StoreError, match="no list of shards of version 1"):
         open_store(f"parquet:{tmp_path}/new")
 
 
@@ -488,7 +488,7 @@ def test_damaged_files_are_one_line(tmp_path):
 def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
     store = open_store(small(tmp_path / "store"))
     small(tmp_path / "store", vector=[[5.0, 2.0]] * 3)
-    with pytest.raises(StoreError, match="changed since"):
+    with pytest.raises(StoreError, match="changed since it was opened"):
         list(store.get(np.arange(3)))
 
 
@@ -584,7 +584,7 @@ def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch
     content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
     content[2_000] ^= 1
     system.pipe_file(f"{root}/part-1.parquet", bytes(content))
-    with pytest.raises(StoreError, match=r"expected the SHA-256 of the manifest for part-1\.parquet"):
+    with pytest.raises(StoreError, match=r"part-1\.parquet: its SHA-256 .* is not that of the manifest"):
         open_store(location, verify=True)
 
 
@@ -655,7 +655,7 @@ def test_one_object_is_a_store(tmp_path):
     assert list(copy.documents()) == list(store.documents()) == example_documents()
     with pytest.raises(UsageError, match="no place beside the store for a stamp"):
         store.keep_manifest(None)
-    with pytest.raises(StoreError, match="found nothing there"):
+    with pytest.raises(StoreError, match="nothing is there; check the location"):
         open_store(f"parquet:memory://{tmp_path.name}-one/y.parquet")
 
 

@@ -41,7 +41,7 @@ from migrate.steps.switch.job import find_exchange
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.content import content_of
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.testing.stores import example_documents
 from migrate.work.writer import write_rows
@@ -303,7 +303,7 @@ def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tm
     for location in dict.fromkeys((old, done.aside)):
         if location.startswith("chroma:"):
             continue  # a folder with several
-        output = output_of(location.replace("/my.db", "")) if ":" in location else FolderOutput(Path(location))
+        output = output_of(location.replace("/my.db", "")) if ":" in location else Output(Path(location))
         with pytest.raises(UsageError, match="rollback or forget"):
             output.refuse_existing(force=True)
     assert Path(source).is_dir()
@@ -317,14 +317,14 @@ def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
     switch(old, new, unproven=True)
     for folder in (old, new):
         with pytest.raises(UsageError, match=f"found a store of a switch of {old}; run rollback or forget"):
-            FolderOutput(Path(folder)).refuse_existing(force=True)
+            Output(Path(folder)).refuse_existing(force=True)
     third = tmp_path / "third"
     translate(old, third)
     for pair in ((new, str(third)), (str(third), new)):
         with pytest.raises(UsageError, match="rollback or forget"):
             switch(*pair, unproven=True)
     forget(old)
-    FolderOutput(Path(old)).refuse_existing(force=True)
+    Output(Path(old)).refuse_existing(force=True)
 
 
 def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):

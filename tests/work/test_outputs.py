@@ -10,7 +10,7 @@ from dying import interrupt_at
 from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
 from migrate.work.jobs import Configuration, StoreJob
-from migrate.work.outputs import State, open_steps, rows_done, rows_left, write_store
+from migrate.work.outputs import RunState, open_steps, rows_done, rows_left, write_store
 from migrate.work.runner import LOCAL, LocalRunner
 from migrate.work.shards import Block, shards_of
 from migrate.work.writer import FlatFileWriter, StoreWriter
@@ -322,7 +322,7 @@ def test_an_output_that_is_published_is_only_tidied_up_after(maker, tmp_path, mo
             interrupt_at(wanted, patch)
             with pytest.raises(KeyboardInterrupt):
                 maker.run(force=True)
-        assert State.read(output).complete == {"rows": 5}
+        assert RunState.read(output).complete == {"rows": 5}
         maker.run(force=True)
         assert maker.made == [0, 1, 2, 3, 4], "nothing is made again"
         assert names(tmp_path) == ["out"] and names(output) == ["rows", "sources.npy"]

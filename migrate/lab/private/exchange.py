@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from migrate.stitch.scores import Sphere
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.file_store import hash_written, verify_files
-from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 from migrate.work.writer import write_rows
 
 KEYRING: Final = "keyring"
@@ -46,13 +46,7 @@ class Exchanged:
 
 
 def make_keyring(output: Path, *, force: bool = False) -> Path:
-    """Draw a secret key and the keys for turning that belong to it, and write both to the folder `output`.
-
-    Raises
-    ------
-    UsageError, OutputError, LockedError
-        TenSEAL is not installed; or the folder exists, cannot be written or is being written.
-    """
+    """Draw a secret key and the keys for turning that belong to it, and write both to the folder `output`."""
     scheme = Scheme()
     with atomic_folder(output, force=force) as aside:
         scheme.make_keys(aside)
@@ -66,14 +60,7 @@ def encrypt_store(
 ) -> Exchanged:
     """Encrypt all vectors of `store` into the folder `output`, which may be given away.
 
-    Raises
-    ------
-    ManifestError, InputError
-        The keyring is none, or is damaged.
-    StoreError, VectorError
-        The store is unreadable or changed meanwhile; or a vector is zero, not finite, or too long.
-    UsageError, OutputError, LockedError
-        TenSEAL is not installed; or the output exists, cannot be written, or is being written.
+    Raises `InputError` where the keyring is none or damaged, or a vector is zero, not finite, or too long.
     """
     scheme, facts = Scheme(), _read_keyring(keyring)
     holder = Holder(scheme, keyring / SECRET_NAME)
@@ -85,11 +72,15 @@ def encrypt_store(
         for group, batch in enumerate(store.scan(batch_size=GROUP)):
             squares = check_vectors(batch.ids, batch.vectors, source=info.location)
             longest = max(longest, float(np.sqrt(squares.max())))
-            _check_range(longest, info.location)
+            if longest > LARGEST:
+                raise VectorError(
+                    f"{info.location}: a vector has the norm {longest:,.0f}, and encryption takes {LARGEST:,.0f}; "
+                    "scale them down"
+                )
             holder.encrypt(batch.vectors, _paths(aside, group, range(blocks_of(info.dim))))
             progress("encrypt", group * GROUP + len(batch), info.count)
         store.check_unchanged(before)
-        told = CiphertextFacts(
+        sent = CiphertextFacts(
             key=facts.key,
             store=_seal_of(store, keyring),
             norm_bound=float(2.0 ** np.ceil(np.log2(longest))),
@@ -99,7 +90,7 @@ def encrypt_store(
             kind=CIPHERTEXT,
             model=None if info.manifest is None else info.manifest.model,
             counts={"vectors": info.count, "dim": info.dim},
-            details=told.as_details(),
+            details=sent.as_details(),
         ).write(aside)
     return Exchanged(output, info.count, info.dim, _size(output))
 
@@ -109,16 +100,8 @@ def translate_ciphertext(
 ) -> Exchanged:
     """Translate encrypted vectors by an affine stitch, without a key to read them, into the folder `output`.
 
-    True vectors of the stitch's sample are not put in: whose vectors these are is not known.
-
-    Raises
-    ------
-    ManifestError, InputError
-        The ciphertext is none, is damaged, or was translated already.
-    StitchError
-        The stitch is not affine, reads texts, is one for queries, or is for vectors of another dimension or model.
-    UsageError, OutputError, LockedError
-        TenSEAL is not installed; or the output exists, cannot be written, or is being written.
+    True vectors of the stitch's sample are not put in: nobody here knows whose vectors these are. Raises `StitchError`
+    where the stitch does not fit, `InputError` where the ciphertext is none, is damaged, or was translated already.
     """
     scheme = Scheme()
     manifest, facts = _read_ciphertext(ciphertext)
@@ -136,10 +119,8 @@ def translate_ciphertext(
             )
             for group, _ in enumerate(encrypted.apply(blocks, files), start=1):
                 progress("translate", done * groups + group, len(encrypted.strips) * groups)
-        told = CiphertextFacts(
-            key=facts.key,
-            store=facts.store,
-            norm_bound=facts.norm_bound,
+        answer = replace(
+            facts,
             norm=fitted.norm,
             mean=None if fitted.sphere.radius is None else fitted.sphere.mean.tolist(),
             stitch=fitted.stitch.spec,
@@ -150,7 +131,7 @@ def translate_ciphertext(
             model=fitted.manifest.model,
             source_model=fitted.manifest.source_model,
             counts={"vectors": count, "dim": fitted.dim},
-            details=told.as_details(),
+            details=answer.as_details(),
         ).write(aside)
     return Exchanged(output, count, fitted.dim, _size(output))
 
@@ -166,18 +147,8 @@ def decrypt_store(
 ) -> Exchanged:
     """Decrypt translated vectors, bring them to the new model's norm, and write a store like `store` of them.
 
-    The new store has the ids, texts and metric of `store`, which must be the one that was encrypted.
-
-    Raises
-    ------
-    ManifestError, InputError
-        Keyring or ciphertext are none, are damaged, do not belong together, or nothing was translated yet.
-    StoreError
-        The store is not the one that was encrypted, or has changed.
-    VectorError
-        What comes out is zero or not finite.
-    UsageError, OutputError, LockedError
-        TenSEAL is not installed; or the output exists, cannot be written, or is being written.
+    The new store has the ids, texts and metric of `store`. Raises `InputError` where keyring, ciphertext and store do
+    not belong together, are damaged, or nothing was translated yet.
     """
     scheme, own = Scheme(), _read_keyring(keyring)
     manifest, facts = _read_ciphertext(ciphertext)
@@ -203,15 +174,26 @@ def decrypt_store(
 
         def parts() -> Iterator[tuple[int, Vectors]]:
             start = 0
-            for batch in _decrypted(ciphertext, store, holder, dim):
-                squares = check_vectors(batch.ids, batch.vectors, source=f"{ciphertext} after decryption")
-                yield start, sphere.of(batch.vectors, norm=norm, squares=squares)
+            for group, batch in enumerate(store.scan(batch_size=GROUP)):
+                vectors = holder.decrypt(_paths(ciphertext, group, range(blocks_of(dim))), len(batch), dim)
+                squares = check_vectors(batch.ids, vectors, source=f"{ciphertext} after decryption")
+                yield start, sphere.of(vectors, norm=norm, squares=squares)
                 start += len(batch)
                 progress("decrypt", start, store.info.count)
 
         write_rows(writer, parts(), store.info.count, aside)
         store.check_unchanged(before)
-        _decrypted_manifest(manifest, facts, store, before.rows_sha256, aside).write(aside)
+        Manifest(
+            kind="store",
+            model=manifest.model,
+            source_model=manifest.source_model or (store.info.manifest.model if store.info.manifest else None),
+            inputs={"source rows": before.rows_sha256},
+            counts={"documents": store.info.count, "true vectors": 0},
+            details={
+                **StoreFacts(made_by="private decrypt", stitch=facts.stitch).as_details(),
+                **hash_written(store, aside),
+            },
+        ).write(aside)
     return Exchanged(output, store.info.count, dim, _size(output))
 
 
@@ -221,26 +203,6 @@ def _sphere(ciphertext: Path, facts: CiphertextFacts, dim: int) -> Sphere:
     if len(mean) != dim or not np.isfinite(mean).all():
         raise ManifestError(f"{ciphertext}: the mean in the manifest is not of {dim} finite numbers; translate again")
     return Sphere(mean, None if facts.mean is None else facts.norm)
-
-
-def _decrypted(ciphertext: Path, store: Store, holder: Holder, dim: int) -> Iterator[Batch]:
-    for group, batch in enumerate(store.scan(batch_size=GROUP)):
-        paths = _paths(ciphertext, group, range(blocks_of(dim)))
-        yield Batch(batch.ids, holder.decrypt(paths, len(batch), dim))
-
-
-def _decrypted_manifest(
-    answer: Manifest, facts: CiphertextFacts, store: Store, rows_sha256: str, folder: Path
-) -> Manifest:
-    made = StoreFacts(made_by="private decrypt", stitch=facts.stitch)
-    return Manifest(
-        kind="store",
-        model=answer.model,
-        source_model=answer.source_model or (store.info.manifest.model if store.info.manifest else None),
-        inputs={"source rows": rows_sha256},
-        counts={"documents": store.info.count, "true vectors": 0},
-        details={**made.as_details(), **hash_written(store, folder)},
-    )
 
 
 def _paths(folder: Path, group: int, blocks: Sequence[int]) -> list[Path]:
@@ -264,7 +226,7 @@ def _read_keyring(folder: Path) -> KeyringFacts:
 
 
 def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
-    """The manifest and its facts, after making sure that all files are there and whole."""
+    """Return the manifest and its facts, after making sure that all files are there and whole."""
     manifest = read_manifest(folder, CIPHERTEXT)
     facts = manifest.ciphertext
     count, dim = (manifest.counts.get(name, 0) for name in ("vectors", "dim"))
@@ -297,15 +259,8 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
             )
 
 
-def _check_range(norm: float, location: str) -> None:
-    if norm > LARGEST:
-        raise VectorError(
-            f"{location}: a vector has the norm {norm:,.0f}, and encryption takes {LARGEST:,.0f}; scale them down"
-        )
-
-
 def _check_stitch(fitted: FittedStitch, manifest: Manifest, facts: CiphertextFacts) -> AffineMap:
-    """The map of the stitch, after making sure that it may be applied to these vectors."""
+    """Return the map of the stitch, after making sure that it may be applied to these vectors."""
     require_direction(fitted.manifest, DOCUMENT, source="private translate")
     if fitted.reads_texts:
         raise StitchError(
@@ -333,7 +288,7 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, facts: CiphertextFac
 
 
 def _seal_of(store: Store, keyring: Path) -> str:
-    """Recognises the store later, and tells nobody without the secret key anything of it."""
+    """Return a mark by which the store is known later, which tells nobody without the secret key anything of it."""
     fingerprint = {name: value for name, value in store.snapshot().fingerprint.items() if name != "texts_sha256"}
     secret = (keyring / SECRET_NAME).read_bytes()
     return hmac.new(hashlib.sha256(secret).digest(), canonical_json(fingerprint).encode(), hashlib.sha256).hexdigest()

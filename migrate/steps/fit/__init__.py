@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from migrate.stitch.fitted import Direction, FittedStitch
     from migrate.vectors import Document, Query
 
-TARGET = option("Model to move to, such as openai:NAME.", "text", metavar="SPEC")
+TARGET = option("Model to move to, such as openai:NAME or openai:NAME,dimensions=256.", "text", metavar="SPEC")
 STITCH = option(
     "auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
     "ridge+text, kernel+text and text read the documents too, prefix and prefix+text what --prefix embeds; for queries "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import runs_code, split_prefix
+from migrate.embedders.kinds import runs_code, split_prefix, split_settings
 from migrate.embedders.prefix import PrefixEmbedder, whole_embedder
 from migrate.embedders.registry import find_model
 from migrate.embedders.weights import has_packaged_model
@@ -159,6 +159,22 @@ def _check_whole(embedder: Embedder) -> None:
         )
 
 
+def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[str, Embedder]:
+    """Return the further models that were named, by their specs; none for `none`."""
+    if NO_VIEW in specs and set(specs) != {NO_VIEW}:
+        raise UsageError(f"--view {NO_VIEW} goes alone; leave it or the others out")
+    views = {}
+    for spec in specs if NO_VIEW not in specs else ():
+        bare, settings = split_settings(spec)
+        if own := settings.keys() & {"dimensions", "document_prefix", "query_prefix"}:
+            raise UsageError(
+                f"--view {spec}: a stitch loads a further model as it is by itself; leave out "
+                f"{' and '.join(sorted(own)).replace('_', '-')}"
+            )
+        views[bare] = load(spec)
+    return views
+
+
 def _split_views(step: Fit, target: str) -> tuple[dict[str, Embedder] | None, int | None]:
     """Return the views without those that are first tokens by the target, and how many tokens these are.
 
@@ -166,9 +182,7 @@ def _split_views(step: Fit, target: str) -> tuple[dict[str, Embedder] | None, in
     """
     views = step.views
     if views is not None and not isinstance(views, Mapping):
-        if NO_VIEW in views and set(views) != {NO_VIEW}:
-            raise UsageError(f"expected --view {NO_VIEW} alone, found {len(views)} of them; leave {NO_VIEW} out")
-        views = {spec: load_embedder(spec) for spec in views if spec != NO_VIEW}
+        views = load_views(views, load_embedder)
     cut = {spec: tokens for spec in views or () for tokens, model in [split_prefix(spec)] if tokens and model == target}
     counts = {*cut.values(), *([] if step.prefix is None else [step.prefix])}
     if len(counts) > 1:

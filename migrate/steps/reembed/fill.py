@@ -229,7 +229,7 @@ def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_
             raise VectorError(
                 f"the embedding cache: holds a vector of dimension {len(vector)} for document "
                 f"{documents[places[number]].id!r}, but the store has {vectors.shape[1]}; was the model called "
-                "with another --dimensions?"
+                "with other dimensions?"
             )
         vectors[places[number]] = vector
     return vectors

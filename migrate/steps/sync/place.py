@@ -10,7 +10,7 @@ from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
 from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
-from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
 from migrate.stores.switching import Folders
 
@@ -44,7 +44,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     if files is not None and new.info.kind == _PARQUET:  # of any number of files, which may be another one by now
         return output_of(f"{_PARQUET}:{folder}")
     if _is_copy(old, new) and not was_faiss:
-        return FolderOutput(folder)
+        return Output(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
         (FLAT_INDEX,),
         (FLAT_INDEX, FLAT_DOCUMENTS),

@@ -14,7 +14,7 @@ import numpy as np
 from migrate.cost import tally_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
-from migrate.embedders import load_embedder, recorded_options
+from migrate.embedders import load_known
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
@@ -215,13 +215,11 @@ def _target_of(step: Translate) -> Embedder:
     if isinstance(target, Embedder):
         return target
     state = None if isinstance(step.stitch, FittedStitch) else stitch_folder(step.stitch)
-    if recorded is None or target not in (None, recorded.spec):
-        if target is None:
-            raise UsageError("the stitch does not say its model; name it with `target`")
-        return load_embedder(target, state=state)
-    if target is None and runs_code(recorded.spec):
+    if target is None and recorded is None:
+        raise UsageError("the stitch does not say its model; name it with `target`")
+    if target is None and recorded is not None and runs_code(recorded.spec):
         raise UsageError(f"the model of the stitch is {recorded.spec}, whose code is not run; name it with `target`")
-    return load_embedder(recorded.spec, state=state, **recorded_options(recorded))
+    return load_known(target, recorded, state=state)
 
 
 def with_metered_views(fitted: FittedStitch, cap: SpendingCap, price_usd_per_mtok: float | None = None) -> FittedStitch:

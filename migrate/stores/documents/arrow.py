@@ -50,7 +50,7 @@ def arrow_errors(path: Any) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise malformed(path, "a readable Arrow or Parquet file", f"another ({reason})") from error
+        raise malformed(path, f"no readable Arrow or Parquet file ({reason})") from error
 
 
 def rows_in_order(
@@ -85,7 +85,7 @@ def take_ascending(path: Any, parts: Iterable[tuple[int, Any]], rows: NDArray[np
         if done == rows.size:
             return
     if done < rows.size:
-        raise malformed(path, f"a row {int(rows[done])}", f"{end} rows")
+        raise malformed(path, f"has {end} rows, and none of number {int(rows[done])}")
 
 
 def map_streams(path: Path, files: Iterable[Path]) -> Any:
@@ -160,10 +160,10 @@ def check_ids(column: Any, path: Path) -> Any:
     import pyarrow.compute
 
     if column.null_count:
-        raise malformed(path, "an id for each row", f"{column.null_count} rows without", "give each row an id")
+        raise malformed(path, f"{column.null_count} rows have no id", "give each row an id")
     column = column.cast(pyarrow.large_string()).combine_chunks()
     if repetitions := len(column) - pyarrow.compute.count_distinct(column).as_py():
-        raise malformed(path, "a different id for each row", f"{repetitions} repetitions", "give each row its own id")
+        raise malformed(path, f"ids are repeated ({repetitions} repetitions)", "give each row its own id")
     return column
 
 

@@ -6,9 +6,11 @@ beside an index that are copied into a new store byte for byte.
 
 from __future__ import annotations
 
+import os
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, overload
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import copy_file, output_errors
 from migrate.manifest import MANIFEST_NAME
+from migrate.reading import MalformedError
 from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.faiss import fourcc
@@ -30,8 +33,24 @@ Labels = NDArray[np.int64] | None
 LOOKED_AT: Final = 100
 """Records from which the fields of a file are told."""
 
-Rows = range | NDArray[np.int64]
-"""Row numbers, in any order."""
+RowNumbers = range | NDArray[np.int64]
+"""Numbers of rows, in any order."""
+
+MOST_BYTES: Final = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+"""The largest file that is held in memory: half of that."""
+
+
+@contextmanager
+def json_errors(path: Path) -> Iterator[None]:
+    """Name the file of JSON whose content or absence raised an error inside, which is a StoreError then."""
+    with read_errors(path):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise malformed(path, "there is no such file", "copy the whole folder") from error
+        except MalformedError as error:
+            problem = f"damaged, or not of this store ({error})"
+            raise malformed(path, problem, "copy it again, or save the store again") from error
 
 
 def check_labels(labels: Labels, path: Path) -> Labels:
@@ -48,7 +67,7 @@ def check_labels(labels: Labels, path: Path) -> Labels:
     return labels
 
 
-def label_values(labels: Labels, rows: Rows) -> NDArray[np.int64]:
+def label_values(labels: Labels, rows: RowNumbers) -> NDArray[np.int64]:
     """Return the labels of some rows."""
     if isinstance(rows, range):
         return np.arange(rows.start, rows.stop) if labels is None else labels[rows.start : rows.stop]
@@ -109,9 +128,18 @@ def match_rows(
     elif np.array_equal(np.sort(expected), np.arange(count)):
         return labels, "matched by position"
     raise StoreError(
-        f"{path}: expected {count} documents that match the labels of the index, found {count} whose {why}; "
-        'give each document the label of its vector as "faiss_id"'
+        f"{path}: the {count} documents do not match the labels of the index, as their {why}; give each document the "
+        'label of its vector as "faiss_id"'
     )
+
+
+def check_numbered(path: Path, labels: Labels, count: int, user: str) -> Labels:
+    """Return the labels of an index if they are 0 to n-1, which its `user` takes them for."""
+    if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
+        raise StoreError(
+            f"{path}: the labels of the index are not 0 to {count - 1}, which {user}; save the store again"
+        )
+    return labels
 
 
 def check_count(path: Path, vectors: int, documents: int) -> None:
@@ -149,11 +177,9 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
 def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -> StoreError:
     """Return the error of a file beside an index that has no field of texts by a known name."""
     location = shlex.quote(f"faiss:{index}#?text={example}")
+    have = ", ".join(names)[:200] or "no records"
     return malformed(
-        file,
-        "a field of texts, such as text or content",
-        ", ".join(names)[:200] or "no records",
-        f"say which it is, as in {location}",
+        file, f"no field is named as one of texts (text, content ...): it has {have}", f"name it, as in {location}"
     )
 
 
@@ -204,11 +230,11 @@ class DocumentSource(ABC):
     _no_texts: str
     """The reason why there are no texts, and the remedy."""
 
-    def ids(self, rows: Rows) -> list[str]:
+    def ids(self, rows: RowNumbers) -> list[str]:
         """Return the ids of some rows, in the order of `rows`."""
         return self._ids_at(label_values(self._positions, rows))
 
-    def documents(self, rows: Rows) -> Iterator[Document]:
+    def documents(self, rows: RowNumbers) -> Iterator[Document]:
         """Return the documents of some rows, in the order of `rows`; raises `StoreError` if there are no texts."""
         if not self.has_texts:
             raise StoreError(f"{self._path}: {self._no_texts}")

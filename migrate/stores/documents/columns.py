@@ -125,8 +125,7 @@ def _pairs(place: str, doc_id: str, column: str | None, fields: Mapping[str, Any
         return value
     if not isinstance(value, dict | None):
         raise StoreError(
-            f"{place}: expected a JSON object in column {column} of document {doc_id!r}, found another text; say "
-            "#?metadata= to take that column as it is"
+            f"{place}: column {column} of document {doc_id!r} is no JSON object; say #?metadata= to take it as it is"
         )
     return [*(value or {}).items()]
 
@@ -144,11 +143,11 @@ def _choose_id(place: Any, types: Mapping[str, Any], named: str | None) -> str |
     if name is None:
         return None
     if name not in types:
-        raise StoreError(f"{place}: expected a column of ids {name!r}, found {', '.join(types)}; name one of these")
+        raise StoreError(f"{place}: there is no column of ids {name!r}, but {', '.join(types)}; name one of these")
     if not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
         raise StoreError(
-            f"{place}: expected ids that are texts or integers in column {name}, found {types[name]}; convert it, or "
-            "say ?id=COLUMN for another"
+            f"{place}: column {name} is of {types[name]}, and ids are texts or integers; convert it, or say ?id=COLUMN "
+            "for another"
         )
     return name
 
@@ -158,14 +157,12 @@ def _choose_vector(place: str, columns: Sequence[str], named: str | None) -> str
     if named is not None:
         if named not in columns:
             raise StoreError(
-                f"{place}: expected a column of vectors {named!r} (lists of floats), found {have}; name one of these"
+                f"{place}: there is no column of vectors (lists of floats) {named!r}; there are {have}: name one"
             )
         return named
     choice = columns if len(columns) == 1 else [name for name in VECTOR_NAMES if name in columns]
     if len(choice) != 1:
-        raise StoreError(
-            f"{place}: expected one column of vectors (lists of floats), found {have}; say #?vector=COLUMN"
-        )
+        raise StoreError(f"{place}: its columns of vectors (lists of floats) are {have}; say #?vector=COLUMN for one")
     return choice[0]
 
 
@@ -180,8 +177,7 @@ def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) ->
     if named is None:
         return None
     raise StoreError(
-        f"{place}: expected a column of metadata {name!r} (struct, map or JSON), found "
-        f"{'none' if kind is None else kind}; name another"
+        f"{place}: column {name!r} of metadata (struct, map or JSON) is {kind or 'not there'}; name another"
     )
 
 

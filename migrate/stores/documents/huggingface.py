@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from migrate.errors import StoreError
 from migrate.files import output_errors, sync_path
+from migrate.reading import read_table
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.arrow import ROWS_PER_BATCH, ArrowDocuments, check_ids, map_streams
-from migrate.stores.documents.base import Labels, check_count, copy_files
+from migrate.stores.documents.base import Labels, check_count, check_numbered, copy_files, json_errors
 from migrate.stores.documents.columns import columns_beside_index
-from migrate.stores.documents.json_file import AGAIN, read_json
 from migrate.stores.records import import_client
 
 _STATE: Final = "state.json"
 _INFO: Final = "dataset_info.json"
+_AGAIN: Final = "save the dataset again"
 
 
 def find_datasets(folder: Path) -> list[Path]:
@@ -45,9 +44,7 @@ class DatasetDocuments(ArrowDocuments):
         self.also_read = tuple(self._data_files)
         self._table = map_streams(self._path, self._data_files)
         check_count(self._dataset, count, self._table.num_rows)
-        if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
-            raise malformed(index, f"labels 0 to {count - 1}, the rows of the dataset", "others", AGAIN)
-        self._positions = labels
+        self._positions = check_numbered(index, labels, count, "the rows of the dataset are")
         self._columns = columns = columns_beside_index(self._table.schema, self._dataset)
         self._ids = columns.id and check_ids(self._table.column(columns.id), self._dataset)
         self._describe("dataset, by row")
@@ -67,20 +64,23 @@ class DatasetDocuments(ArrowDocuments):
 
 
 def _data_files(path: Path) -> list[Path]:
-    state = read_json(path)
+    with json_errors(path):
+        state = read_table(path)
     if state.get("_indices_data_files"):
-        raise malformed(path, "a dataset with its rows in order", "one with a list of indices", "flatten_indices first")
+        raise malformed(
+            path, "the dataset has a list of indices, by which its rows lie in another order", "flatten_indices first"
+        )
     files = state.get("_data_files")
     if not isinstance(files, list) or not files:
-        raise malformed(path, 'a list "_data_files"', "none", AGAIN)
+        raise malformed(path, 'there is no list "_data_files"', _AGAIN)
     found = []
     for entry in files:
         name = entry.get("filename") if isinstance(entry, dict) else None
         # a name with folders in it could lead out of the dataset, and a new store would be written there
         if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-            raise malformed(path, "names of files in the same folder", repr(name)[:80], AGAIN)
+            raise malformed(path, f"{name!r:.80} is no name of a file in the same folder", _AGAIN)
         found.append(path.with_name(name))
         with read_errors(path):
             if not found[-1].is_file():
-                raise malformed(path.parent, f"the file {name}", "none", "copy the whole folder")
+                raise malformed(path.parent, f"the file {name} is missing", "copy the whole folder")
     return found

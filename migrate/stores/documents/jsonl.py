@@ -25,14 +25,9 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import FileStamp
+from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import (
-    DocumentSource,
-    Labels,
-    check_count,
-    match_rows,
-)
-from migrate.stores.documents.json_file import decode_json
+from migrate.stores.documents.base import DocumentSource, Labels, check_count, match_rows
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -43,20 +38,16 @@ DOCS_NAME: Final = "docs.jsonl"
 def _parse(content: bytes, path: Path, number: int) -> tuple[Document, int | None, bool]:
     """Return the document of a line, the label that it names, if it does, and whether it has a text."""
     try:
-        fields = decode_json(content)
-    except UnicodeError as error:
-        raise bad_line(path, number, "UTF-8", str(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise bad_line(path, number, "a JSON object", str(error)) from error
-    if not isinstance(fields, dict):
-        raise bad_line(path, number, "a JSON object", shown_type(fields))
+        fields = as_table(parse_json(content))
+    except MalformedError as error:
+        raise bad_line(path, number, f"not a JSON object ({error})") from error
     doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
     if not isinstance(doc_id, str):
-        raise bad_line(path, number, 'a text as "id"', shown_type(doc_id))
+        raise bad_line(path, number, f'the "id" is no text but {shown_type(doc_id)}')
     if not isinstance(text, str | None):
-        raise bad_line(path, number, 'a text as "text"', shown_type(text))
+        raise bad_line(path, number, f'the "text" is no text but {shown_type(text)}')
     if not isinstance(metadata, dict | None):
-        raise bad_line(path, number, 'an object as "metadata"', shown_type(metadata))
+        raise bad_line(path, number, f'the "metadata" are no object but {shown_type(metadata)}')
     return Document(doc_id, text or "", metadata or {}), label if type(label) is int else None, text is not None
 
 
@@ -78,9 +69,9 @@ class DocsScan:
     with_text: int
 
 
-def bad_line(path: Path, number: int, expected: str, problem: str) -> StoreError:
+def bad_line(path: Path, number: int, problem: str) -> StoreError:
     """Return the error of a line, to be raised."""
-    return StoreError(f"{path}, line {number}: expected {expected}, found {problem}; correct the line")
+    return StoreError(f"{path}:{number}: {problem}; correct the line")
 
 
 def shown_type(value: object) -> str:
@@ -139,7 +130,7 @@ def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[in
     while line := file.readline(_LONGEST_LINE):
         number += 1
         if len(line) == _LONGEST_LINE:
-            raise bad_line(path, number, f"a line of less than {_LONGEST_LINE} bytes", "a longer one")
+            raise bad_line(path, number, f"the line is of {_LONGEST_LINE} bytes or more")
         mark = len(codecs.BOM_UTF8) if number == 1 and line.startswith(codecs.BOM_UTF8) else 0
         if blank or line[mark:].strip():
             yield number, offset + mark, line[mark:]
@@ -166,8 +157,8 @@ def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
             document, _, _ = _parse(line, scan.stamp.path, number)
             first = line_of.setdefault(document.id, number)
             if first != number:
-                found = f"{document.id[:80]!r}, the id of line {first}"
-                raise RepeatedIdError(str(bad_line(scan.stamp.path, number, "a new id", found)))
+                problem = f"duplicate id {document.id[:80]!r}, the id of line {first}"
+                raise RepeatedIdError(str(bad_line(scan.stamp.path, number, problem)))
 
 
 class JsonlDocuments(DocumentSource):
@@ -211,5 +202,5 @@ class JsonlDocuments(DocumentSource):
                 size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
                 line = os.pread((self._written or file).fileno(), size, int(scan.offsets[position]))
                 if len(line) < size:
-                    raise malformed(self._path, f"{size} bytes in line {number}", len(line), "the file was cut")
+                    raise malformed(self._path, f"line {number} was cut meanwhile", "run the same command again")
                 yield _parse(line, self._path, number)[0]

@@ -23,7 +23,7 @@ from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
-from migrate.stores.documents.base import DocumentSource, Labels
+from migrate.stores.documents.base import DocumentSource, Labels, check_numbered
 from migrate.stores.documents.unpickle import (
     CURRENT_DOCSTORE,
     CURRENT_DOCUMENT,
@@ -121,13 +121,8 @@ class LangchainDocuments(DocumentSource):
     _no_texts = "all texts are empty; save the store with its texts"
 
     def __init__(self, path: Path, labels: Labels, count: int) -> None:
-        if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
-            raise StoreError(
-                f"{path}: the labels of the index are not 0 to {count - 1}, which LangChain needs; save the index with "
-                "them"
-            )
         self.file = self._path = path
-        self._positions = labels
+        self._positions = check_numbered(path, labels, count, "LangChain needs")
         self._count = count
         self._load(count)
         self._texts: dict[int, str] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,16 +16,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.binary_reader import malformed
+from migrate.reading import MalformedError, expect, parse_json, read_small, read_table
 from migrate.stores.documents.base import (
+    MOST_BYTES,
     DocumentSource,
     Labels,
     copy_files,
     is_faiss,
+    json_errors,
     label_values,
     sidecar_files,
 )
-from migrate.stores.documents.json_file import AGAIN, entry, parse_json, read_json, read_whole, unique_ids
 from migrate.vectors import Document
 
 VECTORS_NAME: Final = "default__vector_store.json"
@@ -48,26 +50,25 @@ class LlamaIndexDocuments(DocumentSource):
     """
 
     format = "llamaindex"
-    _no_texts = f"all nodes have empty texts; {AGAIN}"
+    _no_texts = "all nodes have empty texts; save the store again"
 
     def __init__(self, index: Path, labels: Labels, count: int) -> None:
         self.file = self._path = index.with_name(_DOCSTORE)
         self._index = index
         id_map = index.with_name(_ID_MAP)
-        mapped = id_map.exists()
-        rows_file = id_map if mapped else index.with_name(_INDEX_STORE)
+        rows_file = id_map if id_map.exists() else index.with_name(_INDEX_STORE)
         self.also_read = (rows_file,)
-        node_of = _mapped_nodes(id_map) if mapped else _listed_nodes(rows_file)
-        self._ids = _ids_by_row(node_of, labels, count, rows_file)
-        self._nodes = entry(read_json(self._path), "docstore/data", self._path)
-        missing = [node_id for node_id in self._ids if node_id not in self._nodes]
-        if missing:
-            raise malformed(
-                self._path, "a node for each vector", f"none for {missing[0]!r} ({len(missing)} missing)", AGAIN
-            )
+        with json_errors(rows_file):
+            node_of = _listed_nodes(rows_file) if rows_file != id_map else _mapped_nodes(id_map)
+            self._ids = _ids_by_row(node_of, label_values(labels, range(count)))
+        with json_errors(self._path):
+            self._nodes = _table(read_table(self._path, MOST_BYTES), "docstore/data")
+            missing = [node_id for node_id in self._ids if node_id not in self._nodes]
+            if missing:
+                raise MalformedError(f"a vector has no node, for example {missing[0]!r} ({len(missing)} missing)")
+            # each node has a text, and metadata
+            self.has_texts = max((len(self._document(node_id).text) for node_id in self._ids), default=0) > 0
         self.kind = f"{_DOCSTORE}, by {rows_file.name}"
-        # also the check that every node has a text and metadata
-        self.has_texts = sum(bool(document.text) for document in map(self._document, self._ids)) > 0
         self.notes = tuple(self._remarks())
 
     def _remarks(self) -> Iterator[str]:
@@ -87,12 +88,12 @@ class LlamaIndexDocuments(DocumentSource):
         return map(self._document, self._ids_at(positions))
 
     def _document(self, node_id: str) -> Document:
-        fields = entry(self._nodes[node_id], "__data__", self._path)
+        fields = _table(self._nodes[node_id], "__data__")
         resource = fields.get("text_resource")
         text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
         metadata = fields.get("metadata", fields.get("extra_info"))
         if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
-            raise malformed(self._path, f"a text and metadata for node {node_id!r}", "something else", AGAIN)
+            raise MalformedError(f"node {node_id!r} lacks a text or metadata")
         return Document(node_id, embedded_text(text or "", metadata or {}, fields), metadata or {})
 
     def write(self, folder: Path) -> None:
@@ -123,37 +124,45 @@ def _fill(template: Any, **values: str) -> str:
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), str(template))
 
 
+def _table(fields: Any, name: str) -> dict[str, Any]:
+    table: dict[str, Any] = expect(fields, {name: Mapping[str, Any]})[name]
+    return table
+
+
 def _listed_nodes(path: Path) -> dict[Any, Any]:
     """Return the `nodes_dict` of all vector indexes of an index_store.json, which share the rows."""
     node_of: dict[Any, Any] = {}
-    for name, struct in entry(read_json(path), "index_store/data", path).items():
+    for struct in _table(read_table(path, MOST_BYTES), "index_store/data").values():
         if not isinstance(struct, dict) or struct.get("__type__") not in ("vector_store", "multimodal"):
             continue
         data = struct.get("__data__")
-        fields = parse_json(data, path, f"JSON in index {name!r}") if isinstance(data, str) else data
-        nodes = entry(fields, "nodes_dict", path)
+        nodes = _table(parse_json(data) if isinstance(data, str) else data, "nodes_dict")
         if shared := node_of.keys() & nodes.keys():
-            raise malformed(path, "rows that belong to one index", f"row {min(shared)!r} in two", AGAIN)
+            raise MalformedError(f"row {min(shared)!r} is in two indexes")
         node_of |= nodes
     return node_of
 
 
 def _mapped_nodes(path: Path) -> dict[Any, Any]:
-    content = read_whole(path)
+    content = read_small(path, MOST_BYTES)
     try:
         # the first versions of FaissMapVectorStore wrote Python literals
-        fields = ast.literal_eval(content.decode()) if content.startswith(b"{'") else parse_json(content, path)
+        fields = ast.literal_eval(content.decode()) if content.startswith(b"{'") else parse_json(content)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise malformed(path, "a JSON object", "other") from error
-    return entry(fields, "faiss_id_to_node_id_map", path)
+        raise MalformedError(" ".join(f"no JSON: {error}".split())) from error
+    return _table(fields, "faiss_id_to_node_id_map")
 
 
-def _ids_by_row(node_of: Mapping[Any, Any], labels: Labels, count: int, path: Path) -> list[str]:
-    values = label_values(labels, range(count)).tolist()
+def _ids_by_row(node_of: Mapping[Any, Any], labels: NDArray[np.int64]) -> list[str]:
     by_label = {str(label): node_id for label, node_id in node_of.items()}
-    ids = [by_label.get(str(label)) for label in values]
-    missing = np.flatnonzero([node_id is None for node_id in ids])
-    if missing.size or len(by_label) != count:
-        what = f"{missing.size} rows without one" if missing.size else f"{len(by_label) - count} nodes more"
-        raise malformed(path, f"a node for each of {count} vectors", what, "the file is not of this index; " + AGAIN)
-    return unique_ids([node_id for node_id in ids if node_id is not None], path)
+    ids = [by_label.get(str(label)) for label in labels.tolist()]
+    if without := ids.count(None):
+        raise MalformedError(f"{without} vectors have no node")
+    if len(by_label) > len(ids):
+        raise MalformedError(f"{len(by_label) - len(ids)} nodes have no vector")
+    if strange := [node_id for node_id in ids if not isinstance(node_id, str)]:
+        raise MalformedError(f"{strange[0]!r:.40} is no id of a node, which is a text")
+    doc_id, count = next(iter(Counter(ids).most_common(1)), ("", 0))
+    if count > 1:
+        raise MalformedError(f"two vectors have the node {doc_id!r:.80}")
+    return [str(node_id) for node_id in ids]

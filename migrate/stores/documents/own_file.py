@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from migrate.errors import OutputError, StoreError
-from migrate.reading import MalformedError, parse_json
+from migrate.reading import MalformedError, parse_json, read_json
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import (
     LOOKED_AT,
+    MOST_BYTES,
     DocumentSource,
     Labels,
     longest_first,
@@ -29,7 +30,6 @@ from migrate.stores.documents.base import (
     without_texts,
 )
 from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES, is_id_name
-from migrate.stores.documents.json_file import AGAIN, read_whole
 from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
 from migrate.stores.records import TEXT_NAMES
 from migrate.stores.switching import BESIDE
@@ -44,8 +44,8 @@ _LINES_AT_ONCE: Final = 256
 Record = dict[str, Any]
 
 
-def _bad_record(path: Path, number: int, expected: str, found: object) -> StoreError:
-    return malformed(path, f"{expected} in record {number}", found, "correct the file")
+def _bad_record(path: Path, number: int, problem: str) -> StoreError:
+    return malformed(path, f"record {number} {problem}", "correct the file")
 
 
 def _records(path: Path) -> Iterator[Record]:
@@ -57,22 +57,20 @@ def _records(path: Path) -> Iterator[Record]:
             for number, value in enumerate(values(path, file), start=1):
                 record = {_TEXT: value} if isinstance(value, str) else value
                 if not isinstance(record, dict):
-                    raise _bad_record(path, number, "an object or a text", shown_type(record))
+                    raise _bad_record(path, number, f"is no object and no text but {shown_type(record)}")
                 yield record
-        except UnicodeError as error:
-            raise _bad_record(path, number + 1, "UTF-8", error) from error
-        except (MalformedError, csv.Error) as error:
-            raise _bad_record(path, number + 1, "a record", f"other ({error})") from error
+        except (MalformedError, UnicodeError, csv.Error) as error:
+            raise _bad_record(path, number + 1, f"cannot be read ({error})") from error
 
 
 def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:  # noqa: ARG001
     """Yield the values of a list, or those of an object with their keys."""
     try:
-        value = parse_json(read_whole(path).decode("utf-8-sig"))
+        value = read_json(path, MOST_BYTES)
     except MalformedError as error:
-        raise malformed(path, "a JSON list, or an object, of documents", f"other ({error})", AGAIN) from error
+        raise malformed(path, f"not JSON that can be read ({error})", "correct the file") from error
     if not isinstance(value, list | dict):
-        raise malformed(path, "a JSON list, or an object, of documents", shown_type(value), AGAIN)
+        raise malformed(path, f"neither a list nor an object but {shown_type(value)}", "put the documents in one")
     if isinstance(value, list):
         yield from value
         return
@@ -96,7 +94,7 @@ def _rows(path: Path, file: BinaryIO) -> Iterator[Record]:
     rows = filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
     header = next(rows, [])
     if len(set(header)) < len(header):
-        raise malformed(path, "columns with different names", f"{header}"[:200], "name them differently")
+        raise malformed(path, f"two columns have one name: {header}"[:200], "name them differently")
     for cells in rows:
         if len(cells) != len(header):
             raise MalformedError(f"{len(cells)} cells below {len(header)} names")
@@ -111,10 +109,10 @@ def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: 
     """Return a record as a line of a docs.jsonl; without `doc_id` it is numbered, and a title may precede the text."""
     own_id = str(number - 1) if doc_id is None else record.get(doc_id)
     if not _is_id(own_id):
-        raise _bad_record(path, number, f"a text or a whole number as {doc_id!r}", shown_type(own_id))
+        raise _bad_record(path, number, f"has as {doc_id!r} no text or whole number but {shown_type(own_id)}")
     content = record.get(text)
     if not isinstance(content, str | None):
-        raise _bad_record(path, number, f"a text as {text!r}", shown_type(content))
+        raise _bad_record(path, number, f"has as {text!r} no text but {shown_type(content)}")
     left_out = {_KEY, doc_id, text, LABEL, _METADATA, *VECTOR_NAMES}
     metadata = {name: value for name, value in record.items() if name not in left_out}
     inner = record.get(_METADATA)
@@ -138,7 +136,7 @@ def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | N
     if named is not None:
         if named not in columns:
             names = ", ".join(name for name in columns if name != _KEY)
-            raise malformed(path, f"a field of ids {named!r}", names, "name one of these")
+            raise malformed(path, f"no record has a field {named!r} of ids: there are {names}", "name one of these")
         return [named]
     likely = dict.fromkeys((*_ID_NAMES, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
@@ -150,7 +148,7 @@ def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: 
     if named is not None:
         if named not in texts:
             have = ", ".join(texts) or "none"
-            raise malformed(path, f"a field of texts {named!r}", have, "name one of these")
+            raise malformed(path, f"no record has a field {named!r} of texts: there are {have}", "name one of these")
         return named
     usual = [name for name in TEXT_NAMES if name in texts]
     others = [name for name in names if name != LABEL and not is_id_name(name)]
@@ -256,5 +254,5 @@ def find_own_file(
         )
     if named:
         fields = " and ".join(f"{option} {name!r}" for option, name in named.items())
-        raise StoreError(why or f"{index.parent}: expected a file with {fields}, found none of {', '.join(PATTERNS)}")
+        raise StoreError(why or f"{index.parent}: no file {', '.join(PATTERNS)} is there to have {fields}; add it")
     return None, why

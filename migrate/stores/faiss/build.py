@@ -71,14 +71,14 @@ def _add(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
 
 
 def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
-    """An untrained index after a recipe."""
+    """Return an untrained index after a recipe."""
     index = faiss.index_factory(dim, factory(_buildable(recipe)), metric)
     _apply(index, recipe)
     return index
 
 
 def _buildable(recipe: Recipe) -> Recipe:
-    """The recipe with similar parts in place of those that the factory cannot name; `_apply` corrects them."""
+    """Return the recipe with similar parts in place of those that the factory cannot name; `_apply` corrects them."""
     buildable = {name: _buildable(value) if isinstance(value, dict) else value for name, value in recipe.items()}
     if recipe["kind"] == "SQ" and recipe["type"] not in SCALAR_NAMES:
         buildable["type"] = "QT_8bit"
@@ -165,7 +165,7 @@ def _training_rows(vectors: Rows, recipe: Recipe) -> Vectors:
 
 
 def _parts(recipe: Recipe) -> list[Recipe]:
-    """The recipe and all within it."""
+    """Return the recipe and all within it."""
     inside = [value for value in recipe.values() if isinstance(value, dict)]
     return [recipe, *(part for value in inside for part in _parts(value))]
 

@@ -26,12 +26,10 @@ Lists = Callable[[], Iterator[tuple[int, Any, int]]]
 
 _ADVICE: Final = "write the vectors to a flat index first"
 _REFUSED: Final = {
-    "IndexIVFFlatDedup": "expected every vector in the lists, found IndexIVFFlatDedup, which keeps equal ones once and "
-    "tells no one where; build the index as IVF,Flat first",
-    "IndexIVFFlatPanorama": "expected vectors that lie one after the other, found IndexIVFFlatPanorama; build the "
-    "index as IVF,Flat first",
-    "IndexIVFSpectralHash": "expected codes that can be decoded, found IndexIVFSpectralHash, which keeps bits that no "
-    "vector can be told from; re-embed the documents",
+    "IndexIVFFlatDedup": "IndexIVFFlatDedup keeps equal vectors once and tells no one where; build IVF,Flat first",
+    "IndexIVFFlatPanorama": "the vectors of IndexIVFFlatPanorama do not lie one after the other; build the index as "
+    "IVF,Flat first",
+    "IndexIVFSpectralHash": "IndexIVFSpectralHash keeps bits that no vector can be told from; re-embed the documents",
 }
 _ADDITIVE: Final = {
     "LocalSearchQuantizer": "LSQ",
@@ -211,7 +209,7 @@ def _inverted(index: Any) -> Part:
         )
     if not isinstance(index, faiss.IndexIVFFastScan) and inverted.code_size != index.code_size:
         raise RefusedError(
-            f"expected codes of {index.code_size} bytes in the lists, found {inverted.code_size}; copy the file again"
+            f"the lists have codes of {inverted.code_size} bytes, and the index of {index.code_size}; copy it again"
         )
 
     def lists() -> Iterator[tuple[int, Any, int]]:
@@ -300,7 +298,7 @@ def _row_of_codes(index: Any) -> Part:
     packed = isinstance(index, faiss.IndexFastScan)
     expected = _packed_bytes(index, index.ntotal) if packed else index.ntotal * index.code_size
     if index.codes.size() < expected:
-        raise RefusedError(f"expected {expected} bytes of codes, found {index.codes.size()}; copy the file again")
+        raise RefusedError(f"{index.codes.size()} bytes of codes in place of {expected}; copy the file again")
     pointer = index.codes.get() if packed else index.codes.data()
     return _coded(index, lambda: iter([(0, pointer, index.ntotal)] if index.ntotal else []))
 
@@ -337,7 +335,7 @@ def _blocks(index: Any, lists: Lists) -> Iterator[tuple[int, Codes]]:
 def _packed_bytes(index: Any, count: int) -> int:
     """Return the bytes that so many rows take in FastScan's order."""
     if index.bbs % _BLOCK or index.bbs < _BLOCK or index.M2 < 2:
-        raise RefusedError(f"expected FastScan blocks of a multiple of 32 rows, found {index.bbs}; copy the file again")
+        raise RefusedError(f"FastScan blocks of {index.bbs} rows, which is no multiple of 32; copy the file again")
     return int(-(-count // index.bbs) * index.bbs * (index.M2 // 2))
 
 
@@ -384,7 +382,7 @@ def _quantizer_decoder(index: Any) -> Callable[[int, Codes], Rows]:
     """
     quantizer = getattr(index, "pq", None) or getattr(index, "aq", None)
     if quantizer is None:
-        raise RefusedError(f"expected FastScan codes of a product or additive quantizer, found {_name(index)}")
+        raise RefusedError(f"the FastScan codes of {_name(index)} are of no product or additive quantizer; {_ADVICE}")
     if isinstance(quantizer, faiss.AdditiveQuantizer) and not isinstance(quantizer, faiss.ProductQuantizer):
         quantizer = faiss.downcast_AdditiveQuantizer(quantizer)
     is_residual = isinstance(index, faiss.IndexIVFFastScan) and index.by_residual

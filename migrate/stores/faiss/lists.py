@@ -56,7 +56,7 @@ def append_lists(path: Path, index: Any, vectors: Vectors | Rows, labels: NDArra
 
 
 def _assign(index: Any, vectors: Vectors | Rows) -> NDArray[np.int32]:
-    """The list of each row, -1 for none."""
+    """Return the list of each row, -1 for none."""
     numbers = np.empty(len(vectors), np.int32)
     step = _block_rows(index.d)
     for first in range(0, len(vectors), step):

@@ -34,7 +34,7 @@ _NORMS: Final = {
 
 
 def factory(recipe: Recipe) -> str:
-    """The string that `faiss.index_factory` would build it from, or the nearest to it.
+    """Return the string that `faiss.index_factory` would build it from, or the nearest to it.
 
     >>> factory({"kind": "IDMap2", "inner": {"kind": "SQ", "type": "QT_8bit"}})
     'IDMap2,SQ8'
@@ -113,7 +113,7 @@ _NAMES: Final[dict[str, Callable[[Recipe], str]]] = {
 
 
 def settings(recipe: Recipe) -> dict[str, int]:
-    """The numbers a person may want to see, with FAISS's names."""
+    """Return the numbers a person may want to see, with FAISS's names."""
     numbers: dict[str, int] = {}
     for name, value in recipe.items():
         if isinstance(value, Mapping):

@@ -18,7 +18,7 @@ def rescale(recipe: Recipe, old_dim: int, dim: int, count: int) -> tuple[_Adapte
 
 
 def nearest_divisor(dim: int, target: float) -> int:
-    """The divisor of `dim` that is nearest to `target`, by ratio; the larger one of two.
+    """Return the divisor of `dim` that is nearest to `target`, by ratio; the larger one of two.
 
     >>> nearest_divisor(384, 50)
     48

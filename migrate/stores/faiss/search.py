@@ -129,7 +129,7 @@ class IndexSearch:
 
 
 def _key(value: Any) -> str:
-    """A value as a key: what JSON holds alike is alike."""
+    """Return a value as a key: what JSON holds alike is alike."""
     return json.dumps(value, sort_keys=True, default=str)
 
 

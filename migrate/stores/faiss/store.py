@@ -32,7 +32,7 @@ from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore
 from migrate.stores.frames import DONE
-from migrate.stores.outputs import FolderOutput
+from migrate.stores.outputs import Output
 from migrate.stores.records import check_options
 from migrate.stores.serving import Hits
 from migrate.vectors import Vectors
@@ -63,8 +63,8 @@ class FaissKind:
             files = _visible_files(path) if path.is_dir() else [path]
         return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
 
-    def output(self, location: str) -> FolderOutput:
-        """A folder for a flat index and a docs.jsonl."""
+    def output(self, location: str) -> Output:
+        """Return a folder for a flat index and a docs.jsonl."""
         from migrate.stores.create import FaissOutput
 
         return FaissOutput(Path(location))
@@ -143,7 +143,7 @@ class FaissStore(RowFileStore):
         return search_of_file(self, self.index_path, self.source.ids(range(self.info.count)), self._labels)
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
-        """A writer of a store of the same kind, under the same file names.
+        """Return a writer of a store of the same kind, under the same file names.
 
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
         """
@@ -168,9 +168,9 @@ def _find_index(folder: Path) -> Path:
         )
     for file in files:
         if file.suffix in (".faiss", ".index", ".bin"):
-            raise StoreError(f"{file}: expected a FAISS index, found {fourcc.describe_content(heads[file])}")
+            raise StoreError(f"{file}: this is no FAISS index but {fourcc.describe_content(heads[file])}")
     contents = f"only {_names([file.name for file in files])}" if files else "an empty folder"
-    raise StoreError(f"{folder}: expected a FAISS index, found {contents}; give the folder that holds the store")
+    raise StoreError(f"{folder}: there is no FAISS index but {contents}; give the folder that holds the store")
 
 
 def _visible_files(folder: Path) -> list[Path]:
@@ -261,7 +261,7 @@ def _links_out(folder: Path) -> Iterator[str]:
 
 
 def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
-    """The manifest of an index, and a note where the one in the folder is of another."""
+    """Return the manifest of an index, and a note where the one in the folder is of another."""
     manifest = find_manifest(index.parent, "store")
     if manifest is None or manifest.store.index == index.name:
         return manifest, ()

@@ -59,9 +59,7 @@ def _float32(rows: NDArray[Any]) -> Rows:
 def _remap(transform: Any, name: str) -> Inverse:
     places = faiss.vector_to_array(transform.map).astype(np.int64)
     if places.size != transform.d_out or (places.size and places.max() >= transform.d_in):
-        raise RefusedError(
-            f"expected {transform.d_out} places below {transform.d_in} in {name}, found others; copy it again"
-        )
+        raise RefusedError(f"{name} does not have {transform.d_out} places below {transform.d_in}; copy it again")
     kept = np.flatnonzero(places >= 0)
     complete = np.unique(places[kept]).size == transform.d_in
 
@@ -80,7 +78,7 @@ def _linear(transform: Any, name: str) -> Inverse:
     matrix = faiss.vector_to_array(transform.A).astype(np.float64)
     offset = faiss.vector_to_array(transform.b).astype(np.float64) if transform.have_bias else np.zeros(shape[0])
     if matrix.size != shape[0] * shape[1] or offset.size != shape[0] or not np.isfinite(matrix).all():
-        raise RefusedError(f"expected a matrix of {shape[0]} x {shape[1]} finite numbers in {name}, found another")
+        raise RefusedError(f"the matrix of {name} is not {shape[0]} x {shape[1]} finite numbers; copy it again")
     matrix = matrix.reshape(shape)
     _check_rows(matrix, transform, name)
     recipe, back = _linear_recipe(transform, name), np.linalg.pinv(matrix)

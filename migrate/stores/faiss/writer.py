@@ -38,9 +38,7 @@ def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource)
         return RowFileWriter(path, head, dim, old.count, documents, tail)
     needs_training = plain["kind"] != "HNSW" or plain["storage"]["kind"] != "Flat"
     if not old.count and needs_training:
-        raise StoreError(
-            f"{path}: expected vectors to train {factory(old.recipe)} on, found none; there is none to move"
-        )
+        raise StoreError(f"{path}: no vectors to train {factory(old.recipe)} on; there is none to move")
     return _BuiltWriter(path, old, dim, documents)
 
 
@@ -103,5 +101,5 @@ def _order_by(path: Path, old: Labels, new: Labels, count: int) -> NDArray[np.in
     rows = np.arange(count)
     order = places_of(rows if new is None else new, rows if old is None else old)
     if order is None:
-        raise StoreError(f"{path}: expected the labels of the old index in the new one, found others; write it again")
+        raise StoreError(f"{path}: the new index has other labels than the old one; write it again")
     return None if np.array_equal(order, rows) else order

@@ -54,10 +54,7 @@ def read_shards(content: bytes, path: str) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError):
         is_sound = False
     if not is_sound or not shards:
-        raise StoreError(
-            f"{path}: expected a list of shards of version {FORMAT_VERSION}, found another file; copy it again, or "
-            "remove it"
-        )
+        raise StoreError(f"{path}: this is no list of shards of version {FORMAT_VERSION}; copy it again, or remove it")
     return shards
 
 
@@ -72,7 +69,7 @@ class LocalFiles:
         self.path = path
         self.is_folder = path.is_dir()
         if not self.is_folder and not path.is_file():
-            raise StoreError(f"{location}: expected a Parquet file or a folder of such, found neither; check the path")
+            raise StoreError(f"{location}: there is no such file or folder; check the path")
         self.folder = path if self.is_folder else path.parent
 
     def list_all(self) -> list[ParquetFile]:
@@ -104,9 +101,7 @@ class LocalFiles:
         path = Path(file.path)
         with read_errors(path), path.open("rb") as opened:
             if [*FileStamp.of(path).facts] != file.version:
-                raise StoreError(
-                    f"{path}: expected the file that was opened, found it changed since; run again on a store at rest"
-                )
+                raise StoreError(f"{path}: the file changed since it was opened; run again on a store at rest")
             stamp = FileStamp.of(path, opened.fileno())
             yield opened
             stamp.check(opened.fileno())
@@ -148,8 +143,7 @@ class RemoteFiles(Folder):
             system.invalidate_cache()
             if _described(file.name, file.path, system.info(file.path)).version != file.version:
                 raise StoreError(
-                    f"{self.location}: expected the file {file.name} that was opened, found it changed since; run "
-                    "again on a store at rest"
+                    f"{self.location}: the file {file.name} changed since it was opened; run again on a store at rest"
                 )
             with system.open(file.path, "rb", block_size=4 << 20) as opened:
                 yield opened
@@ -172,7 +166,7 @@ class RemoteFiles(Folder):
             try:
                 yield place
             except FileNotFoundError as error:
-                raise StoreError(f"{self.named}: expected a store, found nothing there; check the location") from error
+                raise StoreError(f"{self.named}: nothing is there; check the location") from error
 
 
 def _described(name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
@@ -202,8 +196,7 @@ def find_files(files: LocalFiles | RemoteFiles) -> list[ParquetFile]:
     deeper = next((name for name in names if "/" in name), None)
     if deeper is not None:
         raise StoreError(
-            f"{files.location}: expected all files in one folder, found {deeper}; name the folder that it is in, or "
-            "write the data without partitions"
+            f"{files.location}: {deeper} is in a folder of its own; name that folder, or write no partitions"
         )
     if not names:
         raise StoreError(f"{files.location}: no file {SUFFIX} was found there; check the path")
@@ -217,16 +210,16 @@ def _find_shards(
     for shard in shards:
         found = by_name.get(shard["name"])
         if found is None or found.size != shard["bytes"]:
-            size = "none" if found is None else f"one of {found.size:,}"
+            size = "is missing" if found is None else f"has {found.size:,} bytes"
             raise StoreError(
-                f"{files.location}: expected a file {shard['name']} of {shard['bytes']:,} bytes, as {SHARDS_NAME} "
-                f"says, found {size}; copy it again, or remove {SHARDS_NAME} to read what is there"
+                f"{files.location}: the file {shard['name']} {size}, and {SHARDS_NAME} lists one of {shard['bytes']:,} "
+                f"bytes; copy it again, or remove {SHARDS_NAME} to read what is there"
             )
     unlisted = sorted({*names} - {shard["name"] for shard in shards})
     if unlisted:
         raise StoreError(
-            f"{files.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(unlisted[:5])} beside "
-            f"them; move these away, or remove {SHARDS_NAME} to read all of them"
+            f"{files.location}: {SHARDS_NAME} does not list {', '.join(unlisted[:5])}; move them away, or remove "
+            f"{SHARDS_NAME} to read all of them"
         )
     return [by_name[shard["name"]] for shard in shards]
 

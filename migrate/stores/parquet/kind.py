@@ -13,7 +13,7 @@ from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import KindSupport, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.file_store import FileStore, expected_hashes
+from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, is_remote, local_path
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
@@ -62,7 +62,7 @@ class ParquetKind:
             )
         if is_remote(place):
             return ObjectOutput(f"{self.name}:{place}", place)
-        return ParquetOutput(f"{self.name}:{location}", local_path(place))
+        return ParquetOutput(local_path(place), f"{self.name}:{location}")
 
 
 def _check(location: str, address: Address, options: Sequence[str]) -> str:
@@ -72,7 +72,7 @@ def _check(location: str, address: Address, options: Sequence[str]) -> str:
         raise UsageError(f"{location}: no file, folder or URL comes after the colon; add it")
     if address.name:
         raise UsageError(
-            f"{location}: expected options after the #, found the name {address.name!r}; a column of vectors is named "
+            f"{location}: only options may follow the #, not the name {address.name!r}; for a column of vectors, write "
             f"#?vector={address.name}"
         )
     check_options(location, address.options, options)
@@ -113,7 +113,7 @@ class LocalParquetStore(ParquetStore, FileStore):
     def exchange(self, new: Store) -> Exchange:
         """Return how two folders trade places, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
-            raise UsageError(f"{new.info.location}: expected files of Parquet, found another kind of store")
+            raise UsageError(f"{new.info.location}: this is no store of Parquet; switch stores of one kind")
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
         return Folders.exchange(self.folder, new.folder, own=(SHARDS_NAME, *(shard.name for shard in self.shards)))
@@ -161,19 +161,15 @@ class RemoteParquetStore(ParquetStore):
         """Hold the files against their hashes as `FileStore.verify` does; they are read once."""
         if self._verified is None:
             expected = expected_hashes(self.info, self.shards[0].name)
-            shards = {shard.name: shard for shard in self.shards}
-            for name, digest in expected.items():
-                actual = "no such file"
-                if name in shards:
-                    with self.files.opened(shards[name]) as file:
-                        actual = hashlib.file_digest(file, "sha256").hexdigest()
-                if actual != digest:
-                    raise StoreError(
-                        f"{self.files.location}: expected the SHA-256 of the manifest for {name}, {digest[:12]}..., "
-                        f"found {actual[:12]}; the file was damaged or replaced: copy it again, or make the store again"
-                    )
-            self._verified = tuple(expected)
+            self._verified = check_hashes(self.files.location, expected, self._sha256)
         return self._verified
+
+    def _sha256(self, name: str) -> str | None:
+        shard = next((shard for shard in self.shards if shard.name == name), None)
+        if shard is None:
+            return None
+        with self.files.opened(shard) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _copied(files: RemoteFiles) -> Path:

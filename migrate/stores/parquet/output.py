@@ -19,7 +19,7 @@ from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
-from migrate.stores.outputs import FolderOutput, ServerOutput
+from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
@@ -36,12 +36,8 @@ _GROUPS_A_SHARD: Final = 16
 _UNFINISHED: Final = ".part-"
 
 
-class ParquetOutput(FolderOutput):
+class ParquetOutput(Output):
     """A folder of this machine."""
-
-    def __init__(self, location: str, path: Path) -> None:
-        super().__init__(path)
-        self.location = location
 
     def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
         """Return a writer of the files."""
@@ -228,8 +224,7 @@ class ParquetWriter(StoreWriter):
                     for document, value in zip(documents, values, strict=True):
                         if value != value.encode(errors="replace").decode():
                             raise StoreError(
-                                f"document {document.id!r}: expected {name} of Unicode characters, found others; "
-                                "write it anew"
+                                f"document {document.id!r}: {name} with half a character; write it anew"
                             ) from error
                 raise
 

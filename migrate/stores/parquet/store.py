@@ -23,7 +23,7 @@ from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import cache_folder, canonical_json, real_path, write_json
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
-from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
 from migrate.stores.documents.base import LazyIds
@@ -73,7 +73,7 @@ class ParquetStore(Store):
         self._check_ids()
         distance = self.options.get("distance")
         if distance is not None and distance not in _DISTANCES:
-            raise UsageError(f"{files.location}: expected distance l2, cosine or dot, found {distance!r}")
+            raise UsageError(f"{files.location}: unknown distance {distance!r}; say l2, cosine or dot")
         vectors = np.empty((0, self.dim), np.float32)
         if first_rows is not None:
             vectors = self._matrix(first_rows, range(len(first_rows)))
@@ -201,24 +201,18 @@ class ParquetStore(Store):
         return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
 
     def _texts_sha256(self) -> str:
-        """Hash ids and texts as `Store` does, a batch at once."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        """Hash ids and texts as `Store` does, without reading what else there is."""
+        columns = self.columns
+        names = [name for name in (columns.id, columns.text) if name is not None]
 
-        digest, (key, text) = hashlib.sha256(), (self.columns.id, self.columns.text)
-        names = [name for name in (key, text) if name is not None]
-        for first, batch in self._parts(range(len(self._groups)), names, BATCH_SIZE):
-            ids = pa.array(range(first, first + batch.num_rows)) if key is None else batch.column(key)
-            pieces = []
-            for column in (ids, batch.column(text)):
-                content = pc.fill_null(column.cast(pa.large_string()), "").cast(pa.large_binary())
-                lengths = pa.py_buffer(pc.binary_length(content).to_numpy().astype("<u8"))
-                sizes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(content), [None, lengths])
-                pieces += [sizes.cast(pa.large_binary()), content]
-            # all in one buffer, as if each was hashed after the other
-            joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
-            digest.update(memoryview(joined.buffers()[2])[: pc.sum(pc.binary_length(joined)).as_py() or 0])
-        return digest.hexdigest()
+        def texts() -> Iterator[tuple[str, str]]:
+            for first, batch in self._parts(range(len(self._groups)), names, BATCH_SIZE):
+                rows = range(first, first + batch.num_rows)
+                ids = rows if columns.id is None else batch.column(columns.id).to_pylist()
+                texts = batch.column(columns.text).to_pylist()
+                yield from ((str(doc_id), text or "") for doc_id, text in zip(ids, texts, strict=True))
+
+        return texts_sha256(texts())
 
     @property
     def _part_rows(self) -> int:
@@ -240,8 +234,8 @@ class ParquetStore(Store):
                 differ = [name for name in {**first, **here} if first.get(name) != here.get(name)]
                 which = f"{differ[0]} ({here.get(differ[0], 'lacking')})" if differ else "another order of columns"
                 raise StoreError(
-                    f"{self.files.location}: expected the same columns in all files, found in {shard.name} other ones "
-                    f"than in {self.shards[0].name}: {which}; write them with one schema"
+                    f"{self.files.location}: {shard.name} has other columns than {self.shards[0].name}: {which}; write "
+                    "them with one schema"
                 )
             self._groups += [(number, group) for group in range(len(own))]
             self.file_rows.append(sum(own))
@@ -293,8 +287,7 @@ class ParquetStore(Store):
             if column.null_count:
                 row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
                 raise StoreError(
-                    f"{self.files.location}: expected an id in each row of column {name}, found none in row {row}; say "
-                    "#?id=COLUMN for another"
+                    f"{self.files.location}: row {row} has no id in column {name}; say #?id=COLUMN for another"
                 )
             yield from map(str, column.to_pylist())
 
@@ -368,8 +361,7 @@ class ParquetStore(Store):
 
     def _bad_row(self, row: int, length: str) -> StoreError:
         return StoreError(
-            f"{self.files.location}: expected a vector {length} in each row of column {self.columns.vector}, found "
-            f"none in row {row}; remove the row"
+            f"{self.files.location}: row {row} has no vector {length} in column {self.columns.vector}; remove the row"
         )
 
     @contextmanager

@@ -1,0 +1,126 @@
+"""A SQLite file of this program's own, as caches of vectors and states of live stores are."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from migrate.errors import InputError, LockedError, OutputError
+from migrate.files import make_private, output_errors
+
+
+class OwnDatabase:
+    """An open file, for all threads of a process; other processes open their own, and take turns. A context manager.
+
+    A file that is not there yet is made, with its folder, for this user alone. Everything it raises is a line:
+    `InputError` where the file is damaged or something else, `LockedError` where another process holds it for longer
+    than `busy_s`, `OutputError` where the system refuses to write. Subclasses say what it is called, what is to be done
+    where it cannot be used, and by which statements a file is made, or one of the version before is brought up to date.
+    """
+
+    title: ClassVar[str]
+    remedy: ClassVar[str]
+    application_id: ClassVar[int]
+    version: ClassVar[int]
+    creation: ClassVar[Sequence[str]]
+    upgrade: ClassVar[Sequence[str]] = ()
+    busy_s: ClassVar[float] = 60.0
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Open the file, or make it."""
+        with output_errors(self.path):
+            make_private(self.path)
+        with self.errors():
+            self._database = sqlite3.connect(
+                self.path, timeout=self.busy_s, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self.errors():
+                self.prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def prepare(self) -> None:
+        """Recognise the file, or make it one: two processes may come upon a new one at once, so look again locked."""
+        with self.transaction("DEFERRED"):
+            if self._version() == self.version:
+                return
+        with self.transaction():
+            if (found := self._version()) == self.version:
+                return
+            for statement in self.upgrade if found else self.creation:
+                self._database.execute(statement)
+            self._database.execute(f"PRAGMA application_id = {self.application_id}")
+            self._database.execute(f"PRAGMA user_version = {self.version}")
+
+    def _version(self) -> int:
+        """Return the version of the file, 0 of an empty one."""
+        if self.pragma("application_id") == self.application_id:
+            found = int(self.pragma("user_version"))
+            if found != self.version and not (self.upgrade and found == self.version - 1):
+                raise InputError(
+                    f"{self.path}: the {self.title} is of version {found}, where this release reads {self.version}; "
+                    f"{self.remedy}"
+                )
+            return found
+        if self._database.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise InputError(f"{self.path}: this is the database of another application; move it, or name another path")
+        return 0
+
+    def pragma(self, name: str) -> Any:
+        """Return the value of a pragma."""
+        return self._database.execute(f"PRAGMA {name}").fetchone()[0]
+
+    @contextmanager
+    def transaction(self, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE") -> Iterator[None]:
+        """Make one transaction of all that is written, or read, in the context."""
+        with self._lock, self.errors():
+            if self._database.in_transaction:  # it is part of another one
+                yield
+                return
+            # The connection rolls back whatever its block began, even where Ctrl-C comes right after BEGIN: what is in
+            # flight then is still to be written
+            with self._database:
+                self._database.execute(f"BEGIN {kind}")
+                yield
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Tell of what SQLite refuses in the context in a line."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+                raise self.damaged(str(error)) from error
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise LockedError(
+                    f"another run holds the {self.title} {self.path}; wait for it, and run again"
+                ) from error
+            raise OutputError(
+                f"cannot write the {self.title} {self.path}: {error}; free some space, or check the permissions"
+            ) from error
+
+    def damaged(self, fault: str) -> InputError:
+        """Return the error for a file that is not as it was written."""
+        return InputError(f"{self.path}: the {self.title} is damaged ({fault}); {self.remedy}")
