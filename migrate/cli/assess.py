@@ -52,7 +52,9 @@ def command(
     """
     from migrate.embedders.kinds import split_settings, with_settings
     from migrate.files import atomic_file, refuse_file, write_bytes
-    from migrate.report.assess import assess_document, assess_page, assess_text
+    from migrate.report.assess import assess_document, assess_sections
+    from migrate.report.page import report_page
+    from migrate.report.terminal import report_text
 
     refuse_open(html, opens=opens)
     asked.check()
@@ -80,12 +82,12 @@ def command(
         assessment = step.execute()
     if html is not None:
         with atomic_file(html, force=force) as aside:
-            write_bytes(aside, assess_page(assessment).encode())
+            write_bytes(aside, report_page(assess_sections(assessment)).encode())
     open_page(html, opens=opens, quiet=quiet)
     if as_json:
         show_json(assess_document(assessment))
         return
-    show(assess_text(assessment))
+    show(report_text(assess_sections(assessment)))
     words: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
     if stitch is not None and assessment.best is not None and step.quality is not None:
         _advise_plan(opened, words, stitch, step.quality, assessment.best, quiet=quiet)

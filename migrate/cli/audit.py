@@ -182,8 +182,9 @@ def _by_labels(
     from migrate.audit.downstream import audit_downstream
     from migrate.errors import UsageError
     from migrate.files import atomic_file, write_json
-    from migrate.report.downstream import downstream_document, downstream_text
+    from migrate.report.downstream import downstream_blocks, downstream_document
     from migrate.report.suite import downstream_suite
+    from migrate.report.terminal import as_text
 
     if outputs.html is not None:
         raise UsageError("--html: the page is one of queries; add --beir or --queries, or leave it out")
@@ -202,7 +203,7 @@ def _by_labels(
     if general.as_json:
         show_json(document)
     else:
-        show(downstream_text(kept))
+        show(as_text(downstream_blocks(kept)))
     if outputs.report is not None:
         with atomic_file(outputs.report, force=general.force) as aside:
             write_json(aside, downstream_document(kept))

@@ -40,8 +40,10 @@ def command(
     such as texts cut at another length, is printed as the next command.
     """
     from migrate.files import atomic_file, refuse_file, write_bytes
-    from migrate.report.check import check_document, check_page, check_text
+    from migrate.report.check import check_document, check_sections
+    from migrate.report.page import report_page
     from migrate.report.suite import check_suite
+    from migrate.report.terminal import report_text
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
@@ -57,11 +59,11 @@ def command(
     ci.leave(check_suite(compatibility), force=force)
     if html is not None:
         with atomic_file(html, force=force) as aside:
-            write_bytes(aside, check_page(compatibility).encode())
+            write_bytes(aside, report_page(check_sections(compatibility)).encode())
     if as_json:
         show_json(check_document(compatibility))
     else:
-        show(check_text(compatibility))
+        show(report_text(check_sections(compatibility)))
     open_page(html, opens=opens, quiet=quiet)
     lead_on(store, spec, opened, compatibility, quiet=quiet)
     return 0 if compatibility.compatible else 1

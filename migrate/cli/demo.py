@@ -65,9 +65,10 @@ def command(
     from migrate.files import free_path
     from migrate.pipeline import Run
     from migrate.pipeline.job import PAGE
-    from migrate.report.audit import audit_text
+    from migrate.report.audit_sections import audit_sections
     from migrate.report.document import recommendation_document
-    from migrate.report.terminal import candidates_table
+    from migrate.report.fit import candidates_rows
+    from migrate.report.terminal import report_text, table
     from migrate.stores import open_store
 
     seed, force, quiet = general.seed, general.force, general.quiet
@@ -118,8 +119,8 @@ def command(
         )
     show_summary(done.report, page)
     if general.verbose:
-        show(f"\n{candidates_table(done.stitch.selection)}\n")
-        show(audit_text(done.report), verdict=True)
+        show(f"\n{table(candidates_rows(done.stitch.selection))}\n")
+        show(report_text(audit_sections(done.report)), verdict=True)
     if output is None:
         advise_next("demo", "-o", free_path(Path("demo")), also=_MADE_BY, quiet=quiet)
     else:

@@ -30,7 +30,7 @@ def open_page(page: Path | None, *, opens: bool, quiet: bool) -> None:
 
 
 def _has_browser() -> bool:
-    """Whether somebody looks on at a screen that can show more than text."""
+    """Return whether somebody looks on at a screen that can show more than text."""
     if not sys.stdout.isatty() or os.environ.get("CI"):
         return False
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, _DISPLAYS))

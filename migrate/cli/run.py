@@ -73,8 +73,8 @@ def command(
     from migrate.files import refuse_overlap
     from migrate.pipeline.job import PAGE, known_places
     from migrate.report.document import recommendation_document
-    from migrate.report.fit import choice_sentence
-    from migrate.report.terminal import candidates_table, wrap
+    from migrate.report.fit import candidates_rows, choice_sentence
+    from migrate.report.terminal import table, wrap
     from migrate.stores import open_store
 
     quiet, store, target, seed, output = general.quiet, str(asked.store), str(asked.target), asked.seed, asked.folder
@@ -139,7 +139,7 @@ def command(
         for line in wrap(choice_sentence(done.stitch.selection)).splitlines():
             advise(line, quiet=quiet)
         if general.verbose and not general.as_json:
-            show(candidates_table(done.stitch.selection) + "\n")
+            show(table(candidates_rows(done.stitch.selection)) + "\n")
             if asked.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, ci, general, page=output / PAGE)

@@ -55,7 +55,7 @@ def run(
     A database is written to record by record, a folder by a new one that takes its place in one step.
     """
     from migrate.errors import UsageError
-    from migrate.live.report import report_document, report_text
+    from migrate.live.report import run_document, run_text
     from migrate.live.worker import Worker
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
@@ -76,9 +76,9 @@ def run(
     advise(f"working at {store}; `{said}` says how it is doing", quiet=quiet)
     report = worker.run()
     if as_json:
-        show_json(report_document(report))
+        show_json(run_document(report))
         return
-    show(report_text(report))
+    show(run_text(report))
     if report.phase != "complete" or not advise_switch(OLD, None, store, quiet=quiet):
         advise_next("live status", store, quiet=quiet)
 
@@ -97,25 +97,28 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     The files are written anew each time.
     """
     from migrate.files import atomic_file, refuse_file
-    from migrate.live.report import metrics_text, status_document, status_page, status_text
+    from migrate.live.report import metrics_text, status_document, status_sections
     from migrate.live.state import state_path
     from migrate.live.status import status_of
+    from migrate.report.page import report_page
+    from migrate.report.terminal import report_text
     from migrate.stores import open_store
 
-    pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
-    if pages:
+    paths = [path for path in (metrics, html) if path is not None]
+    if paths:
         kept = state_path(open_store(store)).parent
         kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
-    for path, _ in pages:
+    for path in paths:
         refuse_file(path, *options.local_paths(store), kept, force=True)
     found = status_of(store)
-    for path, page in pages:
+    sections = status_sections(found)
+    for path in paths:
         with atomic_file(path, force=True) as aside:
-            aside.write_text(page(found), encoding="utf-8")
+            aside.write_text(metrics_text(found) if path == metrics else report_page(sections), encoding="utf-8")
     if as_json:
         show_json(status_document(found))
     else:
-        show(status_text(found))
+        show(report_text(sections))
         if found.is_all_true:
             advise_switch(OLD, None, store, quiet=False)
         elif not found.is_running:

@@ -24,8 +24,9 @@ from migrate.embedders.kinds import runs_code, split_spec
 from migrate.embedders.prefix import first_of
 from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.html import audit_page
+from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.steps.opening import log_of, model_of
@@ -214,7 +215,7 @@ def run(step: Run, documents_per_s: float | None) -> Migration:
         with atomic_file(folder / REPORT, force=steps.force) as aside:
             write_json(aside, audit_document(report))
         with atomic_file(folder / PAGE, force=steps.force) as aside:
-            write_bytes(aside, audit_page(report).encode())
+            write_bytes(aside, report_page(audit_sections(report)).encode())
         made = {name: facts for name in (STITCH, STORE, REFERENCE) if (facts := steps.known(name)) is not None}
         note_finished(folder, report, made_from, {**made, REPORT: {}, PAGE: {}}, page=folder / PAGE, force=steps.force)
     return Migration(fitted or saved, translation, report)

@@ -16,8 +16,9 @@ from migrate.embedders import load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.errors import SpendingError, StoreError, UsageError
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
+from migrate.report.terminal import report_text
 from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
@@ -75,7 +76,7 @@ def test_it_changes_no_verdict_and_costs_what_was_embedded(stores):
         assert report.arm(f"prefix:{words}").usd == pytest.approx(tokens * 1e-5)
     named = {arm["name"]: arm for arm in audit_document(report)["arms"]}
     assert named["prefix:1"]["tokens"] < named["prefix:2"]["tokens"] < named[FULL]["tokens"]
-    assert "prefix:2" in audit_text(report)
+    assert "prefix:2" in report_text(audit_sections(report))
 
 
 def test_it_is_one_of_the_arms_that_could_serve(stores):

@@ -84,7 +84,7 @@ def test_groups_are_set_against_each_other(stores, capsys):
     make_store(Path("e"), IDS, np.random.default_rng(2).normal(size=(40, 5)).astype(np.float32))
     assert run(["compare", "c", *named, "--html", "page.html", "--csv", "figures"]) == 0
     text = capsys.readouterr().out
-    assert "groups of stores: first (2), second (2)" in text and "layer by layer" in text
+    assert "first: B, C; second: D, A. Means over pairs" in text and "Layer by layer" in text
     assert max(map(len, text.split("\n"))) <= 100
     assert "Groups of stores" in Path("page.html").read_text()
     run(["compare", "c", *named, "--json"])

@@ -25,12 +25,14 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
-from migrate.live.report import metrics_text, status_document, status_page, status_text
+from migrate.live.report import metrics_text, status_document, status_sections
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.steps.switch import switch
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
@@ -660,9 +662,9 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
     status = status_of(location)
     assert (status.true, status.share, status.verdict) == (None, None, None)
-    assert "another store is there" in status_text(status)
+    assert "another store is there" in report_text(status_sections(status))
     assert "true_documents" not in metrics_text(status)
-    assert status_document(status)["true"] is None and "nother store is there" in status_page(status)
+    assert status_document(status)["true"] is None and "nother store is there" in report_page(status_sections(status))
 
 
 @pytest.mark.parametrize(

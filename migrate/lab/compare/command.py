@@ -18,6 +18,7 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
     from migrate.lab.compare.comparison import StoresComparison
+    from migrate.report.sections import Report
 
 
 @options.command(
@@ -92,7 +93,9 @@ def command(
     """
     from migrate.datasets.records import read_labels
     from migrate.lab.compare.comparison import compare_stores
-    from migrate.lab.compare.report import compare_document, compare_text
+    from migrate.lab.compare.report import compare_document
+    from migrate.lab.compare.sections import compare_sections
+    from migrate.report.terminal import report_text
     from migrate.stores import open_store
 
     stores, places = _with_groups(stores, groups)
@@ -108,11 +111,12 @@ def command(
         comparison = compare_stores(
             opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
         )
-    _write(comparison, html, table, force=force)
+    sections = compare_sections(comparison)
+    _write(comparison, sections, html, table, force=force)
     if as_json:
         show_json(compare_document(comparison))
     else:
-        show(compare_text(comparison))
+        show(report_text(sections))
     open_page(html, opens=opens, quiet=quiet)
 
 
@@ -150,15 +154,17 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
             )
 
 
-def _write(comparison: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
+def _write(
+    comparison: StoresComparison, sections: Report, html: Path | None, table: Path | None, *, force: bool
+) -> None:
     """Write each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
-    from migrate.lab.compare.page import compare_page
     from migrate.lab.compare.report import csv_files, long_csv
+    from migrate.report.page import report_page
 
     with ExitStack() as outputs:
         if html is not None:
-            write_bytes(outputs.enter_context(atomic_file(html, force=force)), compare_page(comparison).encode())
+            write_bytes(outputs.enter_context(atomic_file(html, force=force)), report_page(sections).encode())
         if table is not None and table.suffix == ".csv":
             write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(comparison).encode())
         elif table is not None:
