@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
-from migrate.cli.options import MarginOptions, ModelOptions, option
+from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
@@ -89,9 +89,9 @@ def run(
 )
 @click.argument("store", type=options.STORE)
 @option("--metrics", type=options.PATH, metavar="FILE", help="Write the counters in the text format of Prometheus.")
-@option("--html", type=options.PATH, metavar="FILE", help="Write a page with quality and spending over time.")
+@options.report_options
 @options.as_json
-def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -> None:
+def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) -> None:
     """Say how the live STORE is doing: the verdict on what was served first.
 
     The files are written anew each time.
@@ -102,18 +102,21 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     from migrate.live.status import status_of
     from migrate.stores import open_store
 
-    pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
-    if pages:
+    if metrics is not None or outputs.report:
         kept = state_path(open_store(store)).parent
         kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
-    for path, _ in pages:
-        refuse_file(path, *options.local_paths(store), kept, force=True)
+        read = (*options.local_paths(store), kept)
+        outputs.refuse(*read, endings=(".json", ".html"), force=True)
+        if metrics is not None:
+            refuse_file(metrics, *read, force=True)
     found = status_of(store)
-    for path, page in pages:
-        with atomic_file(path, force=True) as aside:
-            aside.write_text(page(found), encoding="utf-8")
+    document = status_document(found)
+    if metrics is not None:
+        with atomic_file(metrics, force=True) as unfinished:
+            unfinished.write_text(metrics_text(found), encoding="utf-8")
+    outputs.leave(document, lambda: status_page(found), force=True)
     if as_json:
-        show_json(status_document(found))
+        show_json(document)
     else:
         show(status_text(found))
         if found.is_all_true:

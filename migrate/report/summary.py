@@ -31,7 +31,7 @@ _MILLION = 1e6
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH, in_colour: bool = False) -> str:
     """The recommendation, the verdict and the options, `width` columns wide; `page` is where the report is shown."""
-    where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
+    where = f"the whole report: {page}" if page is not None else "the whole report: --report FILE.html for a page"
     more = _lines(f"{where}; --verbose for all arms, slices and notes here", width)
     return printed([*_parts(report, width), more], width, in_colour=in_colour)
 

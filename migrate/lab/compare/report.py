@@ -354,7 +354,7 @@ def _span(matrix: Matrix) -> str:
 def _meanings(comparison: StoresComparison, letters: Sequence[str]) -> list[str]:
     """Return what the figures mean, where a terminal has room for the sentences of all pairs."""
     if len(comparison.pairs) > 3:
-        return [wrap("what this means for each pair: --html FILE")]
+        return [wrap("what this means for each pair: --report FILE.html")]
     return [wrap(sentence) for _, several in comparison_sentences(comparison, letters) for sentence in several]
 
 
