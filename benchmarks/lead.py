@@ -157,7 +157,7 @@ def main() -> int:
         print(table(rows), end="\n\n", flush=True)
         whole = put_together(stores, Path(aside) / "whole")
         words = [word for spec in given.stitch for word in ("--stitch", spec)]
-        page = ["--html", str(given.html), "--force"] if given.html else []
+        page = ["--report", str(given.html), "--force"] if given.html else []
         sizes = ["--sample", str(given.sample), "--seed", str(given.seed)]
         code = run(["compare", *map(str, whole), *words, *sizes, *page])
     print(f"\n{time.perf_counter() - started:.0f} s")

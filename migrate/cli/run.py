@@ -21,10 +21,8 @@ from migrate.cli.options import (
     ModelOptions,
     Outputs,
     QueryOptions,
-    ci_options,
+    report_options,
 )
-from migrate.cli.pages import open_page
-from migrate.cli.pages import opens as open_option
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
@@ -46,16 +44,14 @@ if TYPE_CHECKING:
 @step_options(Run)
 @options.accept_margin
 @options.model_options
-@ci_options
-@open_option
+@report_options
 @options.general_options(options.as_json, options.verbose, options.quiet)
 def command(
     asked: Run,
     accept_margin: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
-    ci: Outputs,
-    opens: bool,
+    outputs: Outputs,
     general: GeneralOptions,
 ) -> int:
     """Fit, translate and audit; everything is left in one folder.
@@ -84,7 +80,7 @@ def command(
     judged.require(by_pool=by_pool)
     read = options.local_paths(store, judged.location)
     refuse_overlap(output, *read)
-    ci.refuse(*read, force=asked.force)
+    outputs.refuse(*read, force=asked.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output, quiet=quiet)
@@ -117,7 +113,7 @@ def command(
         finished = step.finished
         if finished is not None:
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
-            code = show_finished(finished, ci, general)
+            code = show_finished(finished, output / PAGE, outputs, general)
         else:
             judges, kept, rate = step.questions, step.kept, None
             if kept.outputs:
@@ -142,11 +138,10 @@ def command(
             show(table(candidates_rows(done.stitch.selection)) + "\n")
             if asked.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
-        code = show_report(done.report, ci, general, page=output / PAGE)
+        code = show_report(done.report, outputs, general, page=output / PAGE)
     if not general.as_json:
         found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
         advise_recommendation(found, quiet=quiet)
-    open_page(output / PAGE, opens=opens, quiet=quiet)
     return code
 
 

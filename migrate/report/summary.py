@@ -24,7 +24,7 @@ _MILLION = 1e6
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH) -> str:
     """Return the recommendation, the verdict and the options, `width` columns wide; `page` shows the whole report."""
-    shown = "--html FILE for a page" if page is None else page
+    shown = "--report FILE.html for a page" if page is None else page
     more = f"the whole report: {shown}; --verbose for all arms, slices and notes here"
     return as_text(*_blocks(report, width), more, width=width)
 

@@ -405,7 +405,7 @@ def test_audit_of_a_file_of_queries(store, code, outcome, migrated, corpus, tmp_
 
 def test_audit_of_synthetic_queries(migrated, tmp_path, capsys):
     report = tmp_path / "report.json"
-    code = audited(migrated / "true", "synthetic", "--report", report, "--html", tmp_path / "page.html")
+    code = audited(migrated / "true", "synthetic", "--report", report, "--report", tmp_path / "page.html")
     text = " ".join(capsys.readouterr().out.split())
     verdict = json.loads(report.read_text())["verdict"]
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[verdict["outcome"]] == 0

@@ -22,7 +22,7 @@ INSPECT = ("inspect", "store")
 FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
 TRANSLATE = system.TRANSLATE
 ANY_STORE = (*TRANSLATE, "--any-store")
-AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--no-bm25", "--report", "out", "-q", "-v")
+AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--no-bm25", "--report", "out.json", "-q", "-v")
 RUN = ("run", "store", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "out", "-q")
 EMBED = ("embed", "beir", "--model", "tfidf:8", "-o", "out", "-q")
 FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "out", "-q")
@@ -664,26 +664,30 @@ ASSESS = ("assess", "store", "--target", "tfidf:16", "-q")
 
 REPORTS = [
     Fault(80, "a page in a folder that may not be written to", system.folder_without_writing,
-          (*AUDIT[:7], "--html", "sealed/out", "-q"), 5,
-          "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
+          (*AUDIT[:7], "--report", "sealed/out.html", "-q"), 5,
+          "cannot write sealed/out.html: *sealed is not writable; check the permissions, or choose another "
           "place"),
     Fault(80, "a stitch in a folder that may not be written to", system.folder_without_writing,
           ("fit", "store", "--target", "tfidf:8", "-o", "sealed/out", "-q"), 5,
           "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
           "place"),
-    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:7], "--junit", "file/out", "-q"), 5,
-          "cannot write file/out: *file is not a folder; choose another place"),
-    Fault(81, "a folder where a page should be", lambda p: (p / "out").mkdir(), (*ASSESS, "--html", "out", "--force"),
-          2, "out: this is a folder, but the output is a file; choose another output"),
-    Fault(81, "a pipe where a finding should be", lambda p: os.mkfifo(p / "pipe"),
-          (*CHECK, "--junit", "pipe", "--force"), 2,
-          "pipe: this is a pipe or a device, and cannot be replaced; choose another output"),
-    Fault(82, "an assessment in the store", nothing, (*ASSESS, "--html", "store/page.html"), 2,
+    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:7], "--report", "file/out.xml", "-q"), 5,
+          "cannot write file/out.xml: *file is not a folder; choose another place"),
+    Fault(81, "a folder where a page should be", lambda p: (p / "out.html").mkdir(),
+          (*ASSESS, "--report", "out.html", "--force"), 2,
+          "out.html: this is a folder, but the output is a file; choose another output"),
+    Fault(81, "a pipe where a finding should be", lambda p: os.mkfifo(p / "pipe.xml"),
+          (*CHECK, "--report", "pipe.xml", "--force"), 2,
+          "pipe.xml: this is a pipe or a device, and cannot be replaced; choose another output"),
+    Fault(82, "an assessment in the store", nothing, (*ASSESS, "--report", "store/page.html"), 2,
           OVERLAPS.format("store/page.html", "store")),
-    Fault(82, "a finding in place of the index", nothing, (*CHECK, "--junit", "store/index.faiss", "--force"), 2,
-          OVERLAPS.format("store/index.faiss", "store")),
-    Fault(82, "a page inside the folder of figures", nothing, (*COMPARE, "--html", "out/page.html", "--csv", "out"), 2,
-          "--html and --csv: out/page.html and out are one output, or one is in the other; choose "
+    Fault(82, "a finding in place of the manifest", nothing, (*CHECK, "--report", "store/lead-migrate.json", "--force"),
+          2, OVERLAPS.format("store/lead-migrate.json", "store")),
+    Fault(82, "a finding of no kind", nothing, (*CHECK, "--report", "out.txt"), 2,
+          "--report out.txt: the ending says the kind; end it in .json or .html or .xml"),
+    Fault(82, "a page inside the folder of figures", nothing,
+          (*COMPARE, "--report", "out/page.html", "--csv", "out"), 2,
+          "--report and --csv: out/page.html and out are one output, or one is in the other; choose "
           "another"),
     Fault(83, "labels that are all different", texts.labels(lambda row: f"label {row}"),
           (*COMPARE, "--labels", "labels.tsv"), 4,
@@ -692,9 +696,9 @@ REPORTS = [
     Fault(83, "one label", texts.labels(lambda row: "same"), (*COMPARE, "--labels", "labels.tsv"), 4,
           "too few labels: of the 1 labels of 150 compared documents 1 occur twice or more, and two must; check "
           "the labels"),
-    Fault(84, "a report that never ends", nothing, (*ASSESS, "--report", "/dev/zero"), 4,
+    Fault(84, "a report that never ends", nothing, (*ASSESS, "--audit", "/dev/zero"), 4,
           ENDLESS.format("/dev/zero")),
-    Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--report", "audit.json"), 4,
+    Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--audit", "audit.json"), 4,
           "audit.json: expected the report of an audit with --frontier, found none; run audit with it"),
     Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 3,
           "note: --slice: no document that the queries are about has 'colour' in its metadata"),
@@ -706,7 +710,7 @@ REPORTS = [
           "store: the saved state is of tfidf:32, not of tfidf:16; name that"),
     Fault(87, "a store that is stamped", nothing, ("stamp", "store", "--model", "tfidf:32", "-q"), 2,
           "store/lead-migrate.json exists: the store is stamped already; replace it with --force"),
-    Fault(88, "the summary of a run is a folder", system.summary_is_folder, (*CHECK, "--github"), 5,
+    Fault(88, "the summary of a run is a folder", system.summary_is_folder, CHECK, 5,
           "cannot write beir: Is a directory; see what holds it, and run the same command again"),
     Fault(89, "a margin that is no number", nothing, (*AUDIT, "--margin", "nan"), 2,
           "Invalid value for '--margin': expected a number, found *; see lead-migrate audit --help"),
