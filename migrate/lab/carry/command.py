@@ -94,13 +94,13 @@ def command(
 
 
 def _write(done: Carried, output: Path, *, force: bool) -> None:
-    """Each kind that there is, as it was given, and what was found of it."""
+    """Write each kind that there is, as it was given, and its judgement."""
     from migrate.files import atomic_folder, write_json
     from migrate.lab.carry.carry import write_rows
     from migrate.lab.carry.report import carry_document
 
-    with atomic_folder(output, force=force) as aside:
+    with atomic_folder(output, force=force) as folder:
         for name, arrays in (("directions.npz", done.directions), ("probes.npz", done.probes)):
             if arrays:
-                write_rows(aside / name, arrays)
-        write_json(aside / "carry.json", carry_document(done))
+                write_rows(folder / name, arrays)
+        write_json(folder / "carry.json", carry_document(done))
