@@ -91,9 +91,8 @@ def command(
     --group, repeated, measures within groups of stores are set against those between them.
     """
     from migrate.datasets.records import read_labels
-    from migrate.lab.compare.comparison import compare_stores
+    from migrate.lab.compare.compare import compare
     from migrate.lab.compare.report import compare_document, compare_text
-    from migrate.stores import open_store
 
     stores, places = _with_groups(stores, groups)
     refuse_open(html, opens=opens)
@@ -104,9 +103,8 @@ def command(
     if repeated is not None:
         advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
     with progress_bar(quiet=quiet) as progress:
-        opened = [open_store(store, verify=True) for store in stores]
-        comparison = compare_stores(
-            opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+        comparison = compare(
+            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
         )
     _write(comparison, html, table, force=force)
     if as_json:
