@@ -15,7 +15,6 @@ import random
 import threading
 import time
 from collections import Counter as Tally
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -118,7 +117,7 @@ class _Buffer:
     """Counts since they were last written down."""
 
     counts: Tally[Counter] = field(default_factory=Tally)
-    wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    wanted: Tally[str] = field(default_factory=Tally)
     choosers: set[str] = field(default_factory=set)
     queries: list[ServedQuery] = field(default_factory=list)
 
@@ -367,9 +366,7 @@ class LiveSearcher:
         with self._lock:
             if ids:
                 self._buffer.choosers.add(chooser)
-            demand = self._buffer.wanted
-            for doc_id, more in zip(ids, (1 / (places + 1)).tolist(), strict=True):
-                demand[doc_id] += more
+            self._buffer.wanted.update(dict(zip(ids, (1 / (places + 1)).tolist(), strict=True)))
 
     def _allowed(self) -> int:
         """Return how many documents a query may have embedded now."""
@@ -379,7 +376,7 @@ class LiveSearcher:
         return most if budget is None else max(min(most, budget - spent), 0)
 
     def _documents(self, texts: Texts, hashes: Mapping[str, bytes]) -> dict[bytes, Document]:
-        """Documents by the hash of their text, as long as that is still their text."""
+        """Return documents by the hash of their text, as long as that is still their text."""
         try:
             documents = texts.find(list(hashes))
         except LeadMigrateError as error:
@@ -447,15 +444,14 @@ class LiveSearcher:
             with self._lock:
                 self._embedded -= int(buffer.counts["embedded_by_queries"])
                 self._buffer.counts.update(buffer.counts)
-                for doc_id, weight in buffer.wanted.items():
-                    self._buffer.wanted[doc_id] += weight
+                self._buffer.wanted.update(buffer.wanted)
                 self._buffer.choosers |= buffer.choosers
                 self._buffer.queries[:0] = buffer.queries
             raise
 
 
 def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:
-    """The models by which queries may be embedded, each behind a cache; `known` is the store's own."""
+    """Return the models by which queries may be embedded, each behind a cache; `known` is the store's own."""
     named = known.spec if models is None else models
     listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
     if not listed or not all(isinstance(model, str | Embedder) for model in listed):

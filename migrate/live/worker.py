@@ -1,7 +1,7 @@
 """The worker of a live store: writes true vectors into it, most wanted first, and watches what is served.
 
-All that it does can be done again: vectors are in the embedding cache before anything else happens to them, and what
-the store holds is found out anew at each start. So a worker that was killed at any moment has lost nothing.
+Vectors are in the embedding cache before anything else happens to them, and a store is surveyed anew at each start: a
+worker that was killed at any moment has lost nothing.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _RENEWED: Final = "own shares at which the stitch was fitted again"
 class LiveSurvey:
     """The documents of a store: hashes of the `texts` by id, and of those that are `true`; ids `left`, in their order.
 
-    `embedded` are those whose vectors the cache has and the store has not. `n_embedded` are these and the true ones,
-    `counters` what had been counted by then, `judged` what the verdict has had embedded since. `bitwise` says that all
+    `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
+    `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if all
     that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
@@ -487,9 +487,9 @@ class Worker:
             counted |= {name: getattr(self._verdict, name) for name in ("mean", "likely", "lower", "upper")}
         self.state.note_history(counted)
 
-    def _pause(self, why: str) -> None:
+    def _pause(self, reason: str) -> None:
         """Wait for a model or a server that does not answer, longer each time."""
-        self._say("paused", why)
+        self._say("paused", reason)
         self.state.count({"embedder_failures": 1})
         self._wait(min(2.0**self._failures, _MINUTE_S))
         self._failures += 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,12 +17,15 @@ from migrate.lab.compare.figures import matrix_of
 from migrate.lab.compare.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
 from migrate.lab.compare.labels import judge_labels
 from migrate.lab.compare.matching import SAMPLE, Matched, match_documents
+from migrate.report.terminal import cut
 from migrate.similarity.measures import MEASURES
-from migrate.similarity.spaces import Similarity, Space, chance_cka, compare_described, describe_space
+from migrate.similarity.spaces import Space, chance_cka, compare_described, describe_space
 from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
+
+Item = TypeVar("Item")
 
 
 def compare(
@@ -78,10 +82,14 @@ def compare(
     downstream = None
     if labels is not None:
         rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
-        known = [labels[matched.ids[row]] for row in rows]
-        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], known, seed=seed)
+        of_rows = [labels[matched.ids[row]] for row in rows]
+        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], of_rows, seed=seed)
     names = distinct_names([store.info.location for store in opened])
-    fitted = _fit_stitches(spaces, specs, seed, progress)
+    fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
+    places = range(len(spaces))
+    for spec, a, b in _counted(list(product(specs, places, places)), "fit stitches", progress):
+        fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
+    first, pairs = fitted[specs[0]], _counted(list(combinations(places, 2)), "compare spaces", progress)
     local = tuple(_local_documents(space, matched.ids) for space in spaces)
     comparison = StoresComparison(
         stores=tuple(
@@ -99,7 +107,7 @@ def compare(
         shared=matched.shared,
         documents=len(matched.ids),
         seed=seed,
-        pairs=_compare_pairs(spaces, fitted[specs[0]], seed, progress),
+        pairs={(a, b): compare_described(spaces[a], spaces[b], first[a, b], first[b, a], seed=seed) for a, b in pairs},
         stitches=fitted,
         chance=tuple(chance_cka(space.vectors, seed=seed) for space in spaces),
         local=local,
@@ -116,12 +124,10 @@ def distinct_names(locations: Sequence[str]) -> list[str]:
 
     A location may hold what a terminal obeys; a name does not.
     """
-    parts = [Path(location).absolute().parts for location in locations]
-    different = len(set(parts))
-    depth = next(
-        d for d in range(1, 1 + max(map(len, parts))) if len({path_parts[-d:] for path_parts in parts}) == different
-    )
-    names = [str(Path(*path_parts[-depth:])) for path_parts in parts]
+    paths = [Path(location).absolute().parts for location in locations]
+    depths = range(1, 1 + max(map(len, paths)))
+    depth = next(d for d in depths if len({path[-d:] for path in paths}) == len(set(paths)))
+    names = [str(Path(*path[-depth:])) for path in paths]
     names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
     times = [names[: place + 1].count(name) for place, name in enumerate(names)]
     return [name if time == 1 else f"{name} ({time})" for name, time in zip(names, times, strict=True)]
@@ -162,40 +168,21 @@ def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[Loca
         return {}
     listed = {
         doc_id
-        for documents in local
-        for document in (*documents.lowest, *documents.highest)
+        for ends in local
+        for document in (*ends.lowest, *ends.highest)
         for doc_id in (document.id, *document.neighbours)
     }
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
-    texts = {
-        document.id: " ".join(document.text.split()) for document in stores[place].documents(matched.rows[place][rows])
-    }
-    return {doc_id: text if len(text) <= 80 else f"{text[:79]}…" for doc_id, text in texts.items()}
+    documents = stores[place].documents(matched.rows[place][rows])
+    return {document.id: cut(" ".join(document.text.split()), 80) for document in documents}
 
 
-def _fit_stitches(
-    spaces: Sequence[Space], specs: Sequence[str], seed: int, progress: Progress
-) -> dict[str, dict[tuple[int, int], Stitching]]:
-    """Fit every stitch between every two spaces, and from each to itself."""
-    fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
-    every = list(product(specs, range(len(spaces)), range(len(spaces))))
-    for done, (spec, a, b) in enumerate(every):
-        progress("fit stitches", done, len(every))
-        fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
-    progress("fit stitches", len(every), len(every))
-    return fitted
-
-
-def _compare_pairs(
-    spaces: Sequence[Space], fitted: Mapping[tuple[int, int], Stitching], seed: int, progress: Progress
-) -> dict[tuple[int, int], Similarity]:
-    every = list(combinations(range(len(spaces)), 2))
-    pairs = {}
-    for done, (a, b) in enumerate(every):
-        progress("compare spaces", done, len(every))
-        pairs[a, b] = compare_described(spaces[a], spaces[b], fitted[a, b], fitted[b, a], seed=seed)
-    progress("compare spaces", len(every), len(every))
-    return pairs
+def _counted(items: Sequence[Item], stage: str, progress: Progress) -> Iterator[Item]:
+    """Yield the items, and report how many are done."""
+    for done, item in enumerate(items):
+        progress(stage, done, len(items))
+        yield item
+    progress(stage, len(items), len(items))
 
 
 def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:
@@ -207,15 +194,12 @@ def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> l
     if len(matched.ids) < matched.shared:
         notes.append(f"{len(matched.ids):,} of the {matched.shared:,} shared documents are compared, drawn by the seed")
     fitted_on = len(halves(len(matched.ids), seed=0)[0])
-    wide = [
-        f"{name} ({store.info.dim:,})" for name, store in zip(names, stores, strict=True) if store.info.dim > fitted_on
-    ]
-    if wide:
+    named = list(zip(names, stores, strict=True))
+    if wide := [f"{name} ({store.info.dim:,})" for name, store in named if store.info.dim > fitted_on]:
         notes.append(
             f"stitches are fitted on {fitted_on:,} documents, fewer than the dimensions of {', '.join(wide)}: what "
             "they reach says as much of that number as of the spaces"
         )
-    lossy = [name for name, store in zip(names, stores, strict=True) if not store.info.exact]
-    if lossy:
+    if lossy := [name for name, store in named if not store.info.exact]:
         notes.append(f"the vectors of {', '.join(lossy)} are approximate, as the index keeps them")
     return notes
