@@ -64,8 +64,8 @@ class LiveSurvey:
     """The documents of a store: hashes of the `texts` by id, and of those that are `true`; ids `left`, in their order.
 
     `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
-    `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if all
-    that is true is so to the last bit; `refused` are texts that the model takes no vector of.
+    `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if
+    all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
     count: int = 0
@@ -131,7 +131,6 @@ class Worker:
         self._failures = 0
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
-        self._is_checked = False
         self._is_proven = not needs_proof(self.embedder)
 
     def run(self) -> WorkerReport:
@@ -194,9 +193,6 @@ class Worker:
         """Take one step of the work; return the phase and why, where there was nothing to write."""
         if self._is_other():
             self._survey()
-        if not self._is_checked and self.renewal is not None:
-            self.renewal.require_documents(self.store, self.embedder, self.survey.texts)
-        self._is_checked = True
         if not self._is_proven:
             self._prove_model()
         self._look()
@@ -295,6 +291,8 @@ class Worker:
         survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.left))
+        if self.renewal is not None and not self.survey.count:  # at first
+            self.renewal.require_documents(store, self.embedder, survey.texts)
         self.survey, self._surveyed_at = survey, time.monotonic()
         self.writer.waiting = {}
 
