@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import option
+from migrate.cli.options import GeneralOptions, option
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -63,10 +63,7 @@ if TYPE_CHECKING:
     help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
     "Stores named here need not be named before.",
 )
-@options.seed
-@options.force
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
     stores: tuple[str, ...],
     html: Path | None,
@@ -76,10 +73,7 @@ def command(
     labels: Path | None,
     stitches: tuple[str, ...],
     groups: tuple[str, ...],
-    seed: int,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> None:
     """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
 
@@ -96,22 +90,25 @@ def command(
 
     stores, places = _with_groups(stores, groups)
     refuse_open(html, opens=opens)
-    _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
+    _refuse_outputs(html, table, options.local_paths(*stores, labels), force=general.force)
     by_id = None if labels is None else read_labels(labels)
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:
-        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
-    with progress_bar(quiet=quiet) as progress:
-        comparison = compare(
-            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+        advise(
+            f"{repeated} is named twice: a store is compared with itself, which says nothing of a move",
+            quiet=general.quiet,
         )
-    _write(comparison, html, table, force=force)
-    if as_json:
+    with progress_bar(quiet=general.quiet) as progress:
+        comparison = compare(
+            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=general.seed, progress=progress
+        )
+    _write(comparison, html, table, force=general.force)
+    if general.as_json:
         show_json(compare_document(comparison))
     else:
         show(compare_text(comparison))
-    open_page(html, opens=opens, quiet=quiet)
+    open_page(html, opens=opens, quiet=general.quiet)
 
 
 def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:
