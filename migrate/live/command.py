@@ -71,8 +71,8 @@ def run(
             "far to go with --budget, or agree with --yes"
         )
     worker = Worker(location, embedder, replace(asked, margin=safe.margin, margin_from=safe.origin))
-    said = shlex.join(["lead-migrate", "live", "status", store])
-    advise(f"working at {store}; `{said}` says how it is doing", quiet=quiet)
+    line = shlex.join(["lead-migrate", "live", "status", store])
+    advise(f"working at {store}; `{line}` says how it is doing", quiet=quiet)
     report = worker.run()
     if as_json:
         show_json(report_document(report))
@@ -103,21 +103,21 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
 
     pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
     if pages:
-        kept = state_path(open_store(store)).parent
-        kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
+        folder = state_path(open_store(store)).parent
+        folder = folder if folder.name.endswith(".live") else folder.parent  # with the states of other tables beside it
     for path, _ in pages:
-        refuse_file(path, *options.local_paths(store), kept, force=True)
-    found = status_of(store)
+        refuse_file(path, *options.local_paths(store), folder, force=True)
+    state = status_of(store)
     for path, page in pages:
-        with atomic_file(path, force=True) as aside:
-            aside.write_text(page(found), encoding="utf-8")
+        with atomic_file(path, force=True) as unfinished:
+            unfinished.write_text(page(state), encoding="utf-8")
     if as_json:
-        show_json(status_document(found))
+        show_json(status_document(state))
     else:
-        show(status_text(found))
-        if found.is_all_true:
+        show(status_text(state))
+        if state.is_all_true:
             advise_switch(OLD, None, store, quiet=False)
-        elif not found.is_running:
+        elif not state.is_running:
             advise_worker(store, quiet=False)
 
 

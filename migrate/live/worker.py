@@ -216,9 +216,9 @@ class Worker:
     def _end(self) -> tuple[WorkerPhase, str] | None:
         """Return the phase and why, where nothing is left; None where another look at the store found something."""
         if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
-            before = len(self.survey.true)
+            n_true = len(self.survey.true)
             self._survey()
-            if len(self.survey.true) != before and not self.survey.is_complete:
+            if len(self.survey.true) != n_true and not self.survey.is_complete:
                 return None
         survey = self.survey
         if survey.is_complete:
@@ -268,19 +268,19 @@ class Worker:
         confidence, cosine = confidence_of(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
             cached = self.embedder.find(documents, "document")
-            for place, document in enumerate(documents):
-                digest, row = text_hash(document.text), start + place
-                survey.rows[ids[place]] = row
+            for number, document in enumerate(documents):
+                digest, row = text_hash(document.text), start + number
+                survey.rows[ids[number]] = row
                 survey.texts[document.id] = digest
                 if refused.get(document.id, (None,))[0] == digest:
                     survey.refused += 1
                     continue
-                true = cached.get(place)
+                true = cached.get(number)
                 sure = 0.0 if confidence is None or np.isnan(confidence[row]) else float(confidence[row])
                 if true is not None and not store.info.exact:  # it keeps codes: nothing to compare
                     same, bitwise = sure == 1, False
                 else:
-                    same, bitwise = _same(vectors[place], true, cosine=cosine)
+                    same, bitwise = _same(vectors[number], true, cosine=cosine)
                 if same:
                     survey.true[document.id] = digest
                     survey.bitwise &= bitwise
@@ -347,8 +347,8 @@ class Worker:
         cached = self.embedder.known(documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
         fits = self.account.fits(new)
-        left = {document.id for document in new[fits:]}
-        batch = [document for document in documents if document.id not in left]
+        unpaid = {document.id for document in new[fits:]}
+        batch = [document for document in documents if document.id not in unpaid]
         try:
             for part, vectors in self._embedded(batch):
                 if self.writer.put(self.store, part, vectors) < len(part):
@@ -358,9 +358,9 @@ class Worker:
         except RemoteError:
             self.survey.left.extend(document.id for document in batch)
             raise
-        if not left:
+        if not unpaid:
             return None
-        self.survey.left.extend(sorted(left))
+        self.survey.left.extend(sorted(unpaid))
         return f"the budget of {self.budget} is used up"
 
     def _note_choosers(self) -> None:
@@ -408,8 +408,8 @@ class Worker:
         try:
             renewal.check(self.store, survey.texts)
             fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            left = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
-            renewal.renew(self.store, fitted, self.writer, left)
+            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
+            renewal.renew(self.store, fitted, self.writer, untrue)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
             self._not_renewed = (*self._not_renewed, *due)
             self._remark = f"; the stitch was not fitted again: {error}"
@@ -442,7 +442,7 @@ class Worker:
         self._tell(self._verdict)
 
     def _judge(self, queries: Sequence[ServedQuery]) -> None:
-        true, before = self.survey.true, self._since("embedded_by_worker")
+        true, n_embedded = self.survey.true, self._since("embedded_by_worker")
         is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
         self._note_choosers()
         try:
@@ -450,7 +450,7 @@ class Worker:
             self._monitor = self._monitor.judged(pool)
             self._monitor.keep(self.state)
         finally:
-            self.survey.judged += self._since("embedded_by_worker") - before
+            self.survey.judged += self._since("embedded_by_worker") - n_embedded
 
     def _tell(self, verdict: LiveVerdict) -> None:
         """Run the shell command where the verdict has become NOT SAFE: once, and whatever comes of it."""
@@ -495,10 +495,10 @@ class Worker:
     def _wait(self, seconds: float) -> bool:
         """Wait, unless somebody asks to stop; return whether it waited for so long."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             if self.state.noted(STOP):
                 return False
-            time.sleep(min(left, _POLL_S))
+            time.sleep(min(remaining, _POLL_S))
         return True
 
 

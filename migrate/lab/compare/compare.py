@@ -145,26 +145,26 @@ def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
 
 
 def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
-    known = np.flatnonzero(np.isfinite(space.local))
-    order = known[np.argsort(space.local[known], kind="stable")]
+    defined = np.flatnonzero(np.isfinite(space.local))
+    order = defined[np.argsort(space.local[defined], kind="stable")]
     lowest, highest = (
         tuple(
             LocalDocument(
-                ids[space.near.query_rows[place]],
-                float(space.local[place]),
-                tuple(ids[row] for row in space.near.rows[place][:5]),
+                ids[space.near.query_rows[query]],
+                float(space.local[query]),
+                tuple(ids[row] for row in space.near.rows[query][:5]),
             )
-            for place in places[:20]
+            for query in queries[:20]
         )
-        for places in (order, order[::-1])
+        for queries in (order, order[::-1])
     )
     return LocalDocuments(lowest, highest)
 
 
 def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
     """Return how the listed documents begin, as the first store with texts has them."""
-    place = next((place for place, store in enumerate(stores) if store.info.has_texts), None)
-    if place is None:
+    number = next((number for number, store in enumerate(stores) if store.info.has_texts), None)
+    if number is None:
         return {}
     listed = {
         doc_id
@@ -173,7 +173,7 @@ def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[Loca
         for doc_id in (document.id, *document.neighbours)
     }
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
-    documents = stores[place].documents(matched.rows[place][rows])
+    documents = stores[number].documents(matched.rows[number][rows])
     return {document.id: cut(" ".join(document.text.split()), 80) for document in documents}
 
 
