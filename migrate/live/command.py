@@ -72,8 +72,8 @@ def run(
             "far to go with --budget, or agree with --yes"
         )
     worker = Worker(location, embedder, replace(asked, margin=safe.margin, margin_from=safe.origin))
-    said = shlex.join(["lead-migrate", "live", "status", store])
-    advise(f"working at {store}; `{said}` says how it is doing", quiet=quiet)
+    line = shlex.join(["lead-migrate", "live", "status", store])
+    advise(f"working at {store}; `{line}` says how it is doing", quiet=quiet)
     report = worker.run()
     if as_json:
         show_json(run_document(report))
@@ -105,25 +105,25 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
     from migrate.stores import open_store
 
     if metrics is not None or outputs.report:
-        kept = state_path(open_store(store)).parent
-        kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
-        read = (*options.local_paths(store), kept)
+        folder = state_path(open_store(store)).parent
+        folder = folder if folder.name.endswith(".live") else folder.parent  # with the states of other tables beside it
+        read = (*options.local_paths(store), folder)
         outputs.refuse(*read, endings=(".json", ".html"), force=True)
         if metrics is not None:
             refuse_file(metrics, *read, force=True)
-    found = status_of(store)
-    document = status_document(found)
+    state = status_of(store)
+    document = status_document(state)
     if metrics is not None:
         with atomic_file(metrics, force=True) as unfinished:
-            unfinished.write_text(metrics_text(found), encoding="utf-8")
-    outputs.leave(document, lambda: report_page(status_sections(found)), force=True)
+            unfinished.write_text(metrics_text(state), encoding="utf-8")
+    outputs.leave(document, lambda: report_page(status_sections(state)), force=True)
     if as_json:
         show_json(document)
     else:
-        show(report_text(status_sections(found)))
-        if found.is_all_true:
+        show(report_text(status_sections(state)))
+        if state.is_all_true:
             advise_switch(OLD, None, store, quiet=False)
-        elif not found.is_running:
+        elif not state.is_running:
             advise_worker(store, quiet=False)
 
 

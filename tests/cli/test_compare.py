@@ -124,7 +124,7 @@ def test_an_output_is_replaced_only_when_told(stores, output, capsys):
         (["a", "b", "--group", "x"], 2, "such as old=a,b"),
         (["a", "b", "--group", "x=a,b", "--group", "x=c"], 2, "no name of its own"),
         (["--group", "x=a,b", "--group", "y=b,c"], 2, "a store is in one group"),
-        ([], 2, "two or more stores, found 0"),
+        ([], 2, "two or more stores; name another"),
         (["a", "b", "--stitch", "auto"], 2, "found 'auto'"),
         (["a", "b", "--stitch", "adjoint"], 2, "found 'adjoint'"),
         (["a", "b", "--stitch", "mlp"], 2, "mlp:1 to mlp:7"),

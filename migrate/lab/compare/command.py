@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import Outputs, option
+from migrate.cli.options import GeneralOptions, Outputs, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ if TYPE_CHECKING:
     help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
     "Stores named here need not be named before.",
 )
-@options.seed
-@options.force
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
     stores: tuple[str, ...],
     outputs: Outputs,
@@ -71,10 +68,7 @@ def command(
     labels: Path | None,
     stitches: tuple[str, ...],
     groups: tuple[str, ...],
-    seed: int,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> None:
     """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
 
@@ -86,29 +80,30 @@ def command(
     --group, repeated, measures within groups of stores are set against those between them.
     """
     from migrate.datasets.records import read_labels
-    from migrate.lab.compare.comparison import compare_stores
+    from migrate.lab.compare.compare import compare
     from migrate.lab.compare.report import compare_document
     from migrate.lab.compare.sections import compare_sections
     from migrate.report.page import report_page
     from migrate.report.terminal import report_text
-    from migrate.stores import open_store
 
     stores, places = _with_groups(stores, groups)
-    _refuse_outputs(outputs, table, options.local_paths(*stores, labels), force=force)
+    _refuse_outputs(outputs, table, options.local_paths(*stores, labels), force=general.force)
     by_id = None if labels is None else read_labels(labels)
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:
-        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
-    with progress_bar(quiet=quiet) as progress:
-        opened = [open_store(store, verify=True) for store in stores]
-        comparison = compare_stores(
-            opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+        advise(
+            f"{repeated} is named twice: a store is compared with itself, which says nothing of a move",
+            quiet=general.quiet,
+        )
+    with progress_bar(quiet=general.quiet) as progress:
+        comparison = compare(
+            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=general.seed, progress=progress
         )
     document = compare_document(comparison)
-    _write(comparison, table, force=force)
-    outputs.leave(document, lambda: report_page(compare_sections(comparison)), force=force)
-    if as_json:
+    _write(comparison, table, force=general.force)
+    outputs.leave(document, lambda: report_page(compare_sections(comparison)), force=general.force)
+    if general.as_json:
         show_json(document)
     else:
         show(report_text(compare_sections(comparison)))
