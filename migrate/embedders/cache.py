@@ -42,7 +42,7 @@ _UPGRADE = (
     "INSERT INTO chosen SELECT key, x'' FROM embeddings",
     "INSERT INTO choosers VALUES (x'', '')",  # `UNKNOWN_QUERY`
 )
-"""Of texts that version 1 has kept nobody knows why they were embedded."""
+"""Nobody knows why the texts that version 1 has kept were embedded."""
 
 LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
 

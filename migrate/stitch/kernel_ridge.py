@@ -146,7 +146,7 @@ class Additive(StretchableStitch):
 
     reads_vectors: ClassVar[bool] = True
     has_companions: ClassVar[bool] = False
-    """Whether regressions over the texts alone and over the old vector alone may be averaged in."""
+    """True if regressions over the texts alone and over the old vector alone may be averaged in."""
     gaussians: ClassVar[frozenset[str]] = frozenset()
     """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
     mean_: Vectors

@@ -27,7 +27,7 @@ RELATIVE_GRID = np.logspace(-4, 2, 13)
 
 
 Loss = Callable[[Matrix], float]
-"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
+"""Judgement of a λ: a number from the leave-one-out residuals, (n, q); less is better."""
 
 
 @dataclass(frozen=True)
