@@ -255,7 +255,8 @@ class Additive(StretchableStitch):
         residual = target - leant_on
         several = [(share, one, kernels.total(one)) for share, one in weighing.regressions]
         for fit_rows, held_out in splits:
-            vectors, predictions = leant_on[held_out], []
+            vectors = leant_on[held_out]
+            predictions: list[Prediction] = []
             for share, one, total in several:
                 system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
                 prior = np.diag(total)[held_out] if with_variance and not predictions else None

@@ -95,9 +95,10 @@ def new_optimizer(network: Sequential, settings: Training) -> Optimizer:
     A rate falls with the inputs of a layer, and starts at no more than 0.03, so that one serves all widths (Yang et al.
     2022, Tensor Programs V). It is divided by the number of layers, whose changes add up in the output.
     """
+    from torch.nn import Linear
     from torch.optim import AdamW
 
-    layers = list(network)[::2]
+    layers = [layer for layer in network if isinstance(layer, Linear)]
     rate = settings.learning_rate
     groups = [{"params": [a.weight], "lr": min(3e-2, rate * 384 / a.in_features) / len(layers)} for a in layers]
     biases = {"params": [layer.bias for layer in layers], "lr": rate / len(layers), "weight_decay": 0.0}
