@@ -91,35 +91,6 @@ def test_two_arrays_are_not_guessed_between(folder):
     assert open_store(folder / "more.npy").info.dim == 3
 
 
-def test_a_column_of_uneven_vectors_names_its_row(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    for bad in ([1.0], None, [1.0, None]):
-        table = pyarrow.table({"id": ["a", "b", "c"], "text": ["x"] * 3, "vector": [[1.0, 2.0], [3.0, 4.0], bad]})
-        parquet.write_table(table, tmp_path / "x.parquet")
-        with pytest.raises(StoreError, match="row 2 has no vector"):
-            read(open_store(tmp_path))
-
-
-def test_other_columns_of_a_parquet_file_are_kept(tmp_path, vectors):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "store").mkdir()
-    table = pyarrow.table(
-        {
-            "blob": [bytes([row % 256]) for row in range(COUNT)],
-            "embedding": list(vectors.astype(np.float64)),
-            "id": list(range(COUNT)),
-            "text": ["x"] * COUNT,
-        }
-    )
-    parquet.write_table(table, tmp_path / "store" / "x.parquet", row_group_size=90)
-    rewrite(open_store(tmp_path / "store"), tmp_path / "new", lambda part: part[:, :3], 3)
-    new = parquet.read_table(tmp_path / "new" / "x.parquet")
-    assert new.column_names == table.column_names
-    assert new.drop_columns("embedding").equals(table.drop_columns("embedding"))
-
-
 def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
     with pytest.raises(
         UsageError, match="no store kind called 'tape' is installed; known kinds are faiss, parquet, arrays"

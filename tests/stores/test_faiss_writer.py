@@ -140,15 +140,6 @@ def test_an_empty_store_is_written_as_one(factory, tmp_path):
     assert (new.info.count, new.info.dim) == (0, 5)
 
 
-def test_the_source_is_untouched(vectors, tmp_path):
-    for factory, labels in [*FLAT, *BUILT]:
-        folder = tmp_path / f"{factory} {labels is None}"
-        save(build(factory, vectors, labels=labels), folder)
-        before = digest(folder)
-        rewrite(open_store(folder), tmp_path / f"new {folder.name}")
-        assert digest(folder) == before
-
-
 def test_docs_are_copied_byte_for_byte(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path / "old")
     lines = [json.dumps({"id": f"d{row}", "text": "é"}, ensure_ascii=row % 2 == 0) for row in range(COUNT)]

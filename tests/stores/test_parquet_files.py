@@ -379,8 +379,8 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({"id": [1.5, 2.5, 3.5]}, "", "column id is of double, and ids are texts or integers"),
         ({"id": ["a", "b", "a"]}, "", "duplicate id 'a' in column id"),
         ({"id": ["a", None, "c"]}, "", "row 1 has no id in column id"),
-        ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "row 1 has no vector"),
-        ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "row 1 has no vector of 2 numbers in column vector"),
+        *(({"vector": [[1.0, 2.0], [3.0, 4.0], bad]}, "", "row 2 has no vector of 2 numbers in column vector")
+          for bad in ([1.0], None, [1.0, None])),
         ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b' is no JSON object"),
         ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
     ],
