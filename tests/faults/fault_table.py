@@ -183,15 +183,6 @@ INDEX = [
     Fault(9, "a Git LFS pointer", index.put(b"version https://git-lfs.github.com/spec/v1\n"), INSPECT, 4,
           "store/index.faiss: this is no FAISS index but a Git LFS pointer; run git lfs pull in its repository, "
           "then try again"),
-    Fault(9, "a web page", index.put(b"<!doctype html><html></html>"), INSPECT, 4,
-          "store/index.faiss: this is no FAISS index but a web page; download the file itself (the raw file), "
-          "then try again"),
-    Fault(9, "a zip file", index.put(b"PK\x03\x04" + bytes(60)), INSPECT, 4,
-          "store/index.faiss: this is no FAISS index but a zip file; unpack it first"),
-    Fault(9, "a gzip file", index.put(b"\x1f\x8b" + bytes(60)), INSPECT, 4,
-          "store/index.faiss: this is no FAISS index but a gzip file; unpack it first"),
-    Fault(9, "JSON", index.put(b'{"a": 1}'), INSPECT, 4,
-          "store/index.faiss: this is no FAISS index but JSON; give the FAISS index instead"),
     Fault(10, "a binary index", faiss_writes(index.binary), INSPECT, 4,
           "store/index.faiss: a binary index (IBxF); its vectors are bits, which no map between "
           "embedding spaces applies to: use the index of the float vectors"),

@@ -366,11 +366,11 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"are other, third; say #\?vector=COLUMN"),
-        ({"embedding": [[1.0]] * 3}, "", r"are vector, embedding; say #\?vector=COLUMN"),
-        ({"vector": None}, "", r"columns of vectors \(lists of floats\) are none"),
+        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"are other, third: say #\?vector=COLUMN"),
+        ({"embedding": [[1.0]] * 3}, "", r"there are vector, embedding: say #\?vector=COLUMN"),
+        ({"vector": None}, "", r"no column of vectors \(lists of floats\) is named; there are none"),
         ({}, "?vector=text", r"no column of vectors \(lists of floats\) 'text'; there are vector"),
-        ({}, "?id=name", "no column of ids 'name', but id, text, vector"),
+        ({}, "?id=name", "no column of ids 'name'; there are id, text, vector"),
         ({}, "?text=name", "there is no column of texts 'name'; there are text"),
         ({}, "?metadata=text2", r"column 'text2' of metadata \(struct, map or JSON\) is not there"),
         ({}, "?distance=far", "unknown distance 'far'; say l2, cosine or dot"),

@@ -26,7 +26,7 @@ from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_d
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.confidence import (
-    Outside,
+    Uncovered,
     distrust_of,
     outside_of,
     read_confidence,
@@ -71,7 +71,7 @@ class Translation:
     source_recall: float | None = None
     index_recall: float | None = None
     remarks: tuple[str, ...] = ()
-    outside: Outside | None = None
+    outside: Uncovered | None = None
     distrust: str | None = None
     fallback: FallbackUse | None = None
 
@@ -124,7 +124,7 @@ def translate(step: Translate, fitted: FittedStitch) -> Translation:
         source_recall=old_recall,
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
-        outside=None if outside is None else Outside(**{**outside, "examples": tuple(outside["examples"])}),
+        outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
         distrust=facts["distrust"],
         fallback=fallback,
     )

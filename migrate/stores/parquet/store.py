@@ -28,6 +28,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.documents.columns import columns_of_store, to_document
+from migrate.stores.file_store import own_manifest
 from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, is_remote, local_path
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
@@ -78,13 +79,12 @@ class ParquetStore(Store):
         if first_rows is not None:
             vectors = self._matrix(first_rows, range(len(first_rows)))
         metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], vectors)
-        manifest = None if self.folder is None else find_manifest(self.folder, "store")
         notes = (*remarks, *self.columns.notes)
-        if isinstance(files, LocalFiles) and manifest and manifest.store.index != self.shards[0].name:
-            manifest, notes = (
-                None,
-                (*notes, f"the manifest in the folder is not of {self.shards[0].name}; it is ignored"),
-            )
+        if isinstance(files, LocalFiles):
+            manifest, foreign = own_manifest(Path(self.shards[0].path))
+            notes = (*notes, *foreign)
+        else:
+            manifest = None if self.folder is None else find_manifest(self.folder, "store")
         chosen = {name: getattr(self.columns, name) for name in ("vector", "id", "text", "metadata")}
         self.info = StoreInfo(
             location=location,
