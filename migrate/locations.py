@@ -64,7 +64,7 @@ def place_of(location: str | Path) -> Path | str:
 
 
 def secrets_of(location: str) -> Mapping[str, str]:
-    """What was taken out of locations of the same server: `password`, `api_key`, `token` ..."""
+    """Return the secrets of locations of the same server: `password`, `api_key`, `token` ..."""
     return _secrets.get(location.partition("#")[0], {})
 
 
@@ -94,7 +94,7 @@ def options_text(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What comes after the kind in a location, `PLACE#NAME?OPTION=VALUE&...`.
+    """The parts of a location after its kind, `PLACE#NAME?OPTION=VALUE&...`.
 
     `place` is a file, a folder or the URL of a server, `name` a table or a collection, empty where none is named.
     """

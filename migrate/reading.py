@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 
 
 class MalformedError(ValueError):
-    """What was read is not what it should be; the message says what it is."""
+    """Content that is malformed; the message says how."""
 
 
 def read_small(path: Path, most: int = MOST_BYTES) -> bytes:

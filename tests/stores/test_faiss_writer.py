@@ -62,7 +62,7 @@ def test_built_output_finds_each_vector_through_faiss(factory, labels, vectors, 
     assert (found[:, 0] == expected).mean() > 0.97
 
 
-@pytest.mark.parametrize(("factory", "labels"), BUILT)
+@pytest.mark.parametrize(("factory", "labels"), [*BUILT, ("HNSW8,SQ8", None), ("OPQ4_8,IVF4,PQ4x4fs", None)])
 def test_built_output_is_the_same_every_time(factory, labels, vectors, tmp_path):
     save(build(factory, vectors, labels=labels), tmp_path / "old")
     store = open_store(tmp_path / "old")

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from children import call_in_child
-from faiss_tools import build, save
+from faiss_tools import build, save, write_docs
 from sync_tools import Hashed, some_records, translate_in_parts
 from sync_tools import Parquet as Records
 
@@ -46,11 +46,6 @@ def _own_folders(tmp_path_factory, monkeypatch):
     """Places in memory have the same names in each process, and the lists of their ids are kept by these."""
     for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path_factory.mktemp("own")))
-
-
-def write_docs(folder, documents):
-    lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
-    (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def table_of(documents, vectors, metric="ip", kind=None, metadata=None):

@@ -1,4 +1,4 @@
-"""Which columns of an Arrow schema are ids, texts, metadata and vectors, by their types and usual names."""
+"""Chooses the columns of an Arrow schema for ids, texts, metadata and vectors, by their types and usual names."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
-from migrate.stores.documents.base import LazyIds
+from migrate.stores.documents.base import LazyIds, repeated
 from migrate.stores.documents.columns import columns_of_store, to_document
 from migrate.stores.file_store import own_manifest
 from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, is_remote, local_path
@@ -268,8 +268,7 @@ class ParquetStore(Store):
         if column is None or self._known() is not None:
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
-        hashes = np.sort(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count))
-        suspects = {*hashes[1:][hashes[1:] == hashes[:-1]].tolist()}
+        suspects = {*repeated(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count)).tolist()}
         seen: set[str] = set()
         for doc_id in self._stream_ids(column) if suspects else ():
             if doc_id in seen:
