@@ -60,7 +60,8 @@ def place_of(location: str | Path) -> Path | str:
     if isinstance(location, Path) or not _URL.match(location):
         return Path(location)
     url = hide_secrets(location).rstrip("/")
-    return Path(url.removeprefix("file://")) if url.startswith("file:///") else url
+    scheme, _, path = url.partition("://")
+    return Path(unquote(path)) if scheme in ("file", "local") and path.startswith("/") else url
 
 
 def secrets_of(location: str) -> Mapping[str, str]:

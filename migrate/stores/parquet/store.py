@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import cache_folder, canonical_json, real_path, write_json
+from migrate.locations import place_of
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
@@ -29,7 +30,7 @@ from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_asc
 from migrate.stores.documents.base import LazyIds, repeated
 from migrate.stores.documents.columns import columns_of_store, to_document
 from migrate.stores.file_store import own_manifest
-from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, is_remote, local_path
+from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
 
@@ -193,9 +194,9 @@ class ParquetStore(Store):
 
     @property
     def _note_path(self) -> Path:
-        location = self.files.location
+        location = place_of(self.files.location)
         columns = [self.columns.vector, self.columns.id, self.columns.text]
-        place = location if is_remote(location) else str(real_path(local_path(location)))
+        place = location if isinstance(location, str) else str(real_path(location))
         changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
         key = [place, columns, self._versions(), changes]
         return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
