@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
@@ -26,7 +26,7 @@ from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_d
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.confidence import (
-    Outside,
+    Uncovered,
     distrust_of,
     outside_of,
     read_confidence,
@@ -37,10 +37,10 @@ from migrate.stores.registry import output_of, path_in
 from migrate.stores.sources import check_all_vectors
 from migrate.translate import batch_rows, translated_blocks
 from migrate.vectors import Document
-from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
+from migrate.work.jobs import Configuration, StoreJob, Task, Work, shard_maker
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import NoParts, OpenWriter, StoreWriter
+from migrate.work.writer import NoParts, StoreWriter
 
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
@@ -71,7 +71,7 @@ class Translation:
     source_recall: float | None = None
     index_recall: float | None = None
     remarks: tuple[str, ...] = ()
-    outside: Outside | None = None
+    outside: Uncovered | None = None
     distrust: str | None = None
     fallback: FallbackUse | None = None
 
@@ -124,7 +124,7 @@ def translate(step: Translate, fitted: FittedStitch) -> Translation:
         source_recall=old_recall,
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
-        outside=None if outside is None else Outside(**{**outside, "examples": tuple(outside["examples"])}),
+        outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
         distrust=facts["distrust"],
         fallback=fallback,
     )
@@ -253,7 +253,7 @@ class _TranslateJob(StoreJob):
 
 
 @dataclass(frozen=True)
-class TranslateTask(ShardTask):
+class TranslateTask(Task):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
     `before` is what the store has to be, and `secrets` are what opening it takes.
@@ -269,7 +269,7 @@ class TranslateTask(ShardTask):
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
     digest: str
 
-    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
+    def open(self) -> Callable[[Shard], bytes]:
         """Open store and writer.
 
         Raises
@@ -283,9 +283,9 @@ class TranslateTask(ShardTask):
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
         blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
         if self.work is None and not self.output.is_shared:
-            return blocks, NoParts
+            return shard_maker(None, blocks, NoParts)
         content = Path() if self.work is None else self.work / "content"
-        return blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim))
+        return shard_maker(self.work, blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim)))
 
 
 _open_here = threading.local()
