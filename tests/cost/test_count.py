@@ -72,7 +72,7 @@ def test_rates_are_read(text, requests, tokens):
 
 @pytest.mark.parametrize("text", ["", "fast", "0/s", "5/day", "5/s,6/s", "-1/s"])
 def test_rates_that_mean_nothing_are_told(text):
-    with pytest.raises(UsageError, match="--rate: expected requests or tokens in a time"):
+    with pytest.raises(UsageError, match="is not requests or tokens in a time"):
         Rate.parse(text)
 
 
