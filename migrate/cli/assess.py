@@ -98,7 +98,8 @@ def _advise_plan(
     `words` name store and target.
     """
     from migrate.cost.plans import FIRST_TOKENS, MIGRATE
-    from migrate.steps.translate.choice import CONFIDENCE, RANDOM
+    from migrate.selection.sample import RANDOM
+    from migrate.steps.translate.choice import CONFIDENCE
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         if best.first_tokens:

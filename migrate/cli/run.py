@@ -67,7 +67,7 @@ def command(
     from migrate.audit.places import Places
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline.job import PAGE, known_places
+    from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence
     from migrate.report.terminal import table, wrap
@@ -110,25 +110,25 @@ def command(
             announce=lambda step: advise(step.sentence, quiet=quiet),
             progress=progress,
         )
-        finished = step.finished
+        job = step.job
+        finished = job.finished
         if finished is not None:
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
             code = show_finished(finished, output / PAGE, outputs, general)
         else:
-            judges, kept, rate = step.questions, step.kept, None
+            judges, kept, rate = job.questions, job.kept, None
             if kept.outputs:
                 anew = f" with other values of {', '.join(kept.changed)}" if kept.changed else ""
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
-                warn_of_fit(step.fit, quiet=quiet)
+                warn_of_fit(job.fit, quiet=quiet)
             judged.offer_hold_out(judges, opened, embedder, by_pool=by_pool, quiet=quiet)
             if by_pool and not kept.outputs:
-                places = known_places(step)
-                words = [store, *places.target, "-o", places.full]
+                words = [store, *job.places.target, "-o", job.places.full]
                 deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
                 rate = None if deal is None else deal.documents_per_s
             paid.agree(step, progress=progress)
-            stop_if_same("run", opened, step.embedder, paid=paid, as_json=general.as_json)
+            stop_if_same("run", opened, job.embedder, paid=paid, as_json=general.as_json)
             done = step.execute(rate)
     if finished is None:
         paid.finish()

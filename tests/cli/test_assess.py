@@ -234,7 +234,7 @@ def test_every_spending_command_asks_before_it_starts(source_folder, beir, serve
 
 def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(beir, server, tmp_path, monkeypatch, capsys, but_again):
     """The count beforehand is made far too low, as that of a server with another tokenizer may be."""
-    monkeypatch.setattr("migrate.cost.estimate.count_texts", lambda *_, **__: TextCount())
+    monkeypatch.setattr("migrate.cost.spending.count_texts", lambda *_, **__: TextCount())
     command = ["embed", beir, "--model", f"{SMALL},batch-size=20", "--no-chunks", "-o", tmp_path / "out"]
     code, line = complaint(capsys, *command, "--max-cost", "0.0001")
     assert code == 2 and "everything paid for is in the cache" in line and not (tmp_path / "out").exists()

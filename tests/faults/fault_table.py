@@ -349,7 +349,7 @@ TEXTS = [
     # nothing in the store contradicts itself; what comes of it answers badly, and the audit says so
     Fault(45, "documents one row off their vectors", texts.drifted, RUN, 1, "translated alone: NOT SAFE: *"),
     Fault(46, "a blank text, embedded", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": " "}'), EMBED, 4,
-          "document 'a': expected a text to embed, found none; drop it with --skip-bad"),
+          "document 'a' has no text to embed; give it one, or drop it with --skip-bad"),
     Fault(46, "blank texts, passed over by the sample", texts.blank_texts(*range(50)), FIT, 0,
           "out: *, fitted on 50 of 150 documents"),
     Fault(46, "nothing but blank texts", texts.blank_texts(*range(150)), FIT, 4,
