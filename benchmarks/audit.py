@@ -26,8 +26,9 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
-from migrate.report.audit import audit_text
-from migrate.report.html import audit_page
+from migrate.report.audit_sections import audit_sections
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.search.runs import DEPTH, search
 from migrate.stores.base import BATCH_SIZE
 from migrate.vectors import Batch, unit_rows
@@ -82,7 +83,7 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
         max_cost=None,
     )
     report = audit.run()
-    text, page = audit_text(report), audit_page(report)
+    text, page = report_text(audit_sections(report)), report_page(audit_sections(report))
     seconds = time.perf_counter() - started
     print(text)
     print(f"\npage: {len(page.encode()) / 1e3:.0f} kB")

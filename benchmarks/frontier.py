@@ -31,9 +31,10 @@ from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
-from migrate.report.audit import audit_text, frontier_text
-from migrate.report.terminal import table
-from migrate.steps.translate.choice import POLICIES, QUERY_LOG
+from migrate.report.audit_sections import audit_sections, frontier_blocks
+from migrate.report.terminal import as_text, report_text, table
+from migrate.selection.sample import QUERY_LOG
+from migrate.steps.translate.choice import POLICIES
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.vectors import Query
@@ -89,9 +90,9 @@ def try_space(
         max_cost=None,
     )
     report = replace(audit, frontier=None).execute()
-    print(audit_text(report), flush=True)
+    print(report_text(audit_sections(report)), flush=True)
     found = find_frontier(audit, reference)
-    print("\n" + frontier_text(found), flush=True)
+    print("\n" + as_text(frontier_blocks(found)), flush=True)
     return found, report
 
 

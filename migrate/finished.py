@@ -16,9 +16,10 @@ from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind
 from migrate.reading import MalformedError, as_table, expect, read_json, typed
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.suite import Suite, audit_suite
 from migrate.report.summary import audit_summary
+from migrate.report.terminal import report_text
 from migrate.stores import open_store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
@@ -92,7 +93,7 @@ def note_finished(
         },
         "outcome": report.outcome.value,
         "summary": audit_summary(report, page=page),
-        "details": audit_text(report),
+        "details": report_text(audit_sections(report)),
         "suite": asdict(audit_suite(report)),
     }
     with atomic_file(folder / RECORD, force=force) as aside:

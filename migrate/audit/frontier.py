@@ -24,13 +24,13 @@ from migrate.audit.query_set import document_keys
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
-from migrate.cost import Cost, tally_of
+from migrate.cost import Estimate, tally_of
 from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
+from migrate.selection.sample import QUERY_LOG
 from migrate.steps.translate.choice import CONFIDENCE as CONFIDENCE_POLICY
 from migrate.steps.translate.choice import (
     POLICIES,
-    QUERY_LOG,
     Budget,
     Survey,
     choose_within,
@@ -166,7 +166,7 @@ class BudgetTrials:
         of_whole = cost.tokens / max(self._whole.tokens, 1)
         return FrontierPoint(policy, share, len(rows), cost.tokens, of_whole, cost.usd, verdict, result, comparison)
 
-    def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
+    def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Estimate:
         """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
         tally, first_tokens = self.retriever.tally, fitted.first_tokens
         paid = self.store.documents(rows)
@@ -175,7 +175,7 @@ class BudgetTrials:
         return tally.cost(chain(paid, first_of(self.store.documents(), tally.target.counter, first_tokens)))
 
     @cached_property
-    def _whole(self) -> Cost:
+    def _whole(self) -> Estimate:
         """The cost of a full re-embed."""
         return self.retriever.tally.cost(self.store.documents())
 

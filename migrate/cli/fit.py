@@ -118,12 +118,10 @@ def _facts(
 
 
 def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:
-    from migrate.report.fit import fit_sentences, without_texts_sentence
-    from migrate.report.terminal import candidates_table, wrap
+    from migrate.report.fit import fit_blocks
+    from migrate.report.terminal import as_text
 
-    show(candidates_table(fitted.selection) + "\n")
-    for sentence in [*fit_sentences(fitted.selection), *([without_texts_sentence()] if bare else [])]:
-        show(wrap(sentence))
+    show(as_text(*fit_blocks(fitted.selection, bare=bare)))
     pairs = fitted.manifest.counts["pairs"]
     spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""
     show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {count:,} documents")

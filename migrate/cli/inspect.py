@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import Any
 
 from migrate.cli import options
@@ -35,37 +34,30 @@ def command(asked: Inspect, as_json: bool) -> None:
 
 
 def _show_store(store: str, document: dict[str, Any]) -> None:
-    from migrate.report.terminal import WIDTH
+    from migrate.report.terminal import facts_text
     from migrate.stores import open_store
     from migrate.stores.base import NO_TEXTS
 
-    opened = open_store(store)
     facts = {name: value for name, value in document.items() if name not in ("schema_version", "kind")}
     facts["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
-    width = max(len(name) for name in facts)
-    for name, value in facts.items():
-        for line in value if isinstance(value, list) else [value]:
-            row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
-            show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-    advise_store(store, opened, quiet=False)
+    values = {name: value if isinstance(value, list) else [value] for name, value in facts.items()}
+    show(facts_text([(name.replace("_", " "), _text(line)) for name, lines in values.items() for line in lines]))
+    advise_store(store, open_store(store), quiet=False)
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:
-    rows: list[tuple[str, ...]] = [("store", "format", "vectors", "dimension")]
-    rows += [tuple("-" if value is None else _text(value) for value in facts.values()) for facts in stores]
-    store, kind, count, dim = (max(map(len, column)) for column in zip(*rows, strict=True))
-    for row in rows:
-        show(f"{row[0]:{store}}  {row[1]:{kind}}  {row[2]:>{count}}  {row[3]:>{dim}}")
+    from migrate.report.terminal import table
+
+    rows = [["-" if value is None else _text(value) for value in facts.values()] for facts in stores]
+    show(table([["store", "format", "vectors", "dimension"], *rows], left=[1]))
     advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"], quiet=False)
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:
     from migrate.report.stitch import stitch_rows
+    from migrate.report.terminal import facts_text
 
-    rows = list(stitch_rows(document))
-    width = max(len(name) for name, _ in rows)
-    for name, line in rows:
-        show(f"{name:{width}}  {printable(line)}")
+    show(facts_text(list(stitch_rows(document))))
     if document["maps"] == "documents":
         advise_next("translate", STORE, folder, "-o", "NEW", quiet=False)
 

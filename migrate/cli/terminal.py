@@ -135,24 +135,22 @@ def advise(text: str, *, quiet: bool) -> None:
 
 
 def show_summary(report: AuditReport, page: Path | None) -> None:
-    """Print the summary of an audit as wide as the terminal, in colour where `coloured_verdict` would."""
+    """Print the summary of an audit as wide as the terminal."""
     from migrate.report.summary import audit_summary
     from migrate.report.terminal import WIDTH
 
-    is_terminal = sys.stdout.isatty()
-    width = max(shutil.get_terminal_size((WIDTH, 24)).columns, _NARROWEST) if is_terminal else WIDTH
-    in_colour = is_terminal and not os.environ.get("NO_COLOR")
-    _print(audit_summary(report, page=page, width=width, in_colour=in_colour))
+    columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    show(audit_summary(report, page=page, width=max(columns, _NARROWEST)), verdict=True)
 
 
 def coloured_verdict(text: str) -> str:
-    """Return the text with the verdict in colour where it begins a line, unless nobody would see it."""
+    """Return the text with verdicts in colour where they begin a line, unless nobody would see it."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
     colours = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
     return re.sub(
-        f"^({'|'.join(colours)})",
-        lambda found: click.style(found[1], fg=colours[found[1]], bold=True),
+        f"^(translated alone: )?({'|'.join(colours)})",
+        lambda found: (found[1] or "") + click.style(found[2], fg=colours[found[2]], bold=True),
         text,
         flags=re.M,
     )
@@ -213,7 +211,7 @@ def _live_bar() -> Iterator[Progress]:
     bar_width = 8  # at least
 
     class Stage(ProgressColumn):
-        """What is done, in as many columns as the figures leave."""
+        """The name of a stage, in as many columns as the figures leave."""
 
         def render(self, task: Task) -> Text:
             stage = Text(task.description)
@@ -260,7 +258,7 @@ def _is_another(stage: str, done: int, last: tuple[str, int]) -> bool:
 
 
 def _figures(task: Task, *, compact: bool) -> str:
-    """How far a stage is: `4,200/10,000 420/s 00:14 left`, or `4.20k/10.0k 420/s 00:14` in few columns."""
+    """Return the state of a stage: `4,200/10,000 420/s 00:14 left`, or `4.20k/10.0k 420/s 00:14` in few columns."""
     from tqdm import tqdm
 
     def count(number: float) -> str:

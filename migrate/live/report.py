@@ -1,4 +1,4 @@
-"""A live store as text, as JSON, as Prometheus has it, and as a page with its quality and spending over time."""
+"""A live store in sections with its quality and spending over time, as JSON, and as Prometheus has it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
-from migrate.report import page
 from migrate.report.facts import document
-from migrate.report.page import Content, Page, element, sentence, stamp
+from migrate.report.page import element, sentence, stamp
+from migrate.report.sections import Either, Facts, Report
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import wrap
@@ -38,21 +38,8 @@ _COUNTERS: Final = {
 }
 
 
-def status_text(status: LiveStatus) -> str:
-    """The verdict first, then what is true, what the worker does, and what was asked for."""
-    lines = [verdict_sentence(status), _true_sentence(status), _worker_sentence(status)]
-    counters = status.counters
-    if counters["queries"]:
-        degraded = counters["degraded_queries"] / counters["queries"]
-        lines.append(
-            f"{counters['queries']:,.0f} queries, {degraded:.1%} of them ranked by some translated vectors; "
-            f"{counters['embedded_by_queries']:,.0f} documents embedded while they waited"
-        )
-    return "\n".join(wrap(line) for line in lines)
-
-
 def verdict_sentence(status: LiveStatus) -> str:
-    """The verdict with its bounds, or what is missing for one."""
+    """Return the verdict with its bounds, or what is missing for one."""
     if status.is_all_true:
         return f"{status.outcome}: every vector is the model's own, as in a full re-embed; no query need be scored"
     verdict = status.verdict
@@ -99,19 +86,19 @@ def _worker_sentence(status: LiveStatus) -> str:
     return f"{said}; spent {cost}"
 
 
-def report_text(report: WorkerReport) -> str:
+def run_text(report: WorkerReport) -> str:
     """Return the end of a run of the worker."""
     refused = f", {report.refused:,} refused" if report.refused else ""
     return wrap(f"{report.phase}: {report.message}; {report.true:,} of {report.count:,} vectors are true ones{refused}")
 
 
-def report_document(report: WorkerReport) -> dict[str, Any]:
-    """The same for programs."""
+def run_document(report: WorkerReport) -> dict[str, Any]:
+    """Return the same for programs."""
     return document("live run", report)
 
 
 def status_document(status: LiveStatus) -> dict[str, Any]:
-    """The status for programs."""
+    """Return the status for programs."""
     worker = {name: getattr(status.worker, name) for name in ("phase", "pid", "spent_usd", "message", "updated")}
     facts = {
         "path": status.location,
@@ -129,7 +116,7 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
 
 
 def metrics_text(status: LiveStatus) -> str:
-    """The status in the text format of Prometheus, version 0.0.4."""
+    """Return the status in the text format of Prometheus, version 0.0.4."""
     lines: list[str] = []
 
     def add(name: str, kind: str, about: str, *samples: tuple[str, float]) -> None:
@@ -165,23 +152,34 @@ def _labels(**labels: str) -> str:
 _COLOURS: Final = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
 
 
-def status_page(status: LiveStatus) -> str:
-    """The status as one HTML file: the verdict, and charts of quality and spending over time."""
+def status_sections(status: LiveStatus) -> Report:
+    """Return the verdict, what is true, what the worker does, and charts of quality and spending over time."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    verdict = sentence(verdict_sentence(status).partition(": ")[2])
+    verdict = verdict_sentence(status)
+    mark = stamp(status.outcome, _COLOURS[status.outcome])
+    lines = [_true_sentence(status), _worker_sentence(status)]
     counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
     charts = [chart.figure() for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None]
-    sections: dict[str, Content] = {"Quality and spending over time": charts} if charts else {}
-    return Page(
+    return Report(
         kind=f"lead-migrate live, {status.location}",
         title=f"What is served is {status.outcome}",
-        lead=[
-            element("p", stamp(status.outcome, _COLOURS[status.outcome]), " ", verdict, class_="lead"),
-            [element("p", sentence(line)) for line in (_true_sentence(status), _worker_sentence(status))],
-        ],
-        sections={**sections, "Counters": page.facts(counters)},
+        lead=Either(
+            [element("p", mark, " ", sentence(verdict.partition(": ")[2]), class_="lead"), lines],
+            [verdict, *lines, _queries_sentences(status)],
+        ),
+        sections={"Quality and spending over time": charts or None, "Counters": Either(Facts(counters))},
         footer=f"lead-migrate {__version__}, {now}",
-    ).html()
+    )
+
+
+def _queries_sentences(status: LiveStatus) -> list[str]:
+    counters = status.counters
+    if not counters["queries"]:
+        return []
+    return [
+        f"{counters['queries']:,.0f} queries, {counters['degraded_queries'] / counters['queries']:.1%} of them ranked "
+        f"by some translated vectors; {counters['embedded_by_queries']:,.0f} documents embedded while they waited"
+    ]
 
 
 def _number(value: float) -> str:

@@ -1,7 +1,4 @@
-"""An assessment as plain text that fits 100 columns, as one JSON document, and in the cells that both tables share.
-
-An assessment as an HTML page: the answers, the plans side by side, and what they cost drawn against what they do.
-"""
+"""An assessment in sections and as JSON."""
 
 from __future__ import annotations
 
@@ -12,36 +9,37 @@ from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import TWO_STAGE, Plan
 from migrate.cost.quality import SAFE
-from migrate.report import page
 from migrate.report.facts import as_plain, document
-from migrate.report.page import Page, element, items, sentence, words
-from migrate.report.page import table as html_table
+from migrate.report.sections import Either, Facts, Listed, Report, Table
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
-from migrate.report.terminal import WIDTH, paragraphs, table, wrapped
+from migrate.report.terminal import filled_columns
 
 UNKNOWN = "-"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def assess_text(assessment: Assessment) -> str:
-    """Return the store, what the plans cost, what they need and what is known of them, and the answers last."""
-    known, needs = _store_facts(assessment), _need_rows(assessment.plans)
-    width = max(len(name) for name, _ in known)
-    needed = table(needs, left=[4])
-    if max(map(len, needed.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
-        needed = paragraphs(table([row[:-1] for row in needs]), table([[row[0], row[-1]] for row in needs], left=[1]))
-    return paragraphs(
-        "\n".join(f"{name:{width}}  {value}" for name, value in known),
-        table(cost_rows(assessment)),
-        needed,
-        wrapped(f"note: {note}" for note in assessment.notes),
-        wrapped(assessment.answers),
+def assess_sections(assessment: Assessment) -> Report:
+    """Return the answers, the plans side by side, what they cost drawn against what they do, and what they need."""
+    plans, answers = assessment.plans, list(assessment.answers)
+    safe = [place for place, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == SAFE]
+    chart = _chart(plans)
+    return Report(
+        kind="Cost",
+        title=f"Moving {assessment.store.name} to {assessment.target.spec}",
+        lead=Either(answers),
+        sections={
+            "The plans": [None if chart is None else chart.figure(), Table(cost_rows(assessment), marked=safe)],
+            "What they need": Table(_need_rows(plans), marked=safe, text_columns=[4]),
+            "The store": Facts(_store_facts(assessment)),
+            "How this is known": Listed(assessment.notes),
+        },
+        closing=answers,
     )
 
 
 def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
-    """What is in the store, name by name."""
+    """Return the facts of the store, name by name."""
     count, size = assessment.count, assessment.size
     about = "" if assessment.target.counter.exact else f"about (within {assessment.target.counter.error:.0%}) "
     limit = assessment.target.max_tokens
@@ -65,23 +63,19 @@ def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
 
 def cost_rows(assessment: Assessment) -> list[list[str]]:
     """Return a head, and what each plan costs."""
-    target = assessment.target
-    is_priced, has_batches = target.price_usd_per_mtok is not None, target.batch_price_usd_per_mtok is not None
-    head = ["plan", "documents", "tokens", *(["requests"] if target.is_api else [])]
-    head += [*(["usd"] if is_priced else []), *(["batch usd"] if has_batches else []), "time"]
     rows = [
         [
             plan.name,
             f"{plan.documents:,}",
             f"{plan.tokens:,}",
-            *([] if plan.requests is None else [f"{plan.requests:,}"]),
-            *([_amount(plan.usd)] if is_priced else []),
-            *([_amount(plan.batch_usd)] if has_batches else []),
+            UNKNOWN if plan.requests is None else f"{plan.requests:,}",
+            UNKNOWN if plan.usd is None else dollars(plan.usd),
+            UNKNOWN if plan.batch_usd is None else dollars(plan.batch_usd),
             UNKNOWN if plan.minutes is None else duration(plan.minutes),
         ]
         for plan in assessment.plans
     ]
-    return [head, *rows]
+    return filled_columns([["plan", "documents", "tokens", "requests", "usd", "batch usd", "time"], *rows])
 
 
 def _need_rows(plans: Sequence[Plan]) -> list[list[str]]:
@@ -93,12 +87,8 @@ def _need_rows(plans: Sequence[Plan]) -> list[list[str]]:
     return [["plan", "disk", "memory", "downtime", "quality known"], *rows]
 
 
-def _amount(usd: float | None) -> str:
-    return UNKNOWN if usd is None else dollars(usd)
-
-
 def size_text(count: int | None) -> str:
-    """Bytes in the unit that suits them.
+    """Return bytes in the unit that suits them.
 
     >>> size_text(230445), size_text(None)
     ('230 kB', '-')
@@ -112,7 +102,7 @@ def size_text(count: int | None) -> str:
 
 
 def assess_document(assessment: Assessment) -> dict[str, Any]:
-    """Everything an assessment knows, as values that JSON holds."""
+    """Return everything an assessment knows, as values that JSON holds."""
     count, target, info = assessment.count, assessment.target, assessment.store
     counted = {name: value for name, value in as_plain(count).items() if name != "long_documents"}
     facts = {
@@ -137,26 +127,8 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
     return document("assess", facts)
 
 
-def assess_page(assessment: Assessment) -> str:
-    """Return the page: the answers, the plans side by side, and what they cost drawn against what they do."""
-    plans = assessment.plans
-    safe = [place for place, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == SAFE]
-    chart = _chart(plans)
-    return Page(
-        kind="Cost",
-        title=f"Moving {assessment.store.name} to {assessment.target.spec}",
-        lead=[element("p", sentence(answer)) for answer in assessment.answers],
-        sections={
-            "The plans": [None if chart is None else chart.figure(), html_table(cost_rows(assessment), marked=safe)],
-            "What they need": html_table(_need_rows(plans), marked=safe, text_columns=[4]),
-            "The store": page.facts(_store_facts(assessment)),
-            "How this is known": items(map(words, assessment.notes)),
-        },
-    ).html()
-
-
 def _chart(plans: Sequence[Plan]) -> Chart | None:
-    """Dollars, or tokens where there is no price, against the share re-embedded; a dot for each plan."""
+    """Return dollars, or tokens where there is no price, against the share re-embedded; a dot for each plan."""
     drawn = sorted((plan for plan in plans if plan.kind != TWO_STAGE), key=lambda plan: plan.share)
     in_usd = all(plan.usd is not None for plan in drawn)
     points = [(plan.share, float(plan.usd or 0) if in_usd else float(plan.tokens)) for plan in drawn]

@@ -1,16 +1,12 @@
-"""An audit report as plain text that fits 100 columns: the verdict last, where a terminal leaves it in sight.
-
-Of the diagnostics only the worst is shown; all of them are in JSON and HTML. A frontier is here as JSON too.
-"""
+"""The tables and the sentences of an audit."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import floor, log10
-from typing import Any
 
-from migrate.audit.diagnostics import Diagnostics, Hubness, Regression, ThresholdTable
+from migrate.audit.diagnostics import Diagnostics, ThresholdTable
 from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
@@ -25,45 +21,29 @@ from migrate.audit.results import (
 )
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
-from migrate.report.downstream import downstream_text
-from migrate.report.facts import as_plain
-from migrate.report.terminal import cut, filled_columns, paragraphs, table, wrap, wrapped
+from migrate.report.downstream import downstream_rows, downstream_sentence
+from migrate.report.sections import Block, Table
+from migrate.report.terminal import cut, filled_columns
 
-_QUERIES, _SLICES = 3, 3
-_FEWEST = 10
+_SLICES, _FEWEST = 3, 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
 
-def diagnostics_text(diagnostics: Diagnostics, measure: str) -> str:
-    """Return the queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
-    calibration = diagnostics.calibration
-    regressions = [line for worst in diagnostics.regressions[:_QUERIES] for line in _regression(worst)]
-    return paragraphs(
-        "\n".join([f"queries that lose most {measure}", *map(cut, regressions)]) if regressions else "",
-        _slices(diagnostics.slices, measure),
-        f"{calibration_title(calibration)}\n{table(calibration_rows(calibration))}" if calibration else "",
-        "\n".join(map(_hubs, diagnostics.hubness)),
-    )
+def audit_brief(report: AuditReport) -> list[Block]:
+    """Return what a notebook and a summary of CI have beside the verdict."""
+    kept = report.downstream
+    downstream: list[Block] = [] if kept is None else [downstream_sentence(kept), Table(downstream_rows(kept))]
+    return [*report.caveats, Table(quality_rows(report)), downstream]
 
 
-def _regression(regression: Regression) -> Iterator[str]:
-    yield f"  {regression.query_id}: {regression.text}"
-    yield f"    {regression.scores[FULL]:.3f} -> {regression.scores[TRANSLATED]:.3f}"
-    for name, hits in regression.hits.items():
-        shown = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
-        yield f"    {name} finds {shown or 'nothing'}"
-
-
-def _slices(slices: tuple[Slice, ...], measure: str) -> str:
-    """The kinds of queries that keep least, among those with enough queries."""
-    measured = AGREEMENT if measure == AGREEMENT else "retention"
+def slice_rows(report: AuditReport) -> list[list[str]]:
+    """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
+    measured = report.verdict.measured
     enough = sorted(
-        (part for part in informative_slices(slices) if part.queries >= _FEWEST),
+        (part for part in informative_slices(report.diagnostics.slices) if part.queries >= _FEWEST),
         key=lambda part: part.retention.estimate,
     )
-    if not enough:
-        return ""
     rows = [
         [
             cut(" ".join(f"{part.by}: {part.value}".split()), 60),
@@ -74,23 +54,23 @@ def _slices(slices: tuple[Slice, ...], measure: str) -> str:
         ]
         for part in enough[:_SLICES]
     ]
-    return table([["kinds of queries that keep least", "queries", "full", "translated", measured], *rows])
+    return [["kinds of queries that keep least", "queries", "full", "translated", measured], *rows] if rows else []
 
 
 def informative_slices(slices: Sequence[Slice]) -> list[Slice]:
-    """Slices of kinds with several values; a single value would repeat the verdict."""
+    """Return slices of kinds with several values; a single value would repeat the verdict."""
     times = Counter(part.by for part in slices)
     return [part for part in slices if times[part.by] > 1]
 
 
 def calibration_title(calibration: ThresholdTable) -> str:
-    """What the thresholds are."""
+    """Return the title of a table of thresholds."""
     old, new = (METRICS[metric] for metric in calibration.metrics)
     return f"similarity thresholds, old ({old}) and new ({new})"
 
 
 def _decimals(values: list[float]) -> int:
-    """As many as tell values apart that lie close together, four at least.
+    """Return as many decimals as tell values apart that lie close together, four at least.
 
     >>> _decimals([0.2, 0.7]), _decimals([0.999991, 0.999998])
     (4, 7)
@@ -100,7 +80,7 @@ def _decimals(values: list[float]) -> int:
 
 
 def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
-    """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
+    """Return one row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
     head = ["old", "hits that pass", "new", "new, for the same precision"]
     rows = [
         [
@@ -114,105 +94,49 @@ def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
     return filled_columns([head, *rows])
 
 
-def _hubs(hubness: Hubness) -> str:
-    return (
-        f"hubs, {hubness.arm}: skewness {hubness.skewness:.2f}, one document is near {hubness.largest} of "
-        f"{hubness.documents:,}, {hubness.orphans:.0%} are near none"
-    )
+def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
+    """Return a head, and for each arm how unevenly its documents are near others."""
+    rows = [
+        [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest}", f"{hubs.orphans:.1%}"]
+        for hubs in diagnostics.hubness
+    ]
+    return [["arm", "documents", "skewness", "largest", "near none"], *rows]
 
 
-def frontier_text(frontier: Frontier) -> str:
-    """One line a budget: policy, share, documents, money, retention with its bounds, verdict; the cheapest last."""
-    priced = any(point.price_usd is not None for point in frontier.points)
-    head = ["re-embed by", "documents", "share", "tokens", "share", *(["usd"] if priced else [])]
-    rows = [_row(point, priced=priced) for point in frontier.points]
-    notes = [f"note: {note}" for note in frontier.notes]
-    measured = frontier.points[0].verdict.measured
-    of = "" if measured == frontier.measure else f" of {frontier.measure}"
-    measure = f"{measured}{of} with a part of the {frontier.count:,} documents re-embedded"
-    points = table([[*head, measured, f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows])
-    return paragraphs(measure, points, wrapped([*notes, frontier.sentence]))
+def frontier_rows(frontier: Frontier) -> list[list[str]]:
+    """Return a head, and one row a budget: policy, share, documents, money, retention with its bounds, verdict."""
+    verdict = frontier.points[0].verdict
+    head = ["re-embed by", "documents", "share", "tokens", "share", "usd"]
+    head += [verdict.measured, f"{100 * verdict.confidence:.3g} % bounds", "verdict"]
+    return filled_columns([head, *map(_budget_row, frontier.points)])
 
 
-def _row(point: FrontierPoint, *, priced: bool) -> list[str]:
+def _budget_row(point: FrontierPoint) -> list[str]:
     bounds = point.verdict.retention
-    price = "-" if point.price_usd is None else f"{point.price_usd:,.4f}"
     return [
         point.policy,
         f"{point.documents:,}",
         f"{point.share:.1%}",
         f"{point.tokens:,}",
         f"{point.share_of_tokens:.1%}",
-        *([price] if priced else []),
+        "-" if point.price_usd is None else f"{point.price_usd:,.4f}",
         f"{bounds.estimate:.3f}",
-        f"{bounds.lower:.3f}..{bounds.upper:.3f}",
+        span(bounds),
         point.verdict.outcome.value,
     ]
 
 
-def frontier_document(frontier: Frontier) -> dict[str, Any]:
-    """Every point, and the cheapest that is SAFE."""
-    best = frontier.cheapest_safe
-    return {
-        "measure": frontier.measure,
-        "measured": frontier.points[0].verdict.measured,
-        "documents": frontier.count,
-        "points": [_point_document(point) for point in frontier.points],
-        "cheapest_safe": None if best is None else _point_document(best),
-        "sentence": frontier.sentence,
-        "notes": list(frontier.notes),
-    }
-
-
-def _point_document(point: FrontierPoint) -> dict[str, Any]:
-    return {
-        "policy": point.policy,
-        "share": point.share,
-        "share_of_tokens": point.share_of_tokens,
-        "documents": point.documents,
-        "tokens": point.tokens,
-        "price_usd": point.price_usd,
-        "outcome": point.verdict.outcome.value,
-        point.verdict.measured: as_plain(point.verdict.retention),
-        "worse_than_stay": point.verdict.worse_than_stay,
-    }
-
-
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
-_AGREEMENT = {
-    "overlap@1": "overlap@1",
-    "overlap@10": "overlap@10",
-    "overlap@100": "overlap@100",
-    "RBO": "RBO",
-    "judged@10": "judged@10",
-}
+_AGREEMENT = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
 _COSTS = ("Mtok", "usd")
 _NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
 _SAMPLE_LEFT_OUT = "the verdict without the documents that have true vectors"
 _MILLION = 1e6
 
 
-def audit_text(report: AuditReport) -> str:
-    """The arms, the diagnostics, the frontier, and the verdict."""
-    verdict = report.verdict
-    subject = f"{report.dataset}: {verdict.counted}, {report.n_documents:,} documents"
-    agreements = agreement_rows(report)
-    return paragraphs(
-        wrap(f"provisional: {report.basis}") if report.basis else "",
-        subject,
-        table(quality_rows(report)),
-        table(agreements) if agreements else "",
-        wrap(legend(report)),
-        diagnostics_text(report.diagnostics, report.measure),
-        frontier_text(report.frontier) if report.frontier else "",
-        downstream_text(report.downstream) if report.downstream else "",
-        wrapped(sentences(report)),
-    )
-
-
 def sentences(report: AuditReport) -> Iterator[str]:
-    """What the tables do not say, the verdict last, and what belongs beside it before it."""
+    """Yield the remarks on the tables, then the caveats, and the verdict last."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
     if report.pool is not None:
@@ -241,27 +165,16 @@ def _significance(verdict: Verdict) -> str:
 
 
 def quality_rows(report: AuditReport) -> list[list[str]]:
-    """One row an arm: measures, retention with its bounds, queries won, tied and lost; what it costs where any does."""
-    shown = _shown(_QUALITY, report)
-    priced = any(arm.usd for arm in report.arms)
-    head = [
-        "arm",
-        *shown.values(),
-        report.verdict.measured,
-        "bounds",
-        "win/tie/loss",
-        "s",
-        "Mtok",
-        *(["usd"] if priced else []),
-    ]
+    """Return one row an arm: measures, retention with its bounds, queries won, tied and lost, and costs if any."""
+    head = ["arm", *_QUALITY.values(), report.verdict.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
     rows = [
         [
             arm.name,
-            *_means(arm, shown),
+            *_means(arm, _QUALITY),
             *_compared(report.comparisons.get(arm.name)),
             f"{arm.seconds:.1f}",
             "-" if arm.tokens is None else f"{arm.tokens / _MILLION:.2f}",
-            *(["-" if arm.usd is None else f"{arm.usd:,.2f}"] if priced else []),
+            "-" if arm.usd is None else f"{arm.usd:,.2f}",
         ]
         for arm in report.arms
     ]
@@ -269,16 +182,14 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
 
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
-    """One row an arm: how much of what the full re-embed finds it finds too."""
-    shown = _shown(_AGREEMENT, report)
-    if not shown.keys() - {"judged@10"}:
-        return []
-    rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
-    return filled_columns([["against the full re-embed", *shown.values()], *rows])
+    """Return one row an arm: the share of what the full re-embed finds that it finds too."""
+    rows = [[arm.name, *_means(arm, _AGREEMENT)] for arm in report.arms]
+    shown = filled_columns([["against the full re-embed", *_AGREEMENT], *rows])
+    return shown if set(shown[0][1:]) - {"judged@10"} else []
 
 
 def legend(report: AuditReport) -> str:
-    """What the columns and arms mean that are there, and that their names do not say."""
+    """Return the meaning of the columns and arms that are there, where their names do not say it."""
     shown = {*quality_rows(report)[0], *(name for row in agreement_rows(report)[:1] for name in row)}
     shown |= {arm.name for arm in report.arms}
     meanings = {
@@ -295,11 +206,7 @@ def legend(report: AuditReport) -> str:
     return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
-def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:
-    return {name: head for name, head in heads.items() if any(name in arm.scores for arm in report.arms)}
-
-
-def _means(arm: ArmResult, measures: Sequence[str] | dict[str, str]) -> list[str]:
+def _means(arm: ArmResult, measures: Iterable[str]) -> list[str]:
     means = [arm.mean(measure) for measure in measures]
     return ["-" if mean is None else f"{mean:.3f}" for mean in means]
 
@@ -313,7 +220,7 @@ def _compared(comparison: Comparison | None) -> list[str]:
 
 
 def _record(comparison: Comparison) -> str:
-    """Queries won, tied and lost; as percentages where the counts would not fit."""
+    """Return queries won, tied and lost; as percentages where the counts would not fit."""
     counts = (comparison.wins, comparison.ties, comparison.losses)
     if sum(counts) < _MANY_QUERIES:
         return "/".join(map(str, counts))
@@ -321,7 +228,7 @@ def _record(comparison: Comparison) -> str:
 
 
 def span(bounds: Bounds) -> str:
-    """Lower and upper bound.
+    """Return the lower and the upper bound.
 
     >>> span(Bounds(0.9, 0.85, 0.95))
     '0.850..0.950'

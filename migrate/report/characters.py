@@ -14,7 +14,7 @@ is shown."""
 
 
 def printable(text: str) -> str:
-    r"""The text as one line that a terminal shows and does not obey.
+    r"""Return the text as one line that a terminal shows and does not obey.
 
     Control characters, line ends, what changes the direction of writing and halves of characters are written as Python
     writes them.
@@ -28,12 +28,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of each line."""
+    """Return the same of each line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(text: str) -> str:
-    """A JSON document that says the same, with escapes for what a terminal would obey."""
+    """Return a JSON document that says the same, with escapes for what a terminal would obey."""
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
     return "".join(char if char == "\n" or _is_shown(char) else json.dumps(char)[1:-1] for char in text)
@@ -45,7 +45,7 @@ def _is_shown(char: str) -> bool:
 
 
 def for_markup(text: str) -> str:
-    r"""The text with a mark in place of each character that HTML and XML forbid, or that reorders text.
+    r"""Return the text with a mark in place of each character that HTML and XML forbid, or that reorders text.
 
     >>> for_markup("a\x00b\u202ec")
     'a\ufffdb\ufffdc'

@@ -1,4 +1,4 @@
-"""A check as plain text that fits 100 columns, the answer first, as JSON, and as an HTML page."""
+"""A check in sections, the answer first, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from migrate.check.model import Agreement, Compatibility, Found, Trial
 from migrate.check.stamp import Stamped
 from migrate.embedders.kinds import with_settings
-from migrate.report.characters import printable
 from migrate.report.facts import as_plain, document
-from migrate.report.page import Content, Page, element, items, sentence, stamp, words
-from migrate.report.page import table as html_table
-from migrate.report.terminal import cut, paragraphs, table, wrap, wrapped
+from migrate.report.page import element, sentence, stamp
+from migrate.report.sections import Block, Either, Listed, Report, Table
+from migrate.report.terminal import paragraphs, report_text, wrap
 
+_TRIALS = 5
 _BASES = {
     "manifest": "judged by the manifest; no text was embedded",
     "sample": "judged by texts that were embedded again",
@@ -21,21 +21,35 @@ _BASES = {
 }
 
 
-def check_text(result: Compatibility) -> str:
-    """Return the answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
-    fits = result.found is not None and result.found.model != result.model
-    examples = [
-        [cut(printable(one.doc_id), 36), f"{one.row:,}", f"{one.cosine:.4f}", cut(one.taken_for, 40)]
-        for one in result.examples
-    ]
-    return paragraphs(
-        wrapped([answer_line(result), *([f"what fits: {_typed(result.found)}"] if fits and result.found else [])]),
-        wrapped(_findings(result)),
-        "" if result.figures is None else wrapped(_figure_sentences(result.figures)),
-        table([["document", "row", "cosine", "taken for"], *examples]) if examples else "",
-        _trials(result.trials) if result.trials and not result.compatible else "",
-        wrapped(f"note: {note}" for note in result.notes),
+def check_sections(result: Compatibility) -> Report:
+    """Return the answer, what it rests on, and what was tried to explain it."""
+    answer = [answer_line(result)]
+    if result.found is not None and result.found.model != result.model:
+        answer.append(f"what fits: {_typed(result.found)}")
+    sentences = [[" ", sentence(line)] for line in (result.sentence, _BASES[result.basis])]
+    mark = stamp(result.cause.value, "good" if result.compatible else "bad")
+    failed = [place for place, finding in enumerate(result.findings) if not finding.ok]
+    examples = Table(example_rows(result), text_columns=[0, 3])
+    return Report(
+        kind=f"lead-migrate check of {result.store}",
+        title=f"The vectors are {'' if result.compatible else 'not '}those of {result.model.spec}",
+        lead=Either(element("p", mark, sentences, class_="lead"), [*answer, _BASES[result.basis]]),
+        sections={
+            "What was looked at": [
+                Table(finding_rows(result), text_columns=[2], marked=failed),
+                [] if result.figures is None else _figure_sentences(result.figures),
+            ],
+            "What would explain it": _trials(result.trials) if result.trials and not result.compatible else None,
+            "Documents that disagree": examples if result.examples else None,
+            "Notes": Listed(result.notes),
+        },
     )
+
+
+def check_brief(result: Compatibility) -> list[Block]:
+    """Return what a notebook and a summary of CI have beside the answer."""
+    examples = [Table(example_rows(result))] if result.examples else []
+    return [Table(finding_rows(result)), *examples, Listed(result.notes)]
 
 
 def answer_line(result: Compatibility) -> str:
@@ -55,16 +69,7 @@ def stamp_text(stamp: Stamped) -> str:
     if (found := stamp.found) is not None:
         agree = f"{found.agreeing} of {found.sampled} sampled documents agree"
         lines = [wrap(f"as the last check has found: {_typed(found)}; {agree}"), *lines]
-    return paragraphs("" if stamp.checked is None else check_text(stamp.checked), "\n".join(lines))
-
-
-def _findings(result: Compatibility) -> list[str]:
-    """What was looked at; what the answer has said already is only named."""
-    lines = [_BASES[result.basis]]
-    for finding in result.findings:
-        said = "" if finding.message == result.sentence else f": {finding.message}"
-        lines.append(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}")
-    return lines
+    return paragraphs("" if stamp.checked is None else report_text(check_sections(stamp.checked)), "\n".join(lines))
 
 
 def _figure_sentences(figures: Agreement) -> list[str]:
@@ -80,50 +85,25 @@ def _figure_sentences(figures: Agreement) -> list[str]:
     return lines
 
 
-def _trials(trials: tuple[Trial, ...]) -> str:
-    """The ways that came nearest."""
-    rows = [
-        [cut(f"embedded {trial.meaning}", 70), f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
-        for trial in _nearest(trials)[:5]
-    ]
-    return table([[f"the nearest of {len(trials)} other ways", "agree", "median cosine"], *rows])
-
-
-def _nearest(trials: tuple[Trial, ...]) -> list[Trial]:
-    return sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))
-
-
-def check_page(result: Compatibility) -> str:
-    """Return the page: the answer, what it rests on, and what was tried to explain it."""
-    colour = "good" if result.compatible else "bad"
-    said = [[" ", sentence(line)] for line in (result.sentence, _BASES[result.basis])]
-    failed = [place for place, finding in enumerate(result.findings) if not finding.ok]
-    looked = html_table(finding_rows(result), text_columns=[2], marked=failed)
-    figures = [] if result.figures is None else _figure_sentences(result.figures)
-    sections: dict[str, Content] = {"What was looked at": [looked, [element("p", sentence(line)) for line in figures]]}
-    if result.trials and not result.compatible:
-        rows = [
-            [trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"]
-            for trial in _nearest(result.trials)
-        ]
-        tried = (
-            f"Sampled texts were embedded again in {len(result.trials)} other ways. Where one agrees, the stored "
-            "vectors were made in that way."
+def _trials(trials: tuple[Trial, ...]) -> list[Block]:
+    """Return the other ways of embedding, those that came nearest first; on a terminal, a few of them."""
+    nearest = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))
+    head = ["embedded", "agree", "of", "median cosine"]
+    rows = [[trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"] for trial in nearest]
+    tried = f"sampled texts were embedded again in {len(trials)} other ways"
+    explained = ". Where one agrees, the stored vectors were made in that way"
+    return [
+        Either(
+            [tried + explained, Table([head, *rows], text_columns=[0])],
+            [f"{tried}; the nearest are", Table([head, *rows[:_TRIALS]], text_columns=[0])],
         )
-        trials = html_table([["embedded", "agree", "of", "median cosine"], *rows], text_columns=[0])
-        sections["What would explain it"] = [element("p", tried), trials]
-    if result.examples:
-        rows = [[one.doc_id, f"{one.row:,}", f"{one.cosine:.4f}", one.taken_for] for one in result.examples]
-        examples = html_table([["document", "row", "cosine", "taken for"], *rows], text_columns=[0, 3])
-        sections["Documents that disagree"] = examples
-    if result.notes:
-        sections["Notes"] = items(map(words, result.notes))
-    return Page(
-        kind=f"lead-migrate check of {result.store}",
-        title=f"The vectors are {'' if result.compatible else 'not '}those of {result.model.spec}",
-        lead=element("p", stamp(result.cause.value, colour), said, class_="lead"),
-        sections=sections,
-    ).html()
+    ]
+
+
+def example_rows(result: Compatibility) -> list[list[str]]:
+    """Return a head, and a row for each sampled document that disagrees."""
+    rows = [[one.doc_id, f"{one.row:,}", f"{one.cosine:.4f}", one.taken_for] for one in result.examples]
+    return [["document", "row", "cosine", "taken for"], *rows]
 
 
 def finding_rows(result: Compatibility) -> list[list[str]]:
@@ -133,13 +113,13 @@ def finding_rows(result: Compatibility) -> list[list[str]]:
 
 
 def check_document(result: Compatibility) -> dict[str, Any]:
-    """Everything the check knows, as values that JSON holds."""
+    """Return everything the check knows, as values that JSON holds."""
     facts = {name: fact for name, fact in as_plain(result).items() if name != "suits_queries"}
     return document("check", {**facts, "compatible": result.compatible})
 
 
 def stamp_document(stamp: Stamped) -> dict[str, Any]:
-    """Where the manifest was written, null if nowhere, and the check it rests on, null if it was left out.
+    """Return the path of the manifest, null if none was written, and the check it rests on, null if that was left out.
 
     `found` is what an earlier check had found, where it rests on that.
     """

@@ -8,6 +8,7 @@ from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM
 from migrate.audit.verdict import Bounds
+from migrate.report.audit import span
 from migrate.report.svg.charts import Interval, Point, cost_chart
 from migrate.report.svg.frame import Chart
 
@@ -16,7 +17,7 @@ _CONTROLS = (MEAN, RANDOM)
 
 
 def decision_chart(report: AuditReport) -> Chart | None:
-    """What every option, arm and budget keeps, against its cost in all; None where too few costs are known.
+    """Draw the quality of every option, arm and budget against its cost in all; None where too few costs are known.
 
     Left out are the controls, and arms that are held against another standard than the full re-embed.
     """
@@ -25,7 +26,7 @@ def decision_chart(report: AuditReport) -> Chart | None:
         return None
     is_priced = _is_priced(options)
     points = [
-        Point(_interval(option.name, option.retention), _amount(option.usd, option.tokens, is_priced=is_priced),
+        Point(interval(option.name, option.retention), _amount(option.usd, option.tokens, is_priced=is_priced),
               "good" if option.is_safe else "muted")
         for option in options
     ]  # fmt: skip
@@ -49,7 +50,7 @@ def _is_priced(options: Sequence[Option]) -> bool:
 
 
 def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) -> Iterator[Point]:
-    """Arms that are no options, and the budgets of the frontier."""
+    """Yield arms that are no options, and the budgets of the frontier."""
     for arm in report.arms:
         comparison = report.comparisons.get(arm.name)
         if comparison is None or comparison.standard != FULL or arm.name in {*shown, *_CONTROLS}:
@@ -58,20 +59,21 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
             continue
         if (arm.usd if is_priced else arm.tokens) is not None:
             cost = _amount(arm.usd, arm.tokens, is_priced=is_priced)
-            yield Point(_interval(arm.name, comparison.retention), cost, "other")
+            yield Point(interval(arm.name, comparison.retention), cost, "other")
     for budget in report.frontier.points if report.frontier is not None else ():
         if not is_priced or budget.price_usd is not None:
             name = f"{budget.share:.0%} re-embedded, chosen by {budget.policy}"
             cost = _amount(budget.price_usd, budget.tokens, is_priced=is_priced)
-            yield Point(_interval(name, budget.verdict.retention), cost, "minor")
+            yield Point(interval(name, budget.verdict.retention), cost, "minor")
 
 
-def _interval(name: str, bounds: Bounds) -> Interval:
-    return Interval(name, bounds.lower, bounds.estimate, bounds.upper)
+def interval(name: str, bounds: Bounds, *, marked: bool = False) -> Interval:
+    """Return bounds as charts have them."""
+    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked)
 
 
 def decision_rows(report: AuditReport) -> list[list[str]]:
-    """A head, and one row an option: what it keeps, what it costs in all, and what of that is still to be paid."""
+    """Return a head, and one row an option: what it keeps, its cost in all, and what of that is still to be paid."""
     options = _with_costs(report)
     is_priced = _is_priced(options)
     unit = "usd" if is_priced else "Mtok"
@@ -81,7 +83,7 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
             [
                 option.name,
                 f"{option.retention.estimate:.3f}",
-                f"{option.retention.lower:.3f}..{option.retention.upper:.3f}",
+                span(option.retention),
                 f"{_amount(option.usd, option.tokens, is_priced=is_priced):,.4f}",
                 _left(option, is_priced=is_priced),
                 "yes" if option.is_safe else "",

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
-from migrate.report.audit import frontier_document
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
 from migrate.report.terminal import number
@@ -22,7 +22,7 @@ from migrate.similarity.measures import ABOVE_SELF, MEASURES
 
 
 def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
-    """A head, and one row a measure: its name, what it says, and its figure for each space."""
+    """Return a head, and one row a measure: its name, what it says, and its figure for each space."""
     rows = [
         [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
         for measure in MEASURES
@@ -32,7 +32,7 @@ def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
 
 
 def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
-    """Every measure by its name, and the singular values of the stitch, for each space."""
+    """Return every measure by its name, and the singular values of the stitch, for each space."""
     return {
         name: {
             "documents": similarity.documents,
@@ -43,11 +43,37 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
     }
 
 
+def frontier_document(frontier: Frontier) -> dict[str, Any]:
+    """Return every point, and the cheapest that is SAFE."""
+    best = frontier.cheapest_safe
+    return {
+        "measure": frontier.measure,
+        "measured": frontier.points[0].verdict.measured,
+        "documents": frontier.count,
+        "points": [_point_document(point) for point in frontier.points],
+        "cheapest_safe": None if best is None else _point_document(best),
+        "sentence": frontier.sentence,
+        "notes": list(frontier.notes),
+    }
+
+
+_POINT = ("policy", "share", "share_of_tokens", "documents", "tokens", "price_usd")
+
+
+def _point_document(point: FrontierPoint) -> dict[str, Any]:
+    return {
+        **{name: getattr(point, name) for name in _POINT},
+        "outcome": point.verdict.outcome.value,
+        point.verdict.measured: as_plain(point.verdict.retention),
+        "worse_than_stay": point.verdict.worse_than_stay,
+    }
+
+
 SCHEMA_VERSION = 4
 
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
-    """Everything the report knows, per query too, as values that JSON holds; a bound without limit is null.
+    """Return everything the report knows, per query too, as values that JSON holds; a bound without limit is null.
 
     What the full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
     """
@@ -86,13 +112,13 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
-    """What to go on with, and how: `command` are words to type after the program's name, None where none does it."""
+    """Return the recommendation: `command` are words to type after the program's name, None where none does it."""
     (document,) = _by_measure([report.recommendation], report.verdict.measured)
     return document
 
 
 def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:
-    """Dataclasses with a field `retention`, which goes by the name of what was measured."""
+    """Return dataclasses with a field `retention`, which goes by the name of what was measured."""
     return [{measured if key == "retention" else key: value for key, value in as_plain(item).items()} for item in items]
 
 

@@ -1,4 +1,4 @@
-"""What trained models keep on translated vectors, as text and as JSON."""
+"""The worth of translated vectors to trained models, in words, in sections and as JSON."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from migrate.audit.downstream import DownstreamAudit, KeptTask
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.report.facts import as_plain, document
-from migrate.report.terminal import paragraphs, table, wrapped
+from migrate.report.sections import Block, Table
 from migrate.similarity.roc import Bounded
 
 
-def downstream_text(audit: DownstreamAudit) -> str:
-    """A table of the tasks, and what it rests on."""
-    return paragraphs(table(downstream_rows(audit)), wrapped(downstream_sentences(audit)))
+def downstream_blocks(audit: DownstreamAudit) -> list[Block]:
+    """Return a table of the tasks, and what it rests on."""
+    return [Table(downstream_rows(audit)), *downstream_sentences(audit)]
 
 
 def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:
-    """A head, and a row a task: right answers by true and by translated vectors, and what is kept of them."""
+    """Return a head, and a row a task: right answers by true and by translated vectors, and what is kept of them."""
     head = ["trained on true vectors", "documents", "true", "translated", "kept", "at least", "at most", "outcome"]
     return [head, *(_row(task) for task in audit.tasks)]
 
@@ -29,7 +29,7 @@ def _row(task: KeptTask) -> list[str]:
 
 
 def downstream_sentences(audit: DownstreamAudit) -> Iterator[str]:
-    """What the table does not say, the outcome last."""
+    """Yield the remarks on the table, the outcome last."""
     yield (
         f"{audit.labels} labels, trained on {audit.trained_on:,} documents and judged on others, each label "
         f"counting for the same; {audit.majority:.1%} of these have the most frequent one"
@@ -52,7 +52,7 @@ def _area(area: Bounded) -> str:
 
 
 def downstream_sentence(audit: DownstreamAudit) -> str:
-    """The outcome, and the task that decides it."""
+    """Return the outcome, and the task that decides it."""
     worst = min(audit.tasks, key=_rank)
     if audit.outcome is Outcome.SAFE:
         least = min(task.bounds.lower for task in audit.tasks)
@@ -68,7 +68,7 @@ def _rank(task: KeptTask) -> tuple[int, float]:
 
 
 def task_sentence(task: KeptTask) -> str:
-    """What is kept of a task, or why that cannot be said."""
+    """Return the share of a task that is kept, or why that cannot be said."""
     if task.doubt is not None:
         return f"{task.task}: {task.doubt}"
     bounds = task.bounds
@@ -76,11 +76,11 @@ def task_sentence(task: KeptTask) -> str:
 
 
 def downstream_facts(audit: DownstreamAudit) -> dict[str, Any]:
-    """The same as JSON."""
+    """Return the same as JSON."""
     return {"outcome": audit.outcome.value, "sentence": downstream_sentence(audit), **as_plain(audit)}
 
 
 def downstream_document(audit: DownstreamAudit) -> dict[str, Any]:
-    """A document of its own, for an audit by labels alone."""
+    """Return a document of its own, for an audit by labels alone."""
     caveats = list(margin_remarks(audit.margin, audit.margin_from))
     return document("audit by labels", {"caveats": caveats, **downstream_facts(audit)})

@@ -1,4 +1,4 @@
-"""What a fit promises, in words: from held-out documents of the sample, each figure with its uncertainty.
+"""The promise of a fit in words: from held-out documents of the sample, each figure with its uncertainty.
 
 What a store without texts loses cannot be held out of it; that figure is of the project's own benchmark.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from migrate.report.sections import Block, Table
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.prefix import PrefixWorth
@@ -41,7 +42,7 @@ def without_texts_sentence() -> str:
 
 
 def choice_sentence(selection: Selection) -> str:
-    """Which stitch was taken, and why; one that was the only candidate has its held-out overlap@10 alone."""
+    """Return the stitch that was taken, and why; one that was the only candidate has its held-out overlap@10 alone."""
     tried = {row.stitch: row.scores for row in selection.candidates if not row.is_control}
     best, choice = selection.best.scores, selection.choice
     sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {_Z * best.overlap_error:.3f}"
@@ -55,7 +56,7 @@ def choice_sentence(selection: Selection) -> str:
 
 
 def _reads(views: TriedViews) -> str:
-    """That every text is embedded by a local model, or that this would be a full re-embed."""
+    """Say that every text is embedded by a local model, or that this would be a full re-embed."""
     specs = " and ".join(views.specs)
     if views.is_used:
         return f"translating embeds every text with {specs}, on this machine"
@@ -66,15 +67,21 @@ def _reads(views: TriedViews) -> str:
 
 
 def _but(selection: Selection, rival: str) -> str:
-    """Why a rival with more overlap was not taken, in brackets."""
+    """Return the reason why a rival with more overlap was not taken, in brackets."""
     one, chosen = find_kind(rival) or Stitch, find_kind(selection.chosen) or Stitch
     if chosen.reads_texts and not one.reads_texts:
         return " (reads no texts)"
     return " (costs more to use)" if one.cost > chosen.cost else ""
 
 
+def fit_blocks(selection: Selection, *, bare: bool) -> list[Block]:
+    """Return the candidates, and what to expect of the chosen one; `bare` is a fit of a store without texts."""
+    sentences = fit_sentences(selection) + ([without_texts_sentence()] if bare else [])
+    return [Table(candidates_rows(selection)), *sentences]
+
+
 def fit_sentences(selection: Selection) -> list[str]:
-    """What to expect of the chosen stitch, what texts and old vectors are worth, and what more pairs would buy."""
+    """Say what to expect of the chosen stitch, what texts and old vectors are worth, and what more pairs would buy."""
     best = selection.best.scores
     low, high = best.overlap_at_10 - _Z * best.overlap_error, best.overlap_at_10 + _Z * best.overlap_error
     sentences = [
@@ -92,7 +99,7 @@ def fit_sentences(selection: Selection) -> list[str]:
 
 
 def _worth(selection: Selection) -> list[str]:
-    """The texts alone and the vectors alone, where both were tried."""
+    """Compare the texts alone and the vectors alone, where both were tried."""
     alone = [row for row in selection.candidates if row.stitch == "text"]
     vectors = selection.best_of_vectors
     if not alone or vectors is None:
@@ -104,7 +111,7 @@ def _worth(selection: Selection) -> list[str]:
 
 
 def _tried(views: TriedViews) -> str:
-    """What a free local model adds, and whether it is used."""
+    """Say what a free local model adds, and whether it is used."""
     specs = " and ".join(views.specs)
     found = f"{specs}, free and on this machine, was tried too: {views.overlap_with:.1%} with its vectors of the texts"
     against = f"{found}, {views.overlap_without:.1%} without"
@@ -145,3 +152,21 @@ def _confidence(confidence: Confidence) -> list[str]:
         f"confidence: ranks held-out documents by their true cosine with Spearman {confidence.spearman:.2f}; the least "
         f"confident tenth has {confidence.worst_share:.0%} of the squared error"
     ]
+
+
+def candidates_rows(selection: Selection) -> list[list[str]]:
+    """Return the stitches as they were judged on held-out pairs; the chosen one is marked, controls stand last."""
+    head = ["  stitch", "cosine", "MSE", "R²", "overlap@10", "fit s"]
+    rows = [
+        [
+            f"{'*' if row.stitch == selection.chosen and not row.is_control else ' '} {row.stitch}"
+            + (" (control)" if row.is_control else ""),
+            f"{row.scores.cosine:.3f}",
+            f"{row.scores.mse:.6f}",
+            f"{row.scores.r2:.3f}",
+            f"{row.scores.overlap_at_10:.3f}",
+            f"{row.fit_s:.2f}",
+        ]
+        for row in selection.candidates
+    ]
+    return [head, *rows]

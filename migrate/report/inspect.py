@@ -1,4 +1,4 @@
-"""What is in a store or a stitch, as values that JSON holds."""
+"""The facts of a store or a stitch, as values that JSON holds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _facts_at(location: str) -> dict[str, Any]:
 
 
 def _stores_in(path: Path) -> list[dict[str, Any]]:
-    """What is at a path that is not one store; nothing where a file cannot be read, which is then to be told."""
+    """Return the stores at a path that is not one; none where a file cannot be read, which is then to be told."""
     found = []
     for location in stores_in(path):
         facts: dict[str, Any] = {"store": location, "format": "not read", "vectors": None, "dimension": None}
@@ -88,7 +88,7 @@ def _facts(store: Store) -> dict[str, Any]:
 
 
 def _checksum(store: Store) -> str:
-    """Which files are those of the manifest, and of which it knows nothing."""
+    """Name the files that are those of the manifest, and those of which it knows nothing."""
     files = as_files(store)
     if files is None:
         return "none to compare with"
@@ -100,7 +100,7 @@ def _checksum(store: Store) -> str:
 
 
 def _norms(store: Store) -> dict[str, Any]:
-    """Norms over all rows, and how many rows are zero or not finite."""
+    """Return the norms over all rows, and how many rows are zero or not finite."""
     least, greatest, bad = np.inf, 0.0, 0
     for batch in store.scan():
         with np.errstate(over="ignore", invalid="ignore"):

@@ -7,19 +7,20 @@ from migrate.check import Compatibility
 from migrate.cost import Assessment
 from migrate.display import answer_text, notebook_html, result_document
 from migrate.report.assess import cost_rows
-from migrate.report.audit import quality_rows
-from migrate.report.check import finding_rows
+from migrate.report.audit import audit_brief
+from migrate.report.check import answer_line, check_brief
 from migrate.report.document import audit_document
-from migrate.report.page import answer_html
+from migrate.report.fit import candidates_rows
+from migrate.report.page import notebook_piece
+from migrate.report.sections import Listed, Table
 from migrate.report.summary import audit_answer
-from migrate.report.terminal import candidates_rows
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
 
 
 @notebook_html.register
 def _(report: AuditReport) -> str:
-    return answer_html(report.recommendation.headline, quality_rows(report), [report.sentence])
+    return notebook_piece(report.recommendation.headline, audit_brief(report), report.sentence)
 
 
 answer_text.register(AuditReport, audit_answer)
@@ -28,33 +29,30 @@ result_document.register(AuditReport, audit_document)
 
 @notebook_html.register
 def _(found: Compatibility) -> str:
-    answer = f"{'compatible' if found.compatible else 'not compatible'} with {found.model.spec}: {found.sentence}"
-    return answer_html(answer, finding_rows(found), [f"note: {note}" for note in found.notes])
+    return notebook_piece(answer_line(found), check_brief(found))
 
 
 @notebook_html.register
 def _(found: Assessment) -> str:
-    head, *rest = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
-    return answer_html(head, cost_rows(found), rest)
+    answer, *others = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
+    return notebook_piece(answer, Table(cost_rows(found)), others)
 
 
 @notebook_html.register
 def _(fitted: FittedStitch) -> str:
-    return answer_html(repr(fitted).strip("<>"), candidates_rows(fitted.selection))
+    return notebook_piece(repr(fitted).strip("<>"), Table(candidates_rows(fitted.selection)))
 
 
 @notebook_html.register
 def _(done: Translation) -> str:
-    rows = [
-        ["vectors", "true ones", "dimension before", "after", "recall@10 of the index", "s"],
-        [
-            f"{done.count:,}",
-            f"{done.n_true:,}",
-            str(done.source_dim),
-            str(done.target_dim),
-            "exact" if done.index_recall is None else f"{done.index_recall:.3f}",
-            f"{done.wall_s:.1f}",
-        ],
-    ]
-    notes = [*done.remarks, *filter(None, (done.distrust, done.fallback and done.fallback.sentence))]
-    return answer_html(f"translated to {done.path}", rows, [f"note: {note}" for note in notes])
+    facts = {
+        "vectors": f"{done.count:,}",
+        "true ones": f"{done.n_true:,}",
+        "dimension before": str(done.source_dim),
+        "after": str(done.target_dim),
+        "recall@10 of the index": "exact" if done.index_recall is None else f"{done.index_recall:.3f}",
+        "s": f"{done.wall_s:.1f}",
+    }
+    notes = [*done.remarks, *([done.distrust] if done.distrust else [])]
+    notes += [done.fallback.sentence] if done.fallback else []
+    return notebook_piece(f"translated to {done.path}", Table([list(facts), list(facts.values())]), Listed(notes))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
 from typing import TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
 from migrate.report.characters import for_markup
+from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, Table
 
 Content: TypeAlias = "str | Element | Iterable[Content] | None"
 """A text that is shown as it is, an element, or several of them; None for nothing."""
@@ -73,34 +73,49 @@ def sentence(text: str) -> list[Content]:
     return words(f"{text[:1].upper()}{text[1:]}.")
 
 
-def table(
-    rows: Sequence[Sequence[str]], *, marked: Collection[int] = (), text_columns: Collection[int] = ()
-) -> Element:
-    """Return rows of texts, the first of them the head; `marked` numbers rows that stand out, from 0 below the head."""
-    kinds = ["text" if column in text_columns else None for column in range(len(rows[0]))]
-    head = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(rows[0], kinds, strict=True)]
-    body = [
+def content(block: Block) -> Content:
+    """Return a part of a report as markup; nothing for tables and lists of nothing."""
+    match block:
+        case None | Element():
+            return block
+        case str():
+            return element("p", sentence(block))
+        case Table():
+            return _table(block)
+        case Facts():
+            lines = [
+                element("tr", element("th", name, scope="row"), element("td", value)) for name, value in block.rows
+            ]
+            return element("div", element("table", element("tbody", lines), class_="facts"), class_="scroll")
+        case Figures():
+            cells = [element("div", element("dt", name), element("dd", value)) for name, value in block.rows]
+            return element("dl", cells, class_="figures") if cells else None
+        case Listed():
+            return items(map(words, block.lines))
+        case Heading():
+            return element("h3", block.text)
+        case Note():
+            return note(sentence(block.text))
+        case Either():
+            return content(block.page)
+        case _:
+            return map(content, block)
+
+
+def _table(table: Table) -> Element:
+    head, *body = table.rows
+    kinds = ["text" if column in table.text_columns else None for column in range(len(head))]
+    heads = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True)]
+    rows = [
         element(
             "tr",
             [element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)],
-            class_="marked" if place in marked else None,
+            class_="marked" if place in table.marked else None,
         )
-        for place, row in enumerate(rows[1:])
+        for place, row in enumerate(body)
     ]
-    whole = element("table", element("thead", element("tr", head)), element("tbody", body), class_="sorts")
+    whole = element("table", element("thead", element("tr", heads)), element("tbody", rows), class_="sorts")
     return element("div", whole, class_="scroll")
-
-
-def facts(rows: Iterable[tuple[str, str]]) -> Element:
-    """Return names and their values, a row each."""
-    lines = [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in rows]
-    return element("div", element("table", element("tbody", lines), class_="facts"), class_="scroll")
-
-
-def figures(rows: Iterable[tuple[str, str]]) -> Element | None:
-    """Return names and large figures beside each other; None without any."""
-    cells = [element("div", element("dt", name), element("dd", value)) for name, value in rows]
-    return element("dl", cells, class_="figures") if cells else None
 
 
 def items(lines: Iterable[Content], tag: str = "ul") -> Element | None:
@@ -119,48 +134,36 @@ def stamp(text: str, colour: str) -> Element:
     return element("span", text, class_=f"stamp {colour}")
 
 
-def answer_html(answer: str, rows: Sequence[Sequence[str]], further: Iterable[str] = ()) -> str:
-    """Return a result as notebooks show it: the answer, the table that it rests on, and what else is to be said."""
-    lines = [element("p", words(line)) for line in further]
-    return html(element("p", element("strong", words(answer))), table(rows), lines)
+def notebook_piece(answer: str, *blocks: Block) -> str:
+    """Return a result as notebooks show it: the answer, and what it rests on."""
+    return html(element("p", element("strong", words(answer))), *map(content, blocks))
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page that needs no network: `kind` stands above the title, the `lead` below it, then sections by heading."""
-
-    kind: str
-    title: str
-    lead: Content
-    sections: Mapping[str, Content]
-    footer: str = ""
-
-    def html(self) -> str:
-        """Return the page as one file. Its script is let run by its hash; nothing is loaded."""
-        folder = files("migrate.report")
-        style, script = (folder.joinpath(f"page.{end}").read_text("utf-8").rstrip("\n") for end in ("css", "js"))
-        digest = b64encode(sha256(script.encode()).digest()).decode()
-        policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-        head = element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="Content-Security-Policy", content=policy),
-            element("title", self.title),
-            element("link", rel="icon", href="data:,"),  # without an icon, a browser asks the server for one
-            element("style", f"\n{style}\n"),
-        )
-        links = [element("a", heading, href=f"#{anchor(heading)}") for heading in self.sections]
-        nav = element("nav", links, aria_label="Sections") if len(links) > 1 else None
-        kind = element("p", self.kind, class_="kind")
-        top = element("header", kind, element("h1", self.title), self.lead, nav, class_="top")
-        sections = [
-            element("section", element("h2", heading), content, id=anchor(heading))
-            for heading, content in self.sections.items()
-        ]
-        footer = element("footer", element("p", self.footer) if self.footer else None)
-        body = element("body", top, element("main", sections), footer, element("script", script))
-        return f"<!doctype html>\n{html(element('html', head, body, lang='en'))}\n"
+def report_page(report: Report) -> str:
+    """Return a report as one file that needs no network. Its script is let run by its hash; nothing is loaded."""
+    folder = files("migrate.report")
+    style, script = (folder.joinpath(f"page.{end}").read_text("utf-8").rstrip("\n") for end in ("css", "js"))
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("title", report.title),
+        element("link", rel="icon", href="data:,"),  # without an icon, a browser asks the server for one
+        element("style", f"\n{style}\n"),
+    )
+    contents = {heading: content(block) for heading, block in report.sections.items()}
+    shown = {heading: part for heading, part in contents.items() if part is not None}
+    links = [element("a", heading, href=f"#{anchor(heading)}") for heading in shown]
+    nav = element("nav", links, aria_label="Sections") if len(links) > 1 else None
+    kind = element("p", report.kind, class_="kind")
+    top = element("header", kind, element("h1", report.title), content(report.lead), nav, class_="top")
+    sections = [element("section", element("h2", heading), part, id=anchor(heading)) for heading, part in shown.items()]
+    footer = element("footer", element("p", report.footer) if report.footer else None)
+    body = element("body", top, element("main", sections), footer, element("script", script))
+    return f"<!doctype html>\n{html(element('html', head, body, lang='en'))}\n"
 
 
 def anchor(heading: str) -> str:

@@ -23,7 +23,7 @@ _WIDTH = 40
 
 
 def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
-    """Everything that `inspect` tells of a stitch, as values that JSON holds."""
+    """Return everything that `inspect` tells of a stitch, as values that JSON holds."""
     manifest, best = fitted.manifest, fitted.selection.best
     models = {"from_model": manifest.source_model, "to_model": manifest.model}
     if fitted.direction != DOCUMENT:
@@ -59,20 +59,20 @@ def _candidates(selection: Selection) -> dict[str, float]:
 
 
 def _mean_norm(fitted: FittedStitch) -> float | None:
-    """Norm of the mean of the sample's true vectors, which a bias that only gives the mean has; None without any."""
+    """Return the norm of the mean of the true vectors, which a bias that only gives the mean has; None without any."""
     vectors = fitted.sample.vectors
     return float(np.linalg.norm(vectors.mean(axis=0, dtype=np.float64))) if len(vectors) else None
 
 
 def _summary(layer: LayerSpectrum) -> dict[str, float]:
-    """The effective rank, and how many directions have nine tenths of the energy."""
+    """Return the effective rank, and how many directions have nine tenths of the energy."""
     energy = np.cumsum(np.square(layer.singular_values))
     enough = int(np.searchsorted(energy, _ENERGY * energy[-1])) + 1 if energy.size and energy[-1] > 0 else 0
     return {"effective_rank": layer.effective_rank, "directions_for_90_percent": enough}
 
 
 def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What stands in the document, as names and lines for a person."""
+    """Yield the facts of the document as names and lines for a person."""
     of = document
     yield "stitch", of["stitch"]
     yield "spec", of["spec"]
@@ -111,7 +111,7 @@ def _layer_rows(layers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
 
 
 def curve_sentence(curve: Sequence[Sequence[float]]) -> str:
-    """A loss curve in words, and drawn; its last column is what training stopped by.
+    """Return a loss curve in words, and drawn; its last column is what training stopped by.
 
     >>> curve_sentence([[1, 0.9, 2.0], [2, 0.8, 1.5], [3, 0.7, 1.75]])
     '3 epochs, held-out loss 2.000 at first, least 1.500 at epoch 2  █▁▅'

@@ -1,13 +1,4 @@
-"""What CI shows of a finding: cases that passed, failed or stayed open, and a page of Markdown.
-
-Cases as JUnit XML, the form that CI servers read.
-
-Cases as annotations of GitHub Actions: lines of a form that its runner takes out of the log.
-
-An audit as cases for CI.
-
-A check as cases for CI.
-"""
+"""Findings for CI: cases as JUnit XML and as annotations of GitHub Actions, and a page of Markdown."""
 
 from __future__ import annotations
 
@@ -23,17 +14,18 @@ from migrate.audit.results import TRANSLATED
 from migrate.audit.verdict import Bounds, Outcome, margin_remarks
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
-from migrate.report.audit import quality_rows, sentences
+from migrate.report.audit import audit_brief, sentences
 from migrate.report.characters import for_markup, printable
-from migrate.report.check import answer_line
+from migrate.report.check import answer_line, check_brief
 from migrate.report.downstream import downstream_rows, downstream_sentence, task_sentence
+from migrate.report.sections import Block, Listed, Table, parts_of
 
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
-"""What a person sees of a state at a glance."""
+"""Signs by which a person sees a state at a glance."""
 
 
 class State(StrEnum):
-    """How a case ended. `OPEN` says that it could not be decided, which no build should take for a success."""
+    """The end of a case. `OPEN` says that it could not be decided, which no build should take for a success."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -66,21 +58,33 @@ class Suite:
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    r"""A table, its first row the head; bars inside a cell are escaped.
+    r"""Return a table, its first row the head; bars inside a cell are escaped.
 
     >>> print(markdown_table([["arm", "x"], ["a|b", "1"]]))
     | arm | x |
     |---|---:|
     | a\|b | 1 |
     """
-    head, *body = rows
-    lines = [head, *body]
-    texts = ["| " + " | ".join(printable(cell).replace("|", "\\|") for cell in row) + " |" for row in lines]
-    return "\n".join([texts[0], "|---|" + "---:|" * (len(head) - 1), *texts[1:]])
+    texts = ["| " + " | ".join(printable(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([texts[0], "|---|" + "---:|" * (len(rows[0]) - 1), *texts[1:]])
+
+
+def as_markdown(*blocks: Block) -> str:
+    """Return parts of a report that are sentences, tables or lists, a blank line between them."""
+    shown = []
+    for block in parts_of(blocks):
+        match block:
+            case str():
+                shown.append(block)
+            case Table():
+                shown.append(markdown_table(block.rows))
+            case Listed() if block.lines:
+                shown.append("\n".join(f"- {line}" for line in block.lines))
+    return "\n\n".join(shown)
 
 
 def junit_xml(suite: Suite) -> bytes:
-    """One `testsuite`: a failed case has a `failure`, an open one an `error`, as neither may pass for a success."""
+    """Return one `testsuite`: a failed case has a `failure`, an open one an `error`, as neither is a success."""
     states = [case.state for case in suite.cases]
     root = ElementTree.Element("testsuites")
     counts = {"failures": states.count(State.FAILED), "errors": states.count(State.OPEN)}
@@ -112,7 +116,7 @@ _LEVELS = {State.PASSED: "notice", State.FAILED: "error", State.OPEN: "warning"}
 
 
 def annotation_lines(suite: Suite) -> Iterator[str]:
-    """One line a case; see "Workflow commands for GitHub Actions" in GitHub's documentation."""
+    """Yield one line a case; see "Workflow commands for GitHub Actions" in GitHub's documentation."""
     for case in suite.cases:
         title = _property(case.title or f"{suite.name} {suite.store}: {case.name}")
         yield f"::{_LEVELS[case.state]} title={title}::{_data(case.message)}"
@@ -130,7 +134,7 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 
 
 def audit_suite(report: AuditReport) -> Suite:
-    """The verdict, and where staying is possible, whether it is not better."""
+    """Return the verdict, and where staying is possible, the case that it is not better."""
     verdict = report.verdict
     store, message = report.places.translated, "; ".join([report.sentence, *report.caveats])
     cases = [Case("verdict", _STATES[_judged(report)], message, _title(report))]
@@ -161,15 +165,12 @@ def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
 
 
 def _judged(report: AuditReport) -> Outcome:
-    """The outcome on queries: of the translated store, or of the plan that was asked for."""
+    """Return the outcome on queries: of the translated store, or of the plan that was asked for."""
     return report.verdict.outcome if report.plan == TRANSLATED else report.outcome
 
 
 def _title(report: AuditReport) -> str:
-    """The verdict, of what, and how much that keeps.
-
-    A provisional one says so.
-    """
+    """Return the verdict, its store, and how much that keeps; a provisional one says so."""
     verdict, is_alone = report.verdict, report.plan == TRANSLATED
     bounds = verdict.retention if is_alone else report.family[report.plan]
     provisional = " (provisional)" if verdict.provisional else ""
@@ -179,47 +180,38 @@ def _title(report: AuditReport) -> str:
 
 
 def downstream_cases(audit: DownstreamAudit) -> list[Case]:
-    """What trained models keep, a case a task."""
+    """Return a case a task for what trained models keep."""
     return [Case(task.task, _STATES[task.outcome], task_sentence(task)) for task in audit.tasks]
 
 
 def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
-    """What trained models keep, where no queries are asked."""
-    markdown = f"{_heading(_STATES[audit.outcome], store)} {_downstream_markdown(audit)}"
+    """Return the tasks of trained models alone, where no queries are asked."""
     remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
     properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
-    caveat = f"{remarks}\n\n" if remarks else ""
+    heading = f"{_heading(_STATES[audit.outcome], store)} {downstream_sentence(audit)}"
+    markdown = f"{heading}\n\n{as_markdown(Table(downstream_rows(audit)), remarks or None)}\n"
     cases = [
         replace(case, title=f"{task.outcome}: {store}, {task.task}")
         for case, task in zip(downstream_cases(audit), audit.tasks, strict=True)
     ]
-    return Suite("lead-migrate audit", "audit by labels", cases, f"{markdown}{caveat}", properties, store)
+    return Suite("lead-migrate audit", "audit by labels", cases, markdown, properties, store)
 
 
 def _heading(state: State, store: str) -> str:
     return f"## {MARKS[state]} lead-migrate: `{printable(store)}`:"
 
 
-def _downstream_markdown(audit: DownstreamAudit) -> str:
-    return f"{downstream_sentence(audit)}\n\n{markdown_table(downstream_rows(audit))}\n\n"
-
-
 def _audit_markdown(report: AuditReport) -> str:
-    *others, verdict = sentences(report)
-    notes = "\n".join(f"- {sentence}" for sentence in others)
+    *remarks, verdict = sentences(report)
     outcome = _judged(report)
     state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else _STATES[outcome]
-    caveats = "".join(f"{caveat}\n\n" for caveat in report.caveats)
-    downstream = "" if report.downstream is None else _downstream_markdown(report.downstream)
-    return (
-        f"{_heading(state, report.places.translated)} {verdict}\n\n"
-        f"{caveats}{markdown_table(quality_rows(report))}\n\n{downstream}"
-        f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
-    )
+    folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
+    heading = _heading(state, report.places.translated)
+    return f"{heading} {verdict}\n\n{as_markdown(audit_brief(report))}\n\n{folded}\n"
 
 
 def check_suite(result: Compatibility) -> Suite:
-    """The answer, and everything that was looked at."""
+    """Return the answer, and everything that was looked at."""
     answer = "COMPATIBLE" if result.compatible else "NOT COMPATIBLE"
     title = f"{answer}: {result.store} with {result.model.spec}"
     whole = Case("compatible", _state(ok=result.compatible), answer_line(result), title)
@@ -230,11 +222,13 @@ def check_suite(result: Compatibility) -> Suite:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
     name, store = f"check of {PurePath(result.store).name}", str(result.store)
-    return Suite("lead-migrate check", name, cases, _check_markdown(result), properties, store)
+    heading = f"{_heading(_state(ok=result.compatible), store)} {answer_line(result)}"
+    markdown = f"{heading}\n\n{as_markdown(check_brief(result))}\n"
+    return Suite("lead-migrate check", name, cases, markdown, properties, store)
 
 
 def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
-    """A command that an error ended, with its exit code and the one line that was printed."""
+    """Return a command that an error ended, with its exit code and the one line that was printed."""
     name, line = f"lead-migrate {command}", scrub(message)
     title = " ".join(filter(None, (name, store)))
     case = Case("ended by an error", State.FAILED, line, f"{title}: exit {code}")
@@ -244,14 +238,3 @@ def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
 
 def _state(*, ok: bool) -> State:
     return State.PASSED if ok else State.FAILED
-
-
-def _check_markdown(result: Compatibility) -> str:
-    looked = [
-        ["looked at", ""],
-        *([finding.name, "ok" if finding.ok else finding.message] for finding in result.findings),
-    ]
-    examples = [["document", "row", "cosine"], *([e.doc_id, f"{e.row:,}", f"{e.cosine:.4f}"] for e in result.examples)]
-    tables = [markdown_table(looked), *([markdown_table(examples)] if result.examples else [])]
-    heading = _heading(_state(ok=result.compatible), str(result.store))
-    return f"{heading} {answer_line(result)}\n\n" + "\n\n".join(tables) + "\n"

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
-from migrate.audit.verdict import Outcome
 from migrate.cost.estimate import dollars
-from migrate.report.characters import printable
 from migrate.report.downstream import downstream_sentence
-from migrate.report.terminal import WIDTH, printed, wrap
+from migrate.report.sections import Block, Table
+from migrate.report.terminal import WIDTH, as_text
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-_STYLES = {Outcome.SAFE: "bold green", Outcome.NOT_SAFE: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
 _NAMES = {FULL: "full re-embed", STAY: "stay with the old", TRANSLATED: "translated"}
 _MOST_OPTIONS, _MOST_CAVEATS = 7, 2
 _NARROWEST_PLOT, _WIDEST_PLOT = 12, 40
@@ -28,82 +22,46 @@ _NARROW = 72
 _MILLION = 1e6
 
 
-def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH, in_colour: bool = False) -> str:
-    """The recommendation, the verdict and the options, `width` columns wide; `page` is where the report is shown."""
-    where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
-    more = _lines(f"{where}; --verbose for all arms, slices and notes here", width)
-    return printed([*_parts(report, width), more], width, in_colour=in_colour)
+def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH) -> str:
+    """Return the recommendation, the verdict and the options, `width` columns wide; `page` shows the whole report."""
+    shown = "--report FILE.html for a page" if page is None else page
+    more = f"the whole report: {shown}; --verbose for all arms, slices and notes here"
+    return as_text(*_blocks(report, width), more, width=width)
 
 
 def audit_answer(report: AuditReport) -> str:
-    """The same as `print` shows it, where there are no options to ask for more by."""
-    return printed(_parts(report, WIDTH), WIDTH).rstrip("\n")
+    """Return the same as `print` shows it, where there are no options to ask for more by."""
+    return as_text(*_blocks(report, WIDTH))
 
 
-def _parts(report: AuditReport, width: int) -> Iterator[RenderableType]:
-    from rich.text import Text
-
-    headline = report.recommendation.headline
-    first = Text(_lines(headline, width), style="bold")
-    if headline.startswith(Outcome.SAFE):
-        first.stylize("green", 0, len(Outcome.SAFE))
-    yield first
-    of = "translated alone: " if report.plan == TRANSLATED else ""
-    verdict = Text(_lines(f"{of}{report.sentence}", width))
-    outcome = report.verdict.outcome if of else report.outcome
-    verdict.stylize(_STYLES[outcome], len(of), len(of) + len(outcome))
-    yield verdict
-    yield from (_lines(f"caveat: {caveat}", width) for caveat in report.caveats[:_MOST_CAVEATS])
-    yield ""
+def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
+    yield report.recommendation.headline
+    yield f"{'translated alone: ' if report.plan == TRANSLATED else ''}{report.sentence}"
+    yield from (f"caveat: {caveat}" for caveat in report.caveats[:_MOST_CAVEATS])
     yield _table(report, width)
-    yield ""
-    yield from (_lines(sentence, width) for sentence in _sentences(report))
-    if report.downstream is not None:
-        yield _lines(downstream_sentence(report.downstream), width)
-
-
-def _sentences(report: AuditReport) -> Iterator[str]:
-    """Yield how many queries are independent, and what was embedded for a pool."""
     if report.verdict.n_independent != report.verdict.n_queries:
         yield f"{report.verdict.counted}: bounds take each group for one observation"
     if report.pool is not None:
         yield report.pool.sentences[0]
+    if report.downstream is not None:
+        yield downstream_sentence(report.downstream)
 
 
-def _lines(sentence: str, width: int) -> str:
-    return wrap(printable(sentence), width)
-
-
-def _table(report: AuditReport, width: int) -> RenderableType:
-    from rich.table import Table
-
+def _table(report: AuditReport, width: int) -> Table:
     options = _shown(report.options)
     has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
-    rows = [_cells(option, has_costs=has_costs) for option in options]
-    heads = [
-        f"of {report.verdict.n_queries:,} queries",
-        report.verdict.measured,
-        "at least",
-        *(["to pay"] if has_costs else []),
-    ]
-    taken = sum(2 + max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads)))
+    head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
+    columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]
+    taken = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
     room = min(width - taken - len("SAFE") - 2, _WIDEST_PLOT)
-    plots = _plots(report, options, room) if room >= _NARROWEST_PLOT else None
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=bool(place))
-    if plots is not None:
-        table.add_column(plots[0], no_wrap=True)
-    table.add_column("SAFE")
-    for place, (option, row) in enumerate(zip(options, rows, strict=True)):
-        is_safe = option.is_safe and not report.doubts
-        drawn = [] if plots is None else [plots[place + 1]]
-        table.add_row(*row, *drawn, "yes" if is_safe else "", style="green" if is_safe else None)
-    return table
+    plots = [[plot] for plot in _plots(report, options, room)] if room >= _NARROWEST_PLOT else [[]] * len(columns)
+    safe = ["SAFE", *("yes" if option.is_safe and not report.doubts else "" for option in options)]
+    rows = [[*cells, *plot, last] for cells, plot, last in zip(columns, plots, safe, strict=True)]
+    return Table(rows, text_columns=[0, *range(len(columns[0]), len(rows[0]))])
 
 
 def _shown(options: Sequence[Option]) -> list[Option]:
-    """All of them where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
+    """Return all where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
     needed = {TRANSLATED, STAY, FULL}
     others = [option for option in options if option.name not in needed]
     room = _MOST_OPTIONS - (len(options) - len(others))
@@ -127,7 +85,7 @@ def _cost(option: Option) -> str:
 
 
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:
-    """A head and a line an option: its bounds, its estimate, and the margin that it has to keep."""
+    """Return a head and a line an option: its bounds, its estimate, and the margin that it has to keep."""
     margin = report.verdict.margin
     known = [option.retention for option in options if option.retention.is_known]
     low = min(margin, *(bounds.lower for bounds in known), *(bounds.estimate for bounds in known))

@@ -16,7 +16,7 @@ _STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
 
 
 def switched_text(done: Switched, old: str) -> str:
-    """What answers now, under which name, by which model; where the old store is, and the ways back and on.
+    """Say what answers now, by which model, where the old store is, and the ways back and on.
 
     `old` is the name as it was typed.
     """
@@ -44,7 +44,7 @@ def _proof(done: Switched) -> str:
 
 
 def rolled_back_text(done: Switched) -> str:
-    """What answers again."""
+    """Say what answers again."""
     return "\n".join(
         [
             f"{done.old}: the old store answers here again",
@@ -55,12 +55,12 @@ def rolled_back_text(done: Switched) -> str:
 
 
 def forgotten_text(done: Switched) -> str:
-    """What is gone."""
+    """Say what is gone."""
     return f"{done.old}: the old store is deleted; the new one stays, and cannot be rolled back any more"
 
 
 def switch_document(kind: str, done: Switched) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the same for programs."""
     return document(kind, done)
 
 

@@ -1,4 +1,4 @@
-"""What became of a store, and what a sync does or did about it, as text and JSON."""
+"""The changes of a store, and what a sync does or did about them, as text and JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from migrate.steps.sync.job import Synced
 
 
 def counts_text(counts: ChangeCounts) -> str:
-    """The counts as a line."""
+    """Return the counts as a line."""
     if counts.metadata is None:
         metadata = "metadata goes along, and is not compared between two kinds of stores"
     else:
@@ -37,7 +37,7 @@ def plan_text(step: Sync) -> str:
 
 
 def synced_text(done: Synced) -> str:
-    """What was done, and what could not be kept or compared."""
+    """Say what was done, and what could not be kept or compared."""
     if not done.written:
         return f"{done.path}: up to date, {done.count:,} vectors, {done.n_true:,} of them true ones"
     lines = [
@@ -59,6 +59,6 @@ def plan_document(step: Sync) -> dict[str, Any]:
 
 
 def synced_document(done: Synced) -> dict[str, Any]:
-    """What was done, for programs."""
+    """Return what was done, for programs."""
     facts = {"path": done.path, "up_to_date": not done.written, "dry_run": False, **asdict(done.counts)}
     return document("sync", {**facts, "count": done.count, "true": done.n_true, "remarks": done.remarks})

@@ -1,18 +1,14 @@
-"""Tables and sentences as plain text that fits 100 columns."""
+"""Reports as plain text that fits 100 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from io import StringIO
 from math import isfinite
 from textwrap import fill
-from typing import TYPE_CHECKING
 
 from migrate.report.characters import printable
-from migrate.stitch.select import Selection
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, Table, parts_of
 
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
@@ -21,7 +17,7 @@ _UNLIMITED = 10_000
 
 
 def number(value: float | None) -> str:
-    """A figure in few characters; a dash where there is none.
+    """Return a figure in few characters; a dash where there is none.
 
     >>> [number(value) for value in (0.71788, -0.00064, 123.45, -12345.6, None)]
     ['0.718', '-0.00064', '123.5', '-1.2e+04', '-']
@@ -39,9 +35,55 @@ def paragraphs(*parts: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def wrapped(sentences: Iterable[str]) -> str:
-    """Return sentences in lines that fit, each on a new one."""
-    return "\n".join(map(wrap, sentences))
+def report_text(report: Report) -> str:
+    """Return a report as lines: its lead, its sections, and what is said last."""
+    sections = [f"{heading}\n{text}" for heading, block in report.sections.items() if (text := as_text(block))]
+    return paragraphs(as_text(report.lead), *sections, as_text(report.closing))
+
+
+def as_text(*blocks: Block, width: int = WIDTH) -> str:
+    """Return parts of a report, a blank line between them but for sentences; a heading of nothing is left out."""
+    text, last = "", None
+    heading = ""
+    for block in parts_of(blocks):
+        if isinstance(block, Heading):
+            heading = f"{block.text}\n"
+        elif shown := _shown(block, width):
+            is_next = isinstance(last, str) and isinstance(block, str) and not heading
+            text += ("" if not text else "\n" if is_next else "\n\n") + heading + shown
+            last, heading = block, ""
+    return text
+
+
+def _shown(block: Block, width: int) -> str:
+    match block:
+        case str():
+            return wrap(printable(block), width)
+        case Note():
+            return wrap(printable(block.text), width)
+        case Listed():
+            return "\n".join(wrap(printable(line), width) for line in block.lines)
+        case Table():
+            return table(block.rows, left=block.text_columns, width=width)
+        case Facts():
+            return facts_text(block.rows)
+        case _:
+            return ""
+
+
+def facts_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Return names and their values, one below the other."""
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join(
+        fill(
+            f"{name:{width}}  {printable(value)}",
+            WIDTH,
+            subsequent_indent=" " * (width + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for name, value in rows
+    )
 
 
 def cut(text: str, width: int = WIDTH) -> str:
@@ -53,48 +95,34 @@ def cut(text: str, width: int = WIDTH) -> str:
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
-def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = ()) -> str:
+def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: int = WIDTH) -> str:
     """Align columns as wide as their widest cell, the first and those of `left` to the left, the others to the right.
+
+    Where there is more than fits, texts of columns in `left` go on in further lines.
 
     >>> print(table([["arm", "score"], ["stay", "0.5"]]))
     arm   score
     stay    0.5
     """
-    from rich.table import Table
+    from rich.console import Console
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     head, *body = [[Text(printable(cell)) for cell in row] for row in rows]
-    lines = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="none")
+    lines = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="none")
     for place, cell in enumerate(head):
-        lines.add_column(cell, justify="right" if place and place not in left else "left", no_wrap=True)
+        is_left = place in (0, *left)
+        lines.add_column(cell, justify="left" if is_left else "right", no_wrap=place not in left, overflow="fold")
     for row in body:
         lines.add_row(*row)
-    return printed([lines], _UNLIMITED)
-
-
-def printed(parts: Iterable[RenderableType], width: int, *, in_colour: bool = False) -> str:
-    """What rich prints on so many columns, without blanks at the ends of lines."""
-    from rich.console import Console
-
-    console = Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=in_colour,
-        color_system="standard" if in_colour else None,
-        no_color=not in_colour,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
+    console = Console(file=StringIO(), width=width if left else _UNLIMITED, color_system=None, legacy_windows=False)
     with console.capture() as captured:
-        for part in parts:
-            console.print(part)
-    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+        console.print(lines)
+    return "\n".join(map(str.rstrip, captured.get().splitlines()))
 
 
 def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:
-    """The rows without empty columns: those without any value, and those under `costs` with nothing but zeros.
+    """Return the rows without empty columns: those without any value, and those under `costs` with nothing but zeros.
 
     >>> filled_columns([["arm", "score", "R", "$"], ["stay", "0.0", "-", "0.0"], ["full", "0.0", "", "-"]], costs=["$"])
     [['arm', 'score'], ['stay', '0.0'], ['full', '0.0']]
@@ -112,30 +140,6 @@ def _has_value(cell: str, *, zero_counts: bool) -> bool:
     return cell.strip("-" if zero_counts else "-$0.,") != ""
 
 
-def candidates_table(selection: Selection) -> str:
-    """The rows of `candidates_rows`, aligned."""
-    head, *rows = candidates_rows(selection)
-    return table([["  " + head[0], *head[1:]], *rows])
-
-
-def candidates_rows(selection: Selection) -> list[list[str]]:
-    """The stitches as they were judged on held-out pairs; the chosen one is marked, controls stand last."""
-    head = ["stitch", "cosine", "MSE", "R²", "overlap@10", "fit s"]
-    rows = [
-        [
-            f"{'*' if row.stitch == selection.chosen and not row.is_control else ' '} {row.stitch}"
-            + (" (control)" if row.is_control else ""),
-            f"{row.scores.cosine:.3f}",
-            f"{row.scores.mse:.6f}",
-            f"{row.scores.r2:.3f}",
-            f"{row.scores.overlap_at_10:.3f}",
-            f"{row.fit_s:.2f}",
-        ]
-        for row in selection.candidates
-    ]
-    return [head, *rows]
-
-
 def wrap(sentence: str, width: int = WIDTH) -> str:
-    """A sentence in lines that fit, the later ones indented; none ends within a name or an option."""
+    """Return a sentence in lines that fit, the later ones indented; none ends within a name or an option."""
     return fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False)

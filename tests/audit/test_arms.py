@@ -9,9 +9,10 @@ from migrate.audit import arms as arms_module
 from migrate.audit.arms import ARMS, Arm, Skipped
 from migrate.audit.results import FULL
 from migrate.audit.retrieval import TimedRun
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.html import audit_page
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.search.runs import Run
 
 MEANING = "the first ten of the full re-embed, worst first"
@@ -42,11 +43,15 @@ def test_a_new_arm_is_in_every_form_of_the_report(stores, monkeypatch):
     assert 0 < turned.mean("nDCG@10") < full.mean("nDCG@10")
     assert report.comparisons["reverse"].losses > report.comparisons["reverse"].wins
     assert (turned.tokens, turned.usd) == (full.tokens / 2, full.usd / 2)
-    (line,) = [line for line in audit_text(report).splitlines() if line.startswith("reverse ") and ".." in line]
+    (line,) = [
+        line
+        for line in report_text(audit_sections(report)).splitlines()
+        if line.startswith("reverse ") and ".." in line
+    ]
     assert f"{turned.mean('nDCG@10'):.3f}" in line
     (entry,) = [arm for arm in json.loads(json.dumps(audit_document(report)))["arms"] if arm["name"] == "reverse"]
     assert entry["meaning"] == MEANING and len(entry["per_query"]["nDCG@10"]) == len(QUESTIONS.queries)
-    assert "reverse" in audit_page(report) and MEANING in audit_page(report)
+    assert "reverse" in report_page(audit_sections(report)) and MEANING in report_page(audit_sections(report))
 
 
 def test_an_arm_says_what_it_needs(stores, monkeypatch):
@@ -54,8 +59,8 @@ def test_an_arm_says_what_it_needs(stores, monkeypatch):
     report = audit(*stores)
     assert "telepathy" not in {arm.name for arm in report.arms}
     assert audit_document(report)["missing"]["telepathy"] == "needs a gift"
-    assert "telepathy needs a gift" in " ".join(audit_text(report).split())
-    assert "<b>telepathy</b> needs a gift" in audit_page(report)
+    assert "telepathy needs a gift" in " ".join(report_text(audit_sections(report)).split())
+    assert "<b>telepathy</b> needs a gift" in report_page(audit_sections(report))
 
 
 def test_each_store_is_searched_once_and_words_are_ranked_once(stores):

@@ -15,8 +15,9 @@ from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
+from migrate.report.terminal import report_text
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 
@@ -115,7 +116,7 @@ def test_it_stands_in_table_and_document_without_a_source_model(reference, sourc
     report = audit(reference, questions, new_model, source=copy_store(source), bridge=bridge)
     assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean", "random"]
     assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
-    row = next(line for line in audit_text(report).split("\n") if line.startswith("bridge "))
+    row = next(line for line in report_text(audit_sections(report)).split("\n") if line.startswith("bridge "))
     assert f"{report.comparisons[BRIDGE].retention.estimate:.3f}" in row
     arm = next(arm for arm in audit_document(report)["arms"] if arm["name"] == "bridge")
     assert arm["meaning"] == "the source store, queries embedded by the target model and mapped back by a stitch"

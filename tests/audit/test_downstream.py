@@ -168,7 +168,7 @@ def moved(corpus, source_folder, tmp_path_factory):
 
 def test_without_queries_the_labels_are_all_that_is_judged(moved, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(moved)
-    out = ["--report", str(tmp_path / "r.json"), "--junit", str(tmp_path / "j.xml")]
+    out = ["--report", str(tmp_path / "r.json"), "--report", str(tmp_path / "j.xml")]
     code = run(["audit", "new", "--reference", "full", "--labels", "labels.tsv", "-q", "--json", *out])
     document = json.loads(capsys.readouterr().out)
     assert (document["outcome"], code) == ("NOT SAFE", 1)  # of texts and random vectors nothing can be learned
@@ -193,7 +193,7 @@ def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, 
     labels = ["--reference", "full", "--labels", "labels.tsv"]
     labelled = run(["audit", "new", *labels, "-q", "--json"])
     document = json.loads(capsys.readouterr().out)
-    both = run(["audit", "new", *labels, *judged, "--html", "page.html", "--junit", "cases.xml"])
+    both = run(["audit", "new", *labels, *judged, "--report", "page.html", "--report", "cases.xml"])
     assert both == next(code for code in (1, 3, 0) if code in (alone, labelled))
     found = json.loads(capsys.readouterr().out)["downstream"]
     assert found == {key: document[key] for key in found}
@@ -216,7 +216,11 @@ def test_a_store_is_no_reference_of_itself(moved, monkeypatch, capsys):
         (["--reference", "pool", "--labels", "labels.tsv"], 2, "--labels needs a full re-embed to train on"),
         (["--reference", "full"], 2, "no queries are named"),
         (["--reference", "full", "--labels", "missing"], 4, "missing"),
-        (["--reference", "full", "--labels", "labels.tsv", "--html", "x.html"], 2, "--html"),
+        (
+            ["--reference", "full", "--labels", "labels.tsv", "--report", "x.html"],
+            2,
+            "the page is one of queries",
+        ),
         (["--reference", "full", "--labels", "labels.tsv", "--outside", "target.npz"], 4, "target.npz"),
         (["--reference", "full", "--labels", "labels.tsv", "--outside", "outside.txt"], 4, "too few outside documents"),
         (["--reference", "new", "--labels", "labels.tsv"], 4, "is the store that is audited itself"),

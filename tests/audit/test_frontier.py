@@ -13,7 +13,9 @@ from migrate.cost.count import count_texts
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
-from migrate.report.audit import frontier_document, frontier_text
+from migrate.report.audit_sections import frontier_blocks
+from migrate.report.document import frontier_document
+from migrate.report.terminal import as_text
 from migrate.stores import create_store, open_store
 from migrate.vectors import Query
 
@@ -223,17 +225,17 @@ def test_bounds_make_up_for_the_number_of_policies(store, fitted, reference, que
     assert [point.verdict.confidence for point in both.points] == pytest.approx([0.975] * 3)
     narrow, wide = (found.points[1].verdict.retention for found in (one, both))
     assert wide.lower < narrow.lower <= narrow.estimate == wide.estimate
-    assert "97.5 % bounds" in frontier_text(both)
+    assert "97.5 % bounds" in as_text(frontier_blocks(both))
 
 
 def test_the_table_names_the_cheapest_and_the_document_has_every_point():
     found = Frontier((point(SAMPLE, 10, OPEN, 0.1), point("query-log", 20, SAFE, 0.25)), 100, "nDCG@10", ("a note",))
-    text = frontier_text(found)
+    text = as_text(frontier_blocks(found))
     assert "the cheapest budget that is SAFE: 20% by query-log (20 documents, about 200 tokens, $0.2500" in text
     assert "note: a note" in text and max(map(len, text.split("\n"))) <= 100
     document = frontier_document(found)
     assert [one["outcome"] for one in document["points"]] == ["INCONCLUSIVE", "SAFE"]
     assert document["cheapest_safe"]["policy"] == "query-log"
     none = Frontier((point(SAMPLE, 10, OPEN),), 100, "nDCG@10")
-    assert "no budget tried here is SAFE at the margin of 0.9" in frontier_text(none)
-    assert "usd" not in frontier_text(none) and frontier_document(none)["cheapest_safe"] is None
+    assert "no budget tried here is SAFE at the margin of 0.9" in as_text(frontier_blocks(none))
+    assert "usd" not in as_text(frontier_blocks(none)) and frontier_document(none)["cheapest_safe"] is None

@@ -12,8 +12,9 @@ from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Outcome
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
+from migrate.report.terminal import report_text
 from migrate.selection.choosers import digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query, query_key
@@ -192,7 +193,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     report = audit(translated, reference, QuerySet(QUERIES, None, "few"), margin=0.9)
     assert report.verdict.retention.estimate == 1
     assert report.verdict.outcome.value == outcome
-    text = audit_text(report)
+    text = report_text(audit_sections(report))
     if outcome == "INCONCLUSIVE":
         told = f"the first 10 of {count} documents are hardly a selection, at least 100 are needed to say SAFE"
         assert told in " ".join(text.split())

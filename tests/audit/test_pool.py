@@ -30,10 +30,11 @@ from migrate.embedders.base import WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, SpendingError, StoreError, UsageError
 from migrate.manifest import Manifest
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.html import audit_page
+from migrate.report.page import report_page
 from migrate.report.summary import audit_summary
+from migrate.report.terminal import report_text
 from migrate.search.runs import Run, search
 from migrate.stores import open_store
 from migrate.vectors import Batch, Document, Query, no_progress
@@ -309,11 +310,11 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
     assert pooled.verdict.provisional and pooled.pool.documents < COUNT
     assert pooled.pool.steps[0].depth == 20
     assert {RANDOM, MEAN} <= pooled.skipped_arms.keys()
-    text = " ".join(audit_text(pooled).split())
+    text = " ".join(report_text(audit_sections(pooled)).split())
     assert "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10" in text
     assert "estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by" in text
     assert audit_document(pooled)["pool"]["provisional"] is True
-    assert f"{outcome}, provisional" in audit_page(pooled)
+    assert f"{outcome}, provisional" in report_page(audit_sections(pooled))
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1])
@@ -724,7 +725,7 @@ def test_a_cap_ends_the_pool_where_it_is(far, reference):
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert meter.usd <= first * 1.1
     assert len(report.pool.steps) == 1 and "raise --max-cost" in report.pool.stopped
-    assert report.pool.stopped in audit_text(report).replace("\n  ", " ")
+    assert report.pool.stopped in report_text(audit_sections(report)).replace("\n  ", " ")
 
 
 # What is refused, and what is not believed
@@ -805,7 +806,11 @@ def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
 
 def test_every_form_of_the_report_has_the_pool(near):
     report = audit(near, by_pool(), QUERY_SET, margin=0.8, price=2.0)
-    text, document, page = audit_text(report), audit_document(report), audit_page(report)
+    text, document, page = (
+        report_text(audit_sections(report)),
+        audit_document(report),
+        report_page(audit_sections(report)),
+    )
     pool = document["pool"]
     assert f"true vectors of {pool['documents']:,} of 3,000 documents" in text
     assert "guaranteed:" in text and "estimated:" in text

@@ -16,8 +16,9 @@ from migrate.embedders import load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.errors import SpendingError, StoreError, UsageError
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
+from migrate.report.terminal import report_text
 from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
@@ -75,7 +76,7 @@ def test_it_changes_no_verdict_and_costs_what_was_embedded(stores):
         assert report.arm(f"prefix:{words}").usd == pytest.approx(tokens * 1e-5)
     named = {arm["name"]: arm for arm in audit_document(report)["arms"]}
     assert named["prefix:1"]["tokens"] < named["prefix:2"]["tokens"] < named[FULL]["tokens"]
-    assert "prefix:2" in audit_text(report)
+    assert "prefix:2" in report_text(audit_sections(report))
 
 
 def test_it_is_one_of_the_arms_that_could_serve(stores):
@@ -215,7 +216,7 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
 
 def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q", "--prefix", "4,1000"]
-    assert lead_migrate(*command, "--report", moved / "report.json", "--html", moved / "page.html") in (0, 1, 3)
+    assert lead_migrate(*command, "--report", moved / "report.json", "--report", moved / "page.html") in (0, 1, 3)
     document = json.loads((moved / "report.json").read_text())
     arms = {arm["name"]: arm for arm in document["arms"]}
     assert arms["prefix:1000"]["against"]["retention"]["estimate"] == pytest.approx(1), "no text is longer"

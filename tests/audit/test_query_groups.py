@@ -13,9 +13,10 @@ from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting, decide
 from migrate.datasets.graded import read_graded
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.html import audit_page
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.vectors import Query
 
 
@@ -183,8 +184,8 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
     if reference == "store":  # a pool is another one where it takes longer to settle the verdict
         assert few.verdict.retention.estimate == plain.verdict.retention.estimate
     assert few.verdict.retention.lower < plain.verdict.retention.lower
-    assert "60 queries in 15 independent groups" in audit_text(few)
-    assert "independent groups of queries" in audit_page(few)
+    assert "60 queries in 15 independent groups" in report_text(audit_sections(few))
+    assert "independent groups of queries" in report_page(audit_sections(few))
     assert audit_document(few)["verdict"]["groups"] == 15
 
 

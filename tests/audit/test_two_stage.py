@@ -6,8 +6,9 @@ from migrate.audit.arms import WITHOUT_TWO_STAGE
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
 from migrate.cost.count import count_texts
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
+from migrate.report.terminal import report_text
 from migrate.vectors import Document, Query
 
 pytestmark = pytest.mark.slow
@@ -78,8 +79,8 @@ def test_a_document_is_paid_for_once(translated, reference):
 
 def test_the_cost_stands_in_the_report(translated, reference):
     report = audit(translated, reference, two_stage=[7])
-    assert "two-stage 7 embeds 7 documents for a first query (about " in audit_text(report)
-    assert "$" not in audit_text(report), "no price is known"
+    assert "two-stage 7 embeds 7 documents for a first query (about " in report_text(audit_sections(report))
+    assert "$" not in report_text(audit_sections(report)), "no price is known"
     documents = {arm["name"]: arm for arm in audit_document(report)["arms"]}
     assert documents["two-stage 7"]["reranking"]["depth"] == 7
     assert "reranking" not in documents[TRANSLATED]

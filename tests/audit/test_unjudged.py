@@ -29,10 +29,11 @@ from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
 from migrate.datasets.synthetic import MOST_WORDS, make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError
-from migrate.report.audit import audit_text
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.html import audit_page
+from migrate.report.page import report_page
 from migrate.report.suite import audit_suite, junit_xml
+from migrate.report.terminal import report_text
 from migrate.vectors import Document, Query, query_key
 
 pytestmark = pytest.mark.slow
@@ -234,14 +235,14 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     new, full = (make_store(tmp_path / name, vectors=noisy(s)) for name, s in (("new", scale), ("full", 0.0)))
     report = audit(new, full, QuerySet(QUERIES, None, "log", made_from="60 titles"))
     basis = "nothing is judged, so this rests on agreement@10 with the full re-embed, by synthetic queries (60 titles)"
-    text = " ".join(audit_text(report).split())
+    text = " ".join(report_text(audit_sections(report)).split())
     assert text.startswith(f"provisional: {basis} log: 60 queries")
     assert f"{outcome} (provisional: {basis}): agreement@10 " in text
-    assert audit_text(report).splitlines()[0].startswith("provisional: nothing is judged")
+    assert report_text(audit_sections(report)).splitlines()[0].startswith("provisional: nothing is judged")
     verdict = audit_document(report)["verdict"]
     assert (verdict["provisional"], verdict["basis"], verdict["measure"]) == (True, basis, "agreement@10")
     assert verdict["margin"] == 0.95 and verdict["not_safe_below"] < verdict["safe_from"]
-    page = audit_page(report)
+    page = report_page(audit_sections(report))
     assert f"{outcome}, provisional" in page and basis in page
     suite = ElementTree.fromstring(junit_xml(audit_suite(report)))
     assert f"{outcome} (provisional: {basis})" in "".join(suite.itertext())
@@ -404,7 +405,7 @@ def test_audit_of_a_file_of_queries(store, code, outcome, migrated, corpus, tmp_
 
 def test_audit_of_synthetic_queries(migrated, tmp_path, capsys):
     report = tmp_path / "report.json"
-    code = audited(migrated / "true", "synthetic", "--report", report, "--html", tmp_path / "page.html")
+    code = audited(migrated / "true", "synthetic", "--report", report, "--report", tmp_path / "page.html")
     text = " ".join(capsys.readouterr().out.split())
     verdict = json.loads(report.read_text())["verdict"]
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[verdict["outcome"]] == 0

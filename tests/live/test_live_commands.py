@@ -17,10 +17,12 @@ from worker_tools import place_of, qdrant_url
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
-from migrate.live.report import metrics_text, status_page, status_text, verdict_sentence
+from migrate.live.report import metrics_text, status_sections, verdict_sentence
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import state_path
 from migrate.live.status import status_of
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -126,7 +128,7 @@ def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys
     lead_migrate("live", "run", translated, "--once", "--budget", "70")
     metrics, page = tmp_path / "live.prom", tmp_path / "live.html"
     capsys.readouterr()
-    assert lead_migrate("live", "status", translated, "--metrics", metrics, "--html", page, "--json") == 0
+    assert lead_migrate("live", "status", translated, "--metrics", metrics, "--report", page, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     families = {family.name: family for family in parser.text_string_to_metric_families(metrics.read_text())}
     true = families["lead_migrate_live_true_documents"]
@@ -145,13 +147,13 @@ def test_no_page_is_written_where_the_state_is(kind, translated, source_folder, 
     state = state_path(open_store(place))
     before = state.read_bytes()
     beside = state.with_name("other.html") if kind == "folder" else state.parents[1] / "other" / "state.sqlite"
-    for option in ("--html", "--metrics"):
+    for option in ("--report", "--metrics"):
         for path in (state, state.with_name("state.sqlite-wal"), beside):
             capsys.readouterr()
             assert lead_migrate("live", "status", place, option, path) == 2
             assert "which is read; choose an output outside of it" in capsys.readouterr().err
     assert state.read_bytes() == before
-    assert lead_migrate("live", "status", place, "--html", tmp_path / "page.html") == 0
+    assert lead_migrate("live", "status", place, "--report", tmp_path / "page.html") == 0
 
 
 def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_path):
@@ -181,10 +183,10 @@ def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_pat
     assert status.true == 150
     assert status.verdict.n_queries > 20
     assert status.verdict.mean > 0.9
-    assert status_text(status).startswith("SAFE: every vector is the model's own")
+    assert report_text(status_sections(status)).startswith("SAFE: every vector is the model's own")
     assert "agreement@10" in verdict_sentence(replace(status, count=151)), "before the last one was"
     assert 'lead_migrate_live_agreement{store="' in metrics_text(status)
-    assert "quality over time" in status_page(status)
+    assert "quality over time" in report_page(status_sections(status))
 
 
 def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):

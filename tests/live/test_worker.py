@@ -14,6 +14,7 @@ import pytest
 from asking import asking
 from children import call_in_child, start_child
 from database_edits import edit
+from stores_tools import make_store
 from worker_tools import DATABASES, Hashed, Other, place_of, qdrant_url, translate, work
 
 import migrate
@@ -25,15 +26,17 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
-from migrate.live.report import metrics_text, status_document, status_page, status_text
+from migrate.live.report import metrics_text, status_document, status_sections
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions, is_running, stop_worker
 from migrate.manifest import ModelIdentity
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.steps.switch import switch
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
 from migrate.vectors import Document, unit_rows
@@ -515,14 +518,9 @@ def test_served_queries_come_to_a_verdict(location, embedder):
 @pytest.fixture
 def slow_source(corpus, tmp_path):
     """A store whose vectors tell much of the true ones, so that more pairs make a better stitch."""
-    embedder = Hashed()
     turn = np.random.default_rng(0).normal(size=(12, 12))
-    true = embedder.embed(corpus.documents, "document")
-    (tmp_path / "source").mkdir()
-    writer = create_store(tmp_path / "source", format="faiss", dim=12, metric="ip")
-    writer.append(corpus.documents, unit_rows((true @ turn).astype(np.float32)))
-    writer.finish()
-    return open_store(tmp_path / "source")
+    true = Hashed().embed(corpus.documents, "document")
+    return make_store(tmp_path / "source", corpus.documents, unit_rows((true @ turn).astype(np.float32)))
 
 
 def mean_cosine(location):
@@ -552,11 +550,7 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
 
 
 def store_of(folder, documents):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=12, metric="ip")
-    writer.append(documents, Hashed().embed(documents, "document"))
-    writer.finish()
-    return open_store(folder)
+    return make_store(folder, documents, Hashed().embed(documents, "document"))
 
 
 def test_translations_are_left_alone_where_the_source_has_changed(location, embedder, slow_source, tmp_path):
@@ -660,9 +654,9 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
     status = status_of(location)
     assert (status.true, status.share, status.verdict) == (None, None, None)
-    assert "another store is there" in status_text(status)
+    assert "another store is there" in report_text(status_sections(status))
     assert "true_documents" not in metrics_text(status)
-    assert status_document(status)["true"] is None and "nother store is there" in status_page(status)
+    assert status_document(status)["true"] is None and "nother store is there" in report_page(status_sections(status))
 
 
 @pytest.mark.parametrize(

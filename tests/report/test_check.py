@@ -5,7 +5,9 @@ import pytest
 from migrate.check import Agreement, Cause, Compatibility, Example, Observation, Trial
 from migrate.check.comparison import Share
 from migrate.manifest import ModelIdentity
-from migrate.report.check import check_document, check_page, check_text
+from migrate.report.check import check_document, check_sections
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 
 LONG = "Represent this sentence for searching relevant passages, whatever they are about: "
 
@@ -32,15 +34,15 @@ def found():
 
 
 def test_the_text_fits_and_obeys_no_id(found):
-    text = check_text(found)
+    text = report_text(check_sections(found))
     assert max(map(len, text.split("\n"))) <= 100
     assert "\x1b" not in text and "\\x1b[31m" in text
 
 
 def test_the_ways_that_came_nearest_are_shown_best_first(found):
-    lines = check_text(found).split("\n")
-    start = next(row for row, line in enumerate(lines) if line.startswith("the nearest of 9 other ways"))
-    assert [line.split()[-4] for line in lines[start + 1 : start + 6]] == ["8", "7", "6", "5", "4"]
+    lines = report_text(check_sections(found)).split("\n")
+    assert "sampled texts were embedded again in 9 other ways; the nearest are" in lines
+    assert [line.split()[-3] for line in lines if line.startswith("with the prefix")] == ["8", "7", "6", "5", "4"]
 
 
 def test_the_document_holds_everything(found):
@@ -52,7 +54,7 @@ def test_the_document_holds_everything(found):
 
 def test_the_page_says_the_answer_and_obeys_no_id(found):
     hostile = replace(found, examples=(Example("<img src=x>", 1, 0.5, "a <b>"),), store="<script>")
-    page = check_page(hostile)
+    page = report_page(check_sections(hostile))
     assert f"The vectors are not those of {found.model.spec}" in page
     assert page.index("mixed store") < page.index("<table")
     assert "<img" not in page and "&lt;img src=x&gt;" in page and page.count("<script") == 1
@@ -61,6 +63,6 @@ def test_the_page_says_the_answer_and_obeys_no_id(found):
 
 
 def test_the_page_of_a_compatible_store_has_nothing_to_explain(found):
-    page = check_page(replace(found, cause=Cause.COMPATIBLE, examples=()))
+    page = report_page(check_sections(replace(found, cause=Cause.COMPATIBLE, examples=())))
     assert f"The vectors are those of {found.model.spec}" in page
     assert "What would explain it" not in page and "Documents that disagree" not in page

@@ -8,18 +8,12 @@ from browser import ask_browser, browse, with_browser
 from html_page import Page
 from stores_tools import make_store
 
-from migrate.lab.compare.comparison import compare_stores
+from migrate.lab.compare.compare import compare
 from migrate.lab.compare.figures import figures_of, matrix_of
-from migrate.lab.compare.page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
-from migrate.lab.compare.report import (
-    compare_document,
-    compare_text,
-    comparison_sentences,
-    csv_files,
-    letter,
-    long_csv,
-)
-from migrate.report.page import html
+from migrate.lab.compare.report import compare_document, comparison_sentences, csv_files, letter, long_csv
+from migrate.lab.compare.sections import Shading, compare_sections, heat_map, loss_curves, shading_of, spectra
+from migrate.report.page import html, report_page
+from migrate.report.terminal import report_text
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.stitching import judge_stitching
 
@@ -41,7 +35,7 @@ def found(short_training, tmp_path_factory):
     ]
     labels = {doc_id: "even" if row % 2 else "odd" for row, doc_id in enumerate(ids)}
     groups = {"these": [0, 1], "those": [2]}
-    return compare_stores(stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
+    return compare(*stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
 
 
 def figures(comparison, name):
@@ -53,7 +47,7 @@ def rows_of(content):
 
 
 def test_text_fits_and_says_what_was_compared(found):
-    text = compare_text(found)
+    text = report_text(compare_sections(found))
     assert max(map(len, text.split("\n"))) <= 100
     assert text.startswith("3 spaces of the same 60 documents\n")
     assert "A–B" in text and "C→B" in text and "old (true)" in text
@@ -103,7 +97,7 @@ def test_a_gaussian_stands_below_cka_alone(found):
     assert by_key["cka_biased"]["gaussian"] == [chance.cka_biased for chance in found.chance]
     assert "gaussian" not in by_key["jaccard"]
     assert rows_of(dict(csv_files(found))["cka"])[-1][0] == "a Gaussian"
-    page = Page(compare_page(found))
+    page = Page(report_page(compare_sections(found)))
     rows = [row for table in page.tables for row in table if row[0] == "a Gaussian"]
     assert len(rows) == 2 and rows[0][1] == f"{found.chance[0].cka:.3f}"
 
@@ -129,7 +123,7 @@ def test_tables_of_commas_hold_exact_figures(found):
 
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(found):
-    page = Page(compare_page(found))
+    page = Page(report_page(compare_sections(found)))
     assert page.open == []
     shown = [
         one for one in figures_of(found) if one.measure.key not in ("r2_mean", "r2_random") and one.mean is not None
@@ -158,7 +152,7 @@ def test_the_diagonal_is_a_stitch_of_a_store_to_itself(found):
 def sentences_of(a, b, tmp_path):
     ids = [f"d{row}" for row in range(len(a))]
     stores = [make_store(tmp_path / name, ids, table.astype(np.float32)) for name, table in (("a", a), ("b", b))]
-    ((_, words),) = comparison_sentences(compare_stores(stores), "AB")
+    ((_, words),) = comparison_sentences(compare(*stores), "AB")
     return words
 
 
@@ -198,7 +192,7 @@ def test_a_stitch_that_gives_only_the_mean_is_said_to(tmp_path):
 
 
 def test_names_are_shown_and_not_obeyed(found):
-    text = compare_page(found)
+    text = report_page(compare_sections(found))
     assert "<b>new" not in text and "&lt;b&gt;new" in text
 
 
@@ -252,7 +246,7 @@ def test_loss_curves_have_both_losses():
 @with_browser
 def test_a_browser_shows_it_and_a_telephone_without_scrolling_sideways(found, tmp_path):
     path = tmp_path / "spaces.html"
-    path.write_text(compare_page(found), encoding="utf-8")
+    path.write_text(report_page(compare_sections(found)), encoding="utf-8")
     shown = browse(tmp_path, path, "--dump-dom")
     assert "penalty above self" in shown.stdout and "CONSOLE" not in shown.stderr, shown.stderr
     script = """page => {
@@ -260,5 +254,5 @@ def test_a_browser_shows_it_and_a_telephone_without_scrolling_sideways(found, tm
       const drawn = page.querySelectorAll("svg[role=img]").length;
       return [root.scrollWidth - root.clientWidth, getComputedStyle(cell).backgroundColor, drawn];
     }"""
-    beyond, colour, drawn = ask_browser(tmp_path, compare_page(found), script, width=390)
+    beyond, colour, drawn = ask_browser(tmp_path, report_page(compare_sections(found)), script, width=390)
     assert beyond == 0 and colour != "rgba(0, 0, 0, 0)" and drawn == 4

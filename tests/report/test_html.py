@@ -14,10 +14,11 @@ from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 from migrate.audit.query_set import QuerySet
 from migrate.check import Cause, Compatibility, Observation
 from migrate.manifest import ModelIdentity
-from migrate.report.check import check_page
+from migrate.report.audit_sections import audit_sections
+from migrate.report.check import check_sections
 from migrate.report.decision import decision_chart
-from migrate.report.html import audit_page
-from migrate.report.page import answer_html, html
+from migrate.report.page import html, notebook_piece, report_page
+from migrate.report.sections import Table
 from migrate.report.svg.charts import (
     Interval,
     Line,
@@ -60,7 +61,7 @@ def tips(page):
 
 
 def test_the_verdict_is_said_before_the_chart_and_the_chart_comes_before_the_table(report):
-    page = audit_page(report)
+    page = report_page(audit_sections(report))
     assert page.index("NOT SAFE") < page.index(f"{report.verdict.retention.estimate:.3f}") < page.index("<svg")
     assert page.index("<svg") < page.index("<table") < page.index('id="where-it-hurts"') < page.index('id="the-arms"')
     for arm in report.arms:
@@ -70,7 +71,7 @@ def test_the_verdict_is_said_before_the_chart_and_the_chart_comes_before_the_tab
 
 
 def test_the_page_is_well_formed_and_links_its_sections(report):
-    page = Page(audit_page(report))
+    page = Page(report_page(audit_sections(report)))
     anchors = [attributes["href"] for attributes in page.all("a")]
     assert anchors == [f"#{attributes['id']}" for attributes in page.all("section")]
     assert "#quality-and-cost" in anchors
@@ -80,7 +81,7 @@ def test_the_page_is_well_formed_and_links_its_sections(report):
 
 
 def test_the_page_needs_no_network_and_allows_its_own_script_alone(report):
-    text = audit_page(report)
+    text = report_page(audit_sections(report))
     page = Page(text)
     assert [attributes["href"] for attributes in page.all("link")] == ["data:,"]
     assert not [
@@ -94,20 +95,20 @@ def test_the_page_needs_no_network_and_allows_its_own_script_alone(report):
 
 
 def test_what_queries_say_is_shown_and_not_obeyed(report):
-    page = audit_page(report)
+    page = report_page(audit_sections(report))
     assert "&lt;script&gt;alert" in page
     assert page.count("<script") == 1
 
 
 def test_ids_are_shown_and_not_obeyed(report):
     hostile = "\"'><img src=x onerror=alert(1)>\x00"
-    page = audit_page(replace(report, query_ids=(hostile, *report.query_ids[1:]), dataset=hostile))
+    page = report_page(audit_sections(replace(report, query_ids=(hostile, *report.query_ids[1:]), dataset=hostile)))
     assert Page(page).all("img") == []
     assert "&lt;img src=x" in page and "\x00" not in page
 
 
 def test_every_chart_is_valid_and_read_out(report):
-    found = charts(audit_page(report))
+    found = charts(report_page(audit_sections(report)))
     assert len(found) >= 8
     for chart in found:
         assert chart.get("role") == "img" and chart.get("aria-label")
@@ -116,7 +117,7 @@ def test_every_chart_is_valid_and_read_out(report):
 
 
 def test_points_and_bars_say_what_they_are(report):
-    said = tips(audit_page(report))
+    said = tips(report_page(audit_sections(report)))
     difference = report.arm("translated").scores["nDCG@10"] - report.arm("full re-embed").scores["nDCG@10"]
     worst = int(np.argmin(difference))
     name = escape(f"{report.query_ids[worst]}, {report.query_texts[worst]}"[:40], quote=False)
@@ -127,7 +128,7 @@ def test_points_and_bars_say_what_they_are(report):
 
 def test_a_provisional_report_has_a_page_too(report, tmp_path):
     translated, reference = (make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("t", 1), ("r", 0)))
-    page = audit_page(audit(translated, reference, QuerySet(QUERIES, None, "log")))
+    page = report_page(audit_sections(audit(translated, reference, QuerySet(QUERIES, None, "log"))))
     assert "provisional" in page and "agreement@10" in page
     assert charts(page)
 
@@ -139,13 +140,15 @@ def test_ten_thousand_queries_stay_a_small_page(report):
         for arm in report.arms
     )
     ids = tuple(f"query {number}" for number in range(10_000))
-    page = audit_page(replace(report, arms=grown, query_ids=ids, query_texts=("a text of some length " * 9,) * 10_000))
+    page = report_page(
+        audit_sections(replace(report, arms=grown, query_ids=ids, query_texts=("a text of some length " * 9,) * 10_000))
+    )
     assert len(page.encode()) < 300_000
 
 
 def test_without_costs_the_arms_are_drawn_first(report):
     unknown = tuple(replace(arm, usd=None, tokens=None) for arm in report.arms)
-    page = audit_page(replace(report, arms=unknown))
+    page = report_page(audit_sections(replace(report, arms=unknown)))
     assert page.index('class="chart intervals"') < page.index('id="where-it-hurts"')
     assert "still to pay" not in page
 
@@ -153,8 +156,8 @@ def test_without_costs_the_arms_are_drawn_first(report):
 def test_a_store_that_changes_no_answer_has_no_bars(report):
     same = replace(report.arm("translated"), scores=report.arm("full re-embed").scores)
     arms = tuple(same if arm.name == same.name else arm for arm in report.arms)
-    page = audit_page(replace(report, arms=arms))
-    assert "Each bar is a query" not in page and "Each bar is a query" in audit_page(report)
+    page = report_page(audit_sections(replace(report, arms=arms)))
+    assert "Each bar is a query" not in page and "Each bar is a query" in report_page(audit_sections(report))
 
 
 @pytest.mark.slow
@@ -162,7 +165,7 @@ def test_a_store_that_changes_no_answer_has_no_bars(report):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):
     path, picture = tmp_path / "report.html", tmp_path / "report.png"
-    path.write_text(audit_page(report), encoding="utf-8")
+    path.write_text(report_page(audit_sections(report)), encoding="utf-8")
     look = [] if scheme == "light" else ["--blink-settings=preferredColorScheme=0"]
     shown = browse(tmp_path, path, *look, "--dump-dom")
     assert "NOT SAFE" in shown.stdout and f"{report.verdict.retention.estimate:.3f}" in shown.stdout
@@ -174,8 +177,10 @@ def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):
 
 def table_page(rows):
     """A page with one table, of these rows."""
-    page = check_page(Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ()))
-    table = answer_html("answer", rows)
+    page = report_page(
+        check_sections(Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ()))
+    )
+    table = notebook_piece("answer", Table(rows))
     return re.sub(r"<main>.*</main>", lambda _: f"<main>{table}</main>", page, flags=re.DOTALL)
 
 
@@ -238,7 +243,7 @@ def test_marks_are_explained_on_hover_and_by_the_keyboard(report, tmp_path):
       marks[2].dispatchEvent(new view.PointerEvent("pointerleave")); look();
       return [said, [...marks].slice(0, 3).map(mark => mark.dataset.tip)];
     }"""
-    said, names = ask_browser(tmp_path, audit_page(report), script)
+    said, names = ask_browser(tmp_path, report_page(audit_sections(report)), script)
     assert said == [None, *names, None]
     assert names[0].startswith("stay: ")
 
@@ -278,7 +283,7 @@ def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, width, 
         for (name, cost), at in zip(costs.items(), kept, strict=True)
     ]
     chart = cost_chart("crowded", points, margin=0.95, x_label="c", y_label="r")
-    page = audit_page(report).replace(html(decision_chart(report).drawing), html(chart.drawing))
+    page = report_page(audit_sections(report)).replace(html(decision_chart(report).drawing), html(chart.drawing))
     crossed, left, right, count, _ = ask_browser(tmp_path, page, CROSSED, width=width)
     assert (crossed, count) == ([], 8)
     assert left >= 0 and right >= 0
@@ -296,8 +301,8 @@ def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_pa
     }"""
     model = ModelIdentity("m" * 200, 4, True)
     wide = Observation("vectors", False, "x" * 200)
-    check = check_page(Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,)))
-    for page in (audit_page(report), check):
+    check = report_page(check_sections(Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,))))
+    for page in (report_page(audit_sections(report)), check):
         beyond, buttons, is_shown = ask_browser(tmp_path, page, script, width=390, sandbox=sandbox)
         assert beyond == 0 and is_shown
         assert bool(buttons) == ("scripts" in sandbox)
@@ -373,6 +378,6 @@ def test_of_too_many_bars_the_drawn_ones_are_queries_of_their_own():
 
 
 def test_a_table_escapes_and_marks():
-    page = answer_html("a `b` <c>", [["h"], ["<b>"]], ["see `x`"])
+    page = notebook_piece("a `b` <c>", Table([["h"], ["<b>"]]), "see `x`")
     assert "<td>&lt;b&gt;</td>" in page
-    assert "<strong>a <code>b</code> &lt;c&gt;</strong>" in page and "<p>see <code>x</code></p>" in page
+    assert "<strong>a <code>b</code> &lt;c&gt;</strong>" in page and "<p>See <code>x</code>.</p>" in page

@@ -12,13 +12,15 @@ from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult,
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.audit import agreement_rows, audit_text, legend, quality_rows, sentences
+from migrate.report.audit import agreement_rows, legend, quality_rows, sentences
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.facts import as_plain
-from migrate.report.html import audit_page
+from migrate.report.fit import candidates_rows
+from migrate.report.page import report_page
 from migrate.report.suite import audit_suite
 from migrate.report.summary import audit_summary
-from migrate.report.terminal import candidates_table, table
+from migrate.report.terminal import report_text, table
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import ScoredStitch, Selection
 
@@ -150,7 +152,7 @@ def test_agreement_is_never_called_retention():
     assert properties["agreement@10"] == "0.923100" and properties["agreement@10 lower bound"] == "0.876100"
     assert (properties["SAFE from"], properties["margin"]) == ("0.962", "0.95")
     assert "retention" not in properties
-    text = audit_text(report)
+    text = report_text(audit_sections(report))
     assert "retention" not in text[: text.index("bounds are one-sided")], "the tables"
     judged = audit_suite(make_report()).properties
     assert judged["retention"] == "0.923100" and judged["margin"] == "0.95"
@@ -168,7 +170,7 @@ def test_the_audit_table_fits_the_terminal(n, judged):
     for lines in (table(quality_rows(report)).splitlines(), table(agreement_rows(report)).splitlines()):
         assert len(lines) in (5, 6)
         assert max(len(line) for line in lines) <= WIDTH
-    assert max(len(line) for line in audit_text(report).splitlines()) <= WIDTH
+    assert max(len(line) for line in report_text(audit_sections(report)).splitlines()) <= WIDTH
 
 
 def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
@@ -197,7 +199,7 @@ def test_the_legend_explains_the_columns_and_arms_that_are_there():
         "hybrid, full: full",
     ):
         assert word in explained
-    assert explained in unfolded(audit_text(replace(report, arms=(*arms, *fused))))
+    assert explained in unfolded(report_text(audit_sections(replace(report, arms=(*arms, *fused)))))
     assert "retention" not in legend(make_report(judged=False))
 
 
@@ -214,7 +216,7 @@ def unfolded(text):
 
 def test_the_text_ends_with_the_verdict():
     report = make_report(1200)
-    lines = unfolded(audit_text(report))
+    lines = unfolded(report_text(audit_sections(report)))
     assert lines[0] == "scifact: 1,200 queries, 5,183 documents"
     assert "note: 40 of 150 vectors are true ones" in lines
     assert "against staying: -0.012 nDCG@10, 95 % bounds -0.046 to +0.021" in lines
@@ -223,7 +225,7 @@ def test_the_text_ends_with_the_verdict():
 
 def test_a_provisional_verdict_is_marked():
     report = make_report(judged=False)
-    lines = unfolded(audit_text(report))
+    lines = unfolded(report_text(audit_sections(report)))
     assert lines[-1].startswith("INCONCLUSIVE (provisional: ")
     assert lines[-1].endswith(report.verdict.sentence)
     assert not any("against staying" in line for line in lines)
@@ -236,7 +238,7 @@ def make_candidate(stitch, *, is_control=False, mse=0.0123456):
 def test_the_candidates_table_marks_the_chosen_stitch_and_the_controls():
     controls = [make_candidate("mean", is_control=True), make_candidate("random", is_control=True)]
     selection = Selection("ridge", (make_candidate("procrustes"), make_candidate("ridge"), *controls))
-    lines = candidates_table(selection).splitlines()
+    lines = table(candidates_rows(selection)).splitlines()
     assert [line[:2] for line in lines] == ["  ", "  ", "* ", "  ", "  "]
     assert lines[2].split() == ["*", "ridge", "0.988", "0.012346", "-12.346", "0.432", "123.46"]
     assert lines[3].startswith("  mean (control)")
@@ -244,12 +246,12 @@ def test_the_candidates_table_marks_the_chosen_stitch_and_the_controls():
 
 def test_a_control_of_the_chosen_name_is_not_marked():
     selection = Selection("mean", (make_candidate("mean"), make_candidate("mean", is_control=True)))
-    assert [line[0] for line in candidates_table(selection).splitlines()] == [" ", "*", " "]
+    assert [line[0] for line in table(candidates_rows(selection)).splitlines()] == [" ", "*", " "]
 
 
 def test_the_candidates_table_fits_the_terminal():
     selection = Selection("x", (make_candidate("lowrank:1024", is_control=True, mse=123456.7),))
-    assert max(len(line) for line in candidates_table(selection).splitlines()) <= WIDTH
+    assert max(len(line) for line in table(candidates_rows(selection)).splitlines()) <= WIDTH
 
 
 def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
@@ -259,7 +261,7 @@ def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     assert report.ways_out == ("two-stage 200",)
     found = recommend(report)
     assert found.plan == "two-stage 200"
-    assert f"recommendation: {found.headline}" in unfolded(audit_text(report))
+    assert f"recommendation: {found.headline}" in unfolded(report_text(audit_sections(report)))
     assert recommend(replace(make_report(5), family=bounds)).plan == FULL, "five queries bear out nothing"
 
 
@@ -297,9 +299,8 @@ def test_a_summary_is_drawn_against_the_margin():
     assert "0.90M tokens" in rows["two-stage 200"] and "2.00M tokens" in rows["full re-embed"]
 
 
-def test_a_summary_is_coloured_where_it_should_be_and_stays_readable_when_narrow():
+def test_a_summary_stays_readable_when_narrow():
     report = make_report()
-    assert "\x1b[" in audit_summary(report, in_colour=True)
     narrow = audit_summary(report, width=40).splitlines()
     assert max(map(len, narrow)) <= 40 and "●" not in "".join(narrow)
     odd = replace(report, findings=(Finding("caveat", "a name with \x1b[31m in it"),))
@@ -313,7 +314,7 @@ def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
     *_, before, verdict = sentences(report)
     assert (before, verdict) == (f"caveat: {caveat}", f"{report.headline}: {report.verdict.sentence}")
     assert audit_document(report)["verdict"]["caveats"] == [caveat]
-    lead = audit_page(report).split('<p class="lead">')[1].split("</p>")[0]
+    lead = report_page(audit_sections(report)).split('<p class="lead">')[1].split("</p>")[0]
     assert caveat in lead
     suite = audit_suite(report)
     assert suite.cases[0].message.endswith(f"; {caveat}")
@@ -336,8 +337,10 @@ def test_columns_and_kinds_that_tell_nothing_are_left_out():
     bounds = Bounds(0.9, 0.8, 1.0)
     slices = [Slice(by, value, 20, 0.5, 0.4, bounds) for by, value in (("topic", "a"), ("topic", "b"), ("shelf", "x"))]
     wide = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices)))
-    text, page = audit_text(wide), audit_page(wide)
+    text, page = report_text(audit_sections(wide)), report_page(audit_sections(wide))
     assert "topic: a" in text and "shelf" not in text
     assert "By topic" in page and "By shelf" not in page
     alone = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices[2:])))
-    assert "Kinds of queries" not in audit_page(alone) and "kinds of queries" not in audit_text(alone)
+    assert "Kinds of queries" not in report_page(audit_sections(alone)) and "kinds of queries" not in report_text(
+        audit_sections(alone)
+    )

@@ -56,7 +56,7 @@ def _figure(value: Bounded | None) -> str:
 
 
 def carry_document(done: Carried) -> dict[str, Any]:
-    """The same as JSON."""
+    """Return the same as JSON."""
     facts = {
         "pairs": done.pairs,
         "carried": {"directions": sorted(done.directions), "probes": sorted(done.probes)},

@@ -1,7 +1,4 @@
-"""Compared stores as plain text that fits 100 columns, and in words: which way a stitch would work, and what limits it.
-
-Compared stores as one JSON document and as tables of commas: the source of truth for every other form.
-"""
+"""Compared stores as one JSON document, as tables, and in words: which way a stitch works, and what limits it."""
 
 from __future__ import annotations
 
@@ -18,8 +15,9 @@ from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matr
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
 from migrate.report.facts import document
-from migrate.report.page import answer_html
-from migrate.report.terminal import filled_columns, number, table, wrap
+from migrate.report.page import notebook_piece
+from migrate.report.sections import Listed, Table
+from migrate.report.terminal import filled_columns, number
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
@@ -111,7 +109,7 @@ def bounds_sentence(groups: Groups) -> str:
 
 
 def group_rows(groups: Groups) -> list[list[str]]:
-    """A head, and for each measure its means within groups, between them, and the difference, with bounds."""
+    """Return a head, and for each measure its means within groups, between them, and the difference, with bounds."""
     rows = [[contrast.title, *_intervals(contrast)] for contrast in groups.contrasts]
     return [["measure", "within", "between", "within less between"], *rows]
 
@@ -127,31 +125,15 @@ def _intervals(contrast: Contrast) -> Iterator[str]:
 
 
 def distance_rows(groups: Groups) -> list[list[str]]:
-    """A head, and the distance of layers from each group to each; no rows where no two have as many stores."""
+    """Return a head, and the distance of layers from each group to each; no rows where no two have as many stores."""
     names = list(groups.places)
     rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
     known = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
     return [["", *names], *rows] if known else []
 
 
-def _group_text(groups: Groups) -> Iterator[str]:
-    listed = ", ".join(f"{name} ({len(places)})" for name, places in groups.places.items())
-    yield "\n" + wrap(f"groups of stores: {listed}; {bounds_sentence(groups)}")
-    yield "\n" + table(group_rows(groups))
-    if distance_rows(groups):
-        yield "\nlayer by layer: the root of the summed squared angles\n"
-        yield table(distance_rows(groups))
-
-
-def _lowest_sentences(comparison: StoresComparison, letters: Sequence[str]) -> Iterator[str]:
-    for name, local in zip(letters, comparison.local, strict=True):
-        few = ", ".join(f"{shorten(document.id, 20)} {tenths(document.dimension)}" for document in local.lowest[:3])
-        if few:
-            yield f"lowest local dimension in {name}: {few}"
-
-
 def _stitch_document(stitch: Stitching) -> dict[str, Any]:
-    """All facts; an affine stitch has its one layer as `singular_values` and `bias_norm`."""
+    """Return all facts; an affine stitch has its one layer as `singular_values` and `bias_norm`."""
     return {
         **asdict(stitch),
         "layers": [] if stitch.affine else stitch.layers,
@@ -184,7 +166,7 @@ GAUSSIAN = "a Gaussian"
 
 
 def long_csv(comparison: StoresComparison) -> str:
-    """All matrices as one table: measure, from, to, value, stitch; without the values that are not there."""
+    """Return all matrices as one table: measure, from, to, value, stitch; without the values that are not there."""
     names = [store.name for store in comparison.stores]
     rows = [
         [figures.measure.key, start, end, _exact(value), figures.stitch or ""]
@@ -232,7 +214,7 @@ _JUDGES = ("r2", "penalty")
 
 
 def shorten(name: str, longest: int) -> str:
-    """The name, without its middle where it is longer than that.
+    """Return the name, without its middle where it is longer than that.
 
     >>> shorten("a-very-long-name", 9)
     'a-ve…name'
@@ -244,66 +226,25 @@ def shorten(name: str, longest: int) -> str:
 
 
 def tenths(value: float) -> str:
-    """An intrinsic dimension; a dash where it is not known."""
+    """Return an intrinsic dimension; a dash where it is not known."""
     return f"{value:.1f}" if isfinite(value) else "-"
 
 
-def compare_text(comparison: StoresComparison) -> str:
-    """The stores by letter, each pair by what its spaces have in common, each direction by what a stitch does."""
-    letters = [letter(place) for place in range(len(comparison.stores))]
-    stores = [["", "store", "dim", "documents", "dimension", "TwoNN"]]
-    stores += [
-        [mark, shorten(store.name, _LONGEST), str(store.dim), f"{store.documents:,}", tenths(store.dimension),
-         tenths(store.two_nn)]
-        for mark, store in zip(letters, comparison.stores, strict=True)
-    ]  # fmt: skip
-    width, scored = max(len(row[1]) for row in stores), comparison.downstream
-    label_rows = [] if scored is None else list(labels_rows(comparison, scored))
-    return "\n".join(
-        [
-            f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents\n",
-            table([[f"{row[0]:<3}{row[1]:<{width}}", *row[2:]] for row in stores]),  # names to the left
-            *([""] if comparison.notes else []),
-            *(wrap(f"note: {note}") for note in comparison.notes),
-            "\nspaces\n",
-            table(space_rows(comparison, letters)),
-            "",
-            wrap(chance_sentence(comparison, letters)),
-            *(part for spec in comparison.specs for part in _stitch_text(comparison, spec, letters)),
-            "",
-            wrap(f"controls: {controls_sentence(comparison)}"),
-            *([] if comparison.groups is None else _group_text(comparison.groups)),
-            "",
-            *map(wrap, _lowest_sentences(comparison, letters)),
-            *([] if scored is None else ["", wrap(labels_sentence(comparison, scored)), "", table(label_rows)]),
-            "",
-            *_meanings(comparison, letters),
-        ]
-    )
-
-
-def _stitch_text(comparison: StoresComparison, spec: str, letters: Sequence[str]) -> Iterator[str]:
-    """Yield the figures of a stitch in each direction and from a store to itself, and their extremes."""
-    first = next(iter(comparison.stitches[spec].values()))
-    yield (f"\nstitches: {spec}, fitted on {first.fitted_on:,} documents and judged on {first.judged_on:,} others\n")
+def stitch_rows(comparison: StoresComparison, letters: Sequence[str], spec: str) -> list[list[str]]:
+    """Return a head, and the figures of a stitch in each direction and from a store to itself."""
     places = sorted(comparison.stitches[spec], key=lambda ends: (ends[0] == ends[1], min(ends), max(ends), ends))
     rows = _rows(comparison, places, letters, "→", list(_STITCHES), spec)
-    yield table(filled_columns([["from→to", *_STITCHES.values()], *rows]))
-    yield ""
-    yield from map(wrap, extremes_sentences(comparison, letters, spec))
-    if len(comparison.stores) > 2:
-        yield ""
-        yield table(marginal_rows(comparison, letters, spec))
+    return filled_columns([["from→to", *_STITCHES.values()], *rows])
 
 
 def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> list[MeasureFigures]:
-    """The figures of these measures by this stitch, in the order of the keys."""
+    """Return the figures of these measures by this stitch, in the order of the keys."""
     found = {figures.measure.key: figures for figures in figures_of(comparison) if figures.stitch in (spec, None)}
     return [found[key] for key in keys]
 
 
 def extremes_sentences(comparison: StoresComparison, names: Sequence[str], spec: str) -> Iterator[str]:
-    """Between which stores a stitch works best and worst, by these names."""
+    """Yield the stores between which a stitch works best and worst, by these names."""
     for figures in _of_stitch(comparison, _JUDGES, spec):
         best, worst = figures.best, figures.worst
         if best is not None and worst is not None:
@@ -314,7 +255,7 @@ def extremes_sentences(comparison: StoresComparison, names: Sequence[str], spec:
 
 
 def marginal_rows(comparison: StoresComparison, names: Sequence[str], spec: str) -> list[list[str]]:
-    """A head, and for each store the means over all others, from it and to it."""
+    """Return a head, and for each store the means over all others, from it and to it."""
     judged = _of_stitch(comparison, (*_JUDGES, "penalty_above_self"), spec)
     columns = [values for figures in judged for values in (figures.by_source, figures.by_target)]
     head = [f"{_STITCHES[figures.measure.key]} {way}" for figures in judged for way in ("from", "to")]
@@ -322,7 +263,7 @@ def marginal_rows(comparison: StoresComparison, names: Sequence[str], spec: str)
 
 
 def kind_rows(comparison: StoresComparison) -> list[list[str]]:
-    """A head, and for each kind of stitch the means over all pairs of stores."""
+    """Return a head, and for each kind of stitch the means over all pairs of stores."""
     keys = ("r2", "mae_explained", "penalty", "penalty_above_self", "spread")
     titles = [figures.measure.title for figures in _of_stitch(comparison, keys, comparison.specs[0])]
     rows = [
@@ -332,7 +273,7 @@ def kind_rows(comparison: StoresComparison) -> list[list[str]]:
 
 
 def chance_sentence(comparison: StoresComparison, names: Sequence[str]) -> str:
-    """CKA of each store with a Gaussian, by these names."""
+    """Return CKA of each store with a Gaussian, by these names."""
     each = "; ".join(
         f"{name} {number(chance.cka)}, biased {number(chance.cka_biased)}"
         for name, chance in zip(names, comparison.chance, strict=True)
@@ -351,17 +292,10 @@ def _span(matrix: Matrix) -> str:
     return f"{number(min(values))} to {number(max(values))}" if values else "-"
 
 
-def _meanings(comparison: StoresComparison, letters: Sequence[str]) -> list[str]:
-    """Return what the figures mean, where a terminal has room for the sentences of all pairs."""
-    if len(comparison.pairs) > 3:
-        return [wrap("what this means for each pair: --html FILE")]
-    return [wrap(sentence) for _, several in comparison_sentences(comparison, letters) for sentence in several]
-
-
 def comparison_sentences(
     comparison: StoresComparison, names: Sequence[str]
 ) -> Iterator[tuple[tuple[int, int], list[str]]]:
-    """For each pair, by these names, which way a stitch would work, whether one is needed, and what limits it."""
+    """Yield for each pair, by these names, which way a stitch would work, whether one is needed, and what limits it."""
     for (a, b), pair in comparison.pairs.items():
         ends = names[a], names[b]
         own = {name: comparison.own_stitches[place] for name, place in zip(ends, (a, b), strict=True)}
@@ -395,7 +329,7 @@ def _what_to_do(pair: Similarity) -> str:
 
 
 def _noise(stitch: Stitching) -> float:
-    """A difference of two shares that chance alone may make: twice the standard error of about 0.25 a document."""
+    """Return a difference of two shares that chance may make: twice the standard error of about 0.25 a document."""
     return max(0.5 / sqrt(stitch.judged_on), 0.01)
 
 
@@ -440,12 +374,12 @@ def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
 
 
 def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]:
-    """One row a pair of stores, by these names: what their spaces have in common."""
+    """Return one row a pair of stores, by these names: what their spaces have in common."""
     return filled_columns([["pair", *_SPACES.values()], *_rows(found, list(found.pairs), names, "–", list(_SPACES))])
 
 
 def letter(place: int) -> str:
-    """A short name for a column, as spreadsheets have it.
+    """Return a short name for a column, as spreadsheets have it.
 
     >>> [letter(place) for place in (0, 25, 26)]
     ['A', 'Z', 'AA']
@@ -478,7 +412,7 @@ def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:
 
 
 def labels_rows(comparison: StoresComparison, scored: Downstream) -> Iterator[list[str]]:
-    """A head, and a row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
+    """Return a head, and a row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
     yield ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
     for place, store in enumerate(comparison.stores):
         name = shorten(store.name, 30) + (" (true)" if place == 0 else "")
@@ -491,8 +425,7 @@ def _cells(accuracy: Accuracy | None) -> list[str]:
 
 @notebook_html.register
 def _(found: StoresComparison) -> str:
-    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
     names = [store.name for store in found.stores]
     words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
-    further = [*words, *(f"note: {note}" for note in found.notes)]
-    return answer_html(answer, space_rows(found, names), further)
+    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+    return notebook_piece(answer, Table(space_rows(found, names)), words, Listed(found.notes))

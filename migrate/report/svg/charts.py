@@ -87,7 +87,7 @@ class Line:
 
 
 def interval_chart(name: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> IntervalChart:
-    """One interval a row, against a margin."""
+    """Draw one interval a row, against a margin."""
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), 1.0 if margin is None else margin])
     span = max(foot - 0.1 * (top - foot), 0.0), top
@@ -112,7 +112,7 @@ def _interval(frame: Frame, row: Interval) -> Element:
 
 
 def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str) -> Chart:
-    """Intervals of quality, each at its cost, and the margin as a line."""
+    """Draw intervals of quality, each at its cost, and the margin as a line."""
     bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
     low, high = min(*bounds, margin), max(*bounds, margin)
     pad = 0.06 * (high - low or 1.0)
@@ -137,7 +137,7 @@ def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: st
 
 
 def _with_room(points: Sequence[Point]) -> tuple[float, float]:
-    """Where the costs begin and end, so that points beside each other stay within the narrowest plot."""
+    """Return the ends of the axis of costs, so that points beside each other stay within the narrowest plot."""
     reach = max(point.cost for point in points) or 1.0
     near = 2 * _NEAR / 100 * reach
     free, dear = (sum(abs(point.cost - edge) < near for point in points) for edge in (0.0, reach))
@@ -147,7 +147,7 @@ def _with_room(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, float]]:
-    """How far from its cost each point stands, and its group's edge: those of about one cost do not cover each other.
+    """Return how far from its cost each point stands, and its group's edge: those of about one cost stay apart.
 
     In pixels; the edge is on the side of the labels.
     """
@@ -163,7 +163,7 @@ def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, fl
 
 
 def _is_right(frame: Frame, point: Point) -> bool:
-    """Whether the label stands to the left of its point, as there is no room to the right."""
+    """Return whether the label stands to the left of its point, as there is no room to the right."""
     room = (100 - frame.across(point.cost)) / 100 * _NARROWEST
     return room < _CHARACTER * len(point.interval.name) + 2 * _APART
 
@@ -171,7 +171,7 @@ def _is_right(frame: Frame, point: Point) -> bool:
 def _label_heights(
     frame: Frame, points: Sequence[Point], sides: Sequence[tuple[float, float]], margin: float
 ) -> dict[str, float]:
-    """Where each label stands: on the narrowest plot none covers another, a bar or the margin."""
+    """Return the height of each label: on the narrowest plot none covers another, a bar or the margin."""
     level, unit = frame.at_y(margin), _NARROWEST / 100
     bars = [
         _bar_box(frame, point, unit * frame.across(point.cost) + side)
@@ -198,7 +198,7 @@ def _label_heights(
 
 
 def _bar_box(frame: Frame, point: Point, x: float) -> tuple[float, float, float, float]:
-    """The left, right, upper and lower edge of a point with its bounds, around a place on the narrowest plot."""
+    """Return the left, right, upper and lower edge of a point with its bounds, around a place on the narrowest plot."""
     row = point.interval
     high, middle, low = (frame.at_y(min(value, _HIGHEST)) for value in (row.upper, row.estimate, row.lower))
     return x - 5, x + 5, min(high - 3, middle - 5), max(low + 3, middle + 5)
@@ -235,7 +235,7 @@ def line_chart(
     x_form: Format = short,
     y_form: Format = short,
 ) -> Chart:
-    """Lines with bounds, and a level to hold them against."""
+    """Draw lines with bounds, and a level to hold them against."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for y in [*(y for _, y in line.points), *(b for pair in line.bounds for b in pair)]]
     ys += [] if level is None else [level]
@@ -253,7 +253,7 @@ def line_chart(
 
 
 def spectra(values: Mapping[str, Sequence[float]], name: str = "singular values of the stitches") -> Chart | None:
-    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
+    """Draw a line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
 
     None where nothing is above.
     """
@@ -273,7 +273,7 @@ def spectra(values: Mapping[str, Sequence[float]], name: str = "singular values 
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Some of the points, the last one always: more than 160 make the same line."""
+    """Return some of the points, the last one always: more than 160 make the same line."""
     return [*points[: -1 : max(len(points) // 160, 1)], *points[-1:]]
 
 
@@ -307,7 +307,7 @@ def _line(frame: Frame, line: Line, number: int, x_form: Format, y_form: Format)
 
 
 def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, label: str) -> Chart:
-    """Differences from the least to the greatest, losses below the line and gains above it; (n,), n >= 1.
+    """Draw differences from the least to the greatest, losses below the line and gains above it; (n,), n >= 1.
 
     Of more than can be told apart, as many as can be are drawn, evenly from the order.
     """
@@ -343,7 +343,7 @@ def _bar(frame: Frame, place: int, value: float, words: str) -> Element:
 
 
 def histogram_chart(name: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> Chart:
-    """Distributions over one axis: name, edges (b + 1,), counts (b,) each; areas are made equal."""
+    """Draw distributions over one axis: name, edges (b + 1,), counts (b,) each; areas are made equal."""
     shares = [np.array(counts) / max(sum(counts), 1) / np.diff(edges) for _, edges, counts in rows]
     low, high = min(edges[0] for _, edges, _ in rows), max(edges[-1] for _, edges, _ in rows)
     frame = Frame(_wide(low, high), (0.0, float(max(share.max() for share in shares)) * 1.05), height=190)
@@ -367,7 +367,7 @@ def map_chart(
     clouds: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     arrows: Sequence[tuple[str, tuple[float, float], tuple[float, float]]],
 ) -> Chart:
-    """Clouds of places, and named arrows from one place to another."""
+    """Draw clouds of places, and named arrows from one place to another."""
     places = np.array([place for _, cloud in clouds for place in cloud] + [p for _, *ends in arrows for p in ends])
     (left, low), (right, high) = places.min(axis=0), places.max(axis=0)
     frame = Frame(_wide(left, right), _wide(low, high), height=480)

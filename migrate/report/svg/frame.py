@@ -41,7 +41,7 @@ class Chart:
 
 
 def short(value: float) -> str:
-    """A number as an axis shows it.
+    """Return a number as an axis shows it.
 
     >>> short(0.25), short(1200.0)
     ('0.25', '1,200')
@@ -50,7 +50,7 @@ def short(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share as an axis shows it.
+    """Return a share as an axis shows it.
 
     >>> percent(0.3)
     '30%'
@@ -59,7 +59,7 @@ def percent(value: float) -> str:
 
 
 def power_of_ten(value: float) -> str:
-    """A logarithm as the axis of a logarithmic scale shows it.
+    """Return a logarithm as the axis of a logarithmic scale shows it.
 
     >>> power_of_ten(-2), power_of_ten(-0.5)
     ('0.01', '0.32')
@@ -68,7 +68,7 @@ def power_of_ten(value: float) -> str:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between two, about `count` of them.
+    """Return round numbers between two, about `count` of them.
 
     >>> ticks(0.0, 1.0)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -83,7 +83,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
-    """Shapes that say what they are when they are pointed at. Where they stand at one place, x is in pixels from it."""
+    """Return shapes that say what they are when they are pointed at. Shapes at one place have x in pixels from it."""
     return element("svg", element("title", name), *shapes, class_="mark", x=at, overflow="visible")
 
 
@@ -101,23 +101,23 @@ class Frame:
     height: float = 300
 
     def across(self, value: float) -> float:
-        """Where a value stands from the left, in per cent of the width."""
+        """Return how far from the left a value stands, in per cent of the width."""
         low, high = self.x
         return round(100 * (value - low) / (high - low), 2)
 
     def at_x(self, value: float) -> str:
-        """The same as SVG has it."""
+        """Return the same as SVG has it."""
         return f"{self.across(value):g}%"
 
     def at_y(self, value: float) -> float:
-        """Where a value stands from the top, in pixels."""
+        """Return how far from the top a value stands, in pixels."""
         low, high = self.y
         return round(self.height * (1 - (value - low) / (high - low)), 2)
 
     def path(
         self, points: Sequence[tuple[float, float]], *, closed: bool = False, **attributes: str | float
     ) -> Element:
-        """A line through points. It is stretched with the width, but its stroke is not."""
+        """Return a line through points. It is stretched with the width, but its stroke is not."""
         way = "M" + "L".join(f"{self.across(x):g},{self.at_y(y):g}" for x, y in points) + ("Z" if closed else "")
         line = element("path", d=way, vector_effect="non-scaling-stroke", **attributes)
         return element(
@@ -126,7 +126,7 @@ class Frame:
         )  # fmt: skip
 
     def x_axis(self, form: Format = short) -> list[Element]:
-        """Upright gridlines, with numbers below."""
+        """Return upright gridlines, with numbers below."""
         lines = []
         for value in ticks(*self.x):
             x = self.at_x(value)
@@ -135,7 +135,7 @@ class Frame:
         return lines
 
     def y_axis(self, form: Format = short) -> list[Element]:
-        """Level gridlines, with numbers to the left."""
+        """Return level gridlines, with numbers to the left."""
         lines = []
         for value in ticks(*self.y):
             y = self.at_y(value)
@@ -144,7 +144,7 @@ class Frame:
         return lines
 
     def level(self, value: float) -> Element:
-        """A dashed line from left to right, such as a margin."""
+        """Return a dashed line from left to right, such as a margin."""
         y = self.at_y(value)
         return element("line", class_="level", x1="0%", x2="100%", y1=y, y2=y)
 
@@ -154,10 +154,10 @@ class Frame:
 
 
 def series(number: int) -> str:
-    """The colour of a series, from 0."""
+    """Return the colour of a series, from 0."""
     return f"var(--series-{number % 6 + 1})"
 
 
 def dashes(number: int) -> str:
-    """How the line of a series is broken, from 0: colours come back after six."""
+    """Return the dashes of the line of a series, from 0: colours come back after six."""
     return ("", "6 3", "2 3")[number // 6 % 3]

@@ -1,9 +1,10 @@
-"""An audit report as one HTML file: the decision first, then where it hurts, then what it rests on."""
+"""An audit in sections: the decision first, then where it hurts, then what it rests on."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -19,17 +20,20 @@ from migrate.report.audit import (
     agreement_rows,
     calibration_rows,
     calibration_title,
+    frontier_rows,
+    hub_rows,
     informative_slices,
     legend,
     quality_rows,
     sentences,
+    slice_rows,
 )
-from migrate.report.decision import decision_chart, decision_rows
+from migrate.report.decision import decision_chart, decision_rows, interval
 from migrate.report.document import similarity_rows
-from migrate.report.downstream import downstream_rows, downstream_sentences
-from migrate.report.page import Content, Page, element, facts, figures, items, note, sentence, stamp, table, words
+from migrate.report.downstream import downstream_blocks
+from migrate.report.page import Content, content, element, items, note, sentence, stamp, words
+from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, Table
 from migrate.report.svg.charts import (
-    Interval,
     IntervalChart,
     Line,
     difference_chart,
@@ -42,7 +46,7 @@ from migrate.report.svg.charts import (
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import cut
 
-_MOST_QUERIES = 100
+_MOST_QUERIES, _QUERIES = 100, 3
 _CHARACTERS = 60
 _COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
 _WORDS = {
@@ -57,37 +61,34 @@ _PROVISIONAL = {
 }
 
 
-def audit_page(report: AuditReport) -> str:
-    """Return the whole report for a browser; it needs no network."""
+def audit_sections(report: AuditReport) -> Report:
+    """Return the whole report; a terminal has of the diagnostics only what is worst."""
     diagnostics = report.diagnostics
-    slices = list(_slices(report))
-    sections: dict[str, Content] = {
-        "Quality and cost": _quality_and_cost(report),
-        "Where it hurts": _where_it_hurts(report),
-        "Kinds of queries": _kinds_of_queries(report, slices) if slices else None,
-        "The arms": _arms(report),
-        "What trained models keep": None
-        if report.downstream is None
-        else [
-            table(downstream_rows(report.downstream)),
-            [element("p", sentence(line)) for line in downstream_sentences(report.downstream)],
-        ],
-        "What re-embedding would buy": None
-        if report.frontier is None
-        else [element("p", sentence(report.frontier.sentence)), _frontier_chart(report.frontier).figure()],
-        "The pool": None if report.pool is None else [items(map(words, report.pool.sentences)), _pool(report.pool)],
-        "Thresholds": None if diagnostics.calibration is None else _thresholds(diagnostics.calibration),
-        "How alike the spaces are": _similarities(diagnostics) if diagnostics.similarities else None,
-        "The two spaces": None if diagnostics.spaces is None else _spaces(diagnostics.spaces, diagnostics),
-        "Provenance and remarks": [items(map(words, list(sentences(report))[:-1])), facts(_provenance(report))],
-    }
-    return Page(
+    *remarks, _ = sentences(report)
+    hubs = Table(hub_rows(diagnostics)) if diagnostics.hubness else None
+    subject = f"{report.dataset}: {report.verdict.counted}, {report.n_documents:,} documents"
+    return Report(
         kind=f"lead-migrate audit of {report.dataset}",
         title=(_PROVISIONAL if report.verdict.provisional else _WORDS)[report.verdict.outcome],
-        lead=_lead(report),
-        sections={heading: content for heading, content in sections.items() if content is not None},
+        lead=Either(list(_lead(report)), [[f"provisional: {report.basis}"] if report.basis else [], Note(subject)]),
+        sections={
+            "Quality and cost": list(_quality_and_cost(report)),
+            "Where it hurts": list(_where_it_hurts(report)),
+            "Kinds of queries": _kinds_of_queries(report),
+            "The arms": list(_arms(report)),
+            "What trained models keep": None if report.downstream is None else downstream_blocks(report.downstream),
+            "What re-embedding would buy": None if report.frontier is None else frontier_blocks(report.frontier),
+            "The pool": None if report.pool is None else [Either(Listed(report.pool.sentences)), _pool(report.pool)],
+            "Thresholds": None if diagnostics.calibration is None else list(_thresholds(diagnostics.calibration)),
+            "How alike the spaces are": list(_similarities(diagnostics)) if diagnostics.similarities else None,
+            "The two spaces": Either(None, hubs)
+            if diagnostics.spaces is None
+            else list(_spaces(diagnostics.spaces, hubs)),
+            "Provenance and remarks": [Listed(remarks), Facts(_provenance(report))],
+        },
+        closing=report.sentence,
         footer=f"Every figure of this page is in the JSON report too. {report.manifest.created}",
-    ).html()
+    )
 
 
 def _lead(report: AuditReport) -> Iterator[Content]:
@@ -109,7 +110,7 @@ def _lead(report: AuditReport) -> Iterator[Content]:
     yield element(
         "div",
         element("p", sentence(found.headline), class_="decision"),
-        figures(_key_figures(found, report)),
+        content(Figures(list(_key_figures(found, report)))),
         element("p", sentence(found.remark)) if found.remark else None,
         [element("pre", element("code", code)) for code in ("\n".join(found.serving), *command) if code],
         class_="card",
@@ -137,25 +138,25 @@ def _subject(report: AuditReport) -> str:
     return ", ".join(filter(None, [models, counts, str(report.manifest.created)[:10]]))
 
 
-def _quality_and_cost(report: AuditReport) -> Iterator[Content]:
+def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
     chart = decision_chart(report)
     if chart is None:
         yield _arms_chart(report).figure()
     else:
         rows = decision_rows(report)
         yield chart.figure()
-        yield table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[-1]])
+        yield Either(Table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[-1]]))
         counted = "with what was embedded to prove it" if report.pool else "the reference left aside"
-        queries = f"{report.verdict.n_queries:,}"
         has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
         yield note(
             "Lines are one-sided 95 % bounds either way. Costs are those of the target model for documents: in all "
             f"from the first text on, {counted}; still to pay what of it is left after this audit.",
-            f" A two-stage option costs more with every query: its figures are for {queries} of them."
+            " A two-stage option costs more with every query: its figures are for "
+            f"{report.verdict.n_queries:,} of them."
             if has_two_stage
             else None,
         )
-    yield figures(_figures(report))
+    yield Figures(list(_figures(report)))
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
@@ -173,26 +174,25 @@ def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
         yield "documents embedded", f"{report.pool.documents:,} ({report.pool.share:.1%})"
 
 
-def _where_it_hurts(report: AuditReport) -> Iterator[Content]:
+def _where_it_hurts(report: AuditReport) -> Iterator[Block]:
     counts, rows = report.comparisons[TRANSLATED], _query_rows(report)
     has_changes = len(rows) > 1
-    yield element(
-        "p",
+    counted = (
         f"{counts.wins:,} queries gain, {counts.ties:,} stay as they are, {counts.losses:,} lose against the full "
-        "re-embed.",
-        " Each bar is a query, from the greatest loss to the greatest gain." if has_changes else None,
+        "re-embed"
     )
+    bars = ". Each bar is a query, from the greatest loss to the greatest gain" if has_changes else ""
+    yield Either(counted + bars, counted)
     if has_changes:
         yield _differences(report).figure()
-    if report.diagnostics.regressions:
-        yield element("h3", "Queries that lose most")
-        yield map(_regression, report.diagnostics.regressions)
+    if worst := report.diagnostics.regressions:
+        yield Heading("Queries that lose most")
+        yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:_QUERIES]])
     if has_changes:
-        yield element("h3", "Queries that change most")
-        yield table(rows, text_columns=[0])
+        yield Either([Heading("Queries that change most"), Table(rows, text_columns=[0])])
 
 
-def _regression(query: Regression) -> Content:
+def _regression(query: Regression) -> Element:
     summary = element(
         "summary",
         element("b", query.text),
@@ -203,6 +203,15 @@ def _regression(query: Regression) -> Content:
     )
     found = [(element("h4", f"{arm} finds"), items(map(_hit, hits), "ol")) for arm, hits in query.hits.items()]
     return element("details", summary, found)
+
+
+def _regression_lines(query: Regression) -> list[Block]:
+    """Return the query, its scores, and the first document that each arm finds."""
+    lines = [f"  {query.query_id}: {query.text}", f"    {query.scores[FULL]:.3f} -> {query.scores[TRANSLATED]:.3f}"]
+    for arm, hits in query.hits.items():
+        shown = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
+        lines.append(f"    {arm} finds {shown or 'nothing'}")
+    return list(map(cut, lines))
 
 
 def _hit(hit: Hit) -> Content:
@@ -239,39 +248,32 @@ def _query_rows(report: AuditReport) -> list[list[str]]:
     ]
 
 
-def _kinds_of_queries(report: AuditReport, slices: list[tuple[str, IntervalChart]]) -> Iterator[Content]:
-    yield element(
-        "p",
-        f"{report.verdict.measured.capitalize()} of each kind of query. Few queries make wide intervals, and of many "
-        "kinds some cross a bound by chance.",
-    )
-    for by, chart in slices:
-        yield [element("h3", f"By {by}"), chart.figure()]
-
-
-def _slices(report: AuditReport) -> Iterator[tuple[str, IntervalChart]]:
+def _kinds_of_queries(report: AuditReport) -> Block:
     slices, measured = informative_slices(report.diagnostics.slices), report.verdict.measured
+    if not slices:
+        return None
+    about = (
+        f"{measured.capitalize()} of each kind of query. Few queries make wide intervals, and of many kinds some cross "
+        "a bound by chance."
+    )
+    charts: list[Block] = []
     for by in dict.fromkeys(part.by for part in slices):
-        rows = [
-            Interval(
-                f"{part.value} ({part.queries:,})", part.retention.lower, part.retention.estimate, part.retention.upper
-            )
-            for part in slices
-            if part.by == by
-        ]
-        yield by, interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
+        rows = [interval(f"{part.value} ({part.queries:,})", part.retention) for part in slices if part.by == by]
+        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
+        charts += [Heading(f"By {by}"), chart.figure()]
+    worst = slice_rows(report)
+    return [Either([element("p", about), charts], Table(worst) if worst else None)]
 
 
-def _arms(report: AuditReport) -> Iterator[Content]:
+def _arms(report: AuditReport) -> Iterator[Block]:
     rows, agreements = quality_rows(report), agreement_rows(report)
     yield element("p", "Every arm answers the same queries.")
     if decision_chart(report) is not None:
         yield _arms_chart(report).figure()
-    yield table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
-    yield note(sentence(legend(report)))
-    yield element("h3", "How much of what the full re-embed finds each arm finds too")
-    unknown = "Not known, as only a pool of the full re-embed is there."
-    yield table(agreements) if agreements else element("p", unknown)
+    yield Table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
+    yield Note(legend(report))
+    yield Heading("How much of what the full re-embed finds each arm finds too")
+    yield Table(agreements) if agreements else Either("not known, as only a pool of the full re-embed is there")
     meanings = items([element("b", arm.name), f": {arm.meaning}"] for arm in report.arms)
     yield element("details", element("summary", "What the arms are"), meanings)
     if report.skipped_arms:
@@ -281,14 +283,27 @@ def _arms(report: AuditReport) -> Iterator[Content]:
 
 def _arms_chart(report: AuditReport) -> IntervalChart:
     rows = [
-        Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=name == TRANSLATED)
-        for name in report.comparisons
-        if name not in (MEAN, RANDOM)
-        for bounds in [report.comparisons[name].retention]
-        if bounds.is_known
+        interval(name, comparison.retention, marked=name == TRANSLATED)
+        for name, comparison in report.comparisons.items()
+        if name not in (MEAN, RANDOM) and comparison.retention.is_known
     ]
     label = f"share of the full re-embed's {report.measure} that is kept"
     return interval_chart(f"{report.verdict.measured} of every arm", rows, margin=report.verdict.margin, label=label)
+
+
+def frontier_blocks(frontier: Frontier) -> list[Block]:
+    """Return the answer of a frontier and a chart of it; on a terminal, one line a budget, the cheapest last."""
+    measured = frontier.points[0].verdict.measured
+    of = "" if measured == frontier.measure else f" of {frontier.measure}"
+    heading = f"{measured}{of} with a part of the {frontier.count:,} documents re-embedded"
+    notes: list[Block] = [f"note: {note}" for note in frontier.notes]
+    answer = frontier.sentence
+    return [
+        Either(
+            [answer, _frontier_chart(frontier).figure()],
+            [Heading(heading), Table(frontier_rows(frontier)), notes, answer],
+        )
+    ]
 
 
 def _frontier_chart(frontier: Frontier) -> Chart:
@@ -312,7 +327,7 @@ def _frontier_chart(frontier: Frontier) -> Chart:
     )
 
 
-def _pool(pool: PoolSummary) -> Content:
+def _pool(pool: PoolSummary) -> Table:
     rows = [
         [
             f"first {step.depth} for a query",
@@ -324,10 +339,10 @@ def _pool(pool: PoolSummary) -> Content:
         ]
         for step in pool.steps
     ]
-    return table([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
+    return Table([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
 
 
-def _thresholds(calibration: ThresholdTable) -> Iterator[Content]:
+def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
     old, new = calibration.metrics
     spread = [(name, histogram.edges, histogram.counts) for name, histogram in calibration.histograms.items()]
     yield element(
@@ -339,11 +354,11 @@ def _thresholds(calibration: ThresholdTable) -> Iterator[Content]:
         yield histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0]).figure()
     else:
         yield [histogram_chart(f"scores, {row[0]}", [row], label="score").figure() for row in spread]
-    yield element("h3", calibration_title(calibration).capitalize())
-    yield table(calibration_rows(calibration))
+    yield Heading(calibration_title(calibration).capitalize())
+    yield Table(calibration_rows(calibration))
 
 
-def _similarities(diagnostics: Diagnostics) -> Iterator[Content]:
+def _similarities(diagnostics: Diagnostics) -> Iterator[Block]:
     similarities = diagnostics.similarities
     documents = next(iter(similarities.values())).documents
     yield element(
@@ -351,7 +366,7 @@ def _similarities(diagnostics: Diagnostics) -> Iterator[Content]:
         f"Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on one "
         "half of them and judged on the other.",
     )
-    yield table(similarity_rows(similarities), text_columns=[1])
+    yield Either(Table(similarity_rows(similarities), text_columns=[1]))
     chart = spectra(
         {
             f"{name} to full": similarity.forth.singular_values
@@ -363,7 +378,7 @@ def _similarities(diagnostics: Diagnostics) -> Iterator[Content]:
         yield [element("h3", "Singular values of the stitches, in units of the greatest"), chart.figure()]
 
 
-def _spaces(spaces: Spaces, diagnostics: Diagnostics) -> Iterator[Content]:
+def _spaces(spaces: Spaces, hubs: Table | None) -> Iterator[Block]:
     arrows = [(f"{mover.doc_id}: cosine {mover.cosine:.3f}", mover.true, mover.translated) for mover in spaces.movers]
     yield element(
         "p",
@@ -376,16 +391,11 @@ def _spaces(spaces: Spaces, diagnostics: Diagnostics) -> Iterator[Content]:
     )
     yield map_chart("map of both spaces", [("true", spaces.true), ("translated", spaces.translated)], arrows).figure()
     yield [element("h3", "Variance by direction, as shares of the true vectors' variance"), _variances(spaces).figure()]
-    yield element("h3", "Hubs: how often a document is among the ten nearest of others")
-    hubs = [
-        [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest}", f"{hubs.orphans:.1%}"]
-        for hubs in diagnostics.hubness
-    ]
-    yield table([["arm", "documents", "skewness", "largest", "near none"], *hubs])
-    yield note("Hubs crowd out answers.")
-    yield element("h3", "Documents that moved most")
+    yield Heading("Hubs: how often a document is among the ten nearest of others")
+    yield hubs
+    yield Note("hubs crowd out answers")
     movers = [[mover.doc_id, f"{mover.cosine:.3f}"] for mover in spaces.movers]
-    yield table([["document", "cosine with the true vector"], *movers])
+    yield Either([Heading("Documents that moved most"), Table([["document", "cosine with the true vector"], *movers])])
 
 
 def _variances(spaces: Spaces) -> Chart:

@@ -1,4 +1,4 @@
-"""Compared stores as one HTML page: the words, heat maps of every measure, tables, spectra, loss curves."""
+"""Compared stores in sections: the words, heat maps of every measure, tables, spectra, loss curves."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ from migrate.lab.compare.report import (
     labels_sentence,
     letter,
     marginal_rows,
+    shorten,
+    space_rows,
+    stitch_rows,
     tenths,
 )
-from migrate.report.page import Content, Page, element, items, note, sentence, table
+from migrate.report.page import Content, content, element, items, note, sentence
+from migrate.report.sections import Block, Either, Heading, Listed, Note, Report, Table
 from migrate.report.svg.charts import Line, line_chart, spectra, thinned
 from migrate.report.svg.frame import Chart
 from migrate.report.terminal import number
@@ -102,6 +106,9 @@ def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
     )
 
 
+_FEW_PAIRS = 3
+"""A terminal has room for what figures mean of so many."""
+
 _CONTROLS = ("r2_mean", "r2_random")
 
 
@@ -124,49 +131,53 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     return Shading(*ends, "deeper: more alike" + (", by order of magnitude" if logarithmic else ""), logarithmic)
 
 
-def compare_page(comparison: StoresComparison) -> str:
-    """The page, complete in itself."""
+def compare_sections(comparison: StoresComparison) -> Report:
+    """Return the words, maps of every measure, which are tables of letters on a terminal, spectra and loss curves."""
     names = [store.name for store in comparison.stores]
+    letters = [letter(place) for place in range(len(names))]
     every = [figures for figures in figures_of(comparison) if figures.measure.key not in _CONTROLS]
     spaces = [figures for figures in every if not figures.measure.directed]
     controls = [figures for figures in every if figures.measure.is_control]
+    title = f"{len(names)} spaces of the same {comparison.documents:,} documents"
+    meanings, several = _meanings(comparison, names), len(comparison.specs) > 1
+    chance = chance_sentence(comparison, names)
     without = "The vectors as they are, and what a stitch would give that knows nothing but the mean of its target."
-    chance = [sentence(chance_sentence(comparison, names)), " The unbiased CKA has about none of it."]
-    low_and_high = (
-        "Documents by the intrinsic dimension near them, the lowest first and the highest last, with their nearest "
-        "documents in the same store."
-    )
-    sections: dict[str, Content] = {
-        "What the figures mean": _meanings(comparison, names),
-        "The stores": _stores(comparison),
-    }
-    if len(comparison.specs) > 1:
-        means = element("p", "Means over all pairs of stores, both ways.")
-        sections["The stitches"] = [means, table(kind_rows(comparison))]
-    for place, spec in enumerate(comparison.specs):
-        heading = f"What {spec if place else 'a stitch'} makes of them"
-        sections[heading] = _stitch(comparison, spec, every, first=place == 0)
-    sections["Without a stitch"] = [element("p", without), _maps(controls, names)]
-    sections["How alike the spaces are"] = [element("p", chance), _maps(spaces, names)]
-    if comparison.groups is not None:
-        sections["Groups of stores"] = _groups(comparison.groups)
-    sections["Where the local dimension is low, and where it is high"] = [
-        element("p", low_and_high),
-        [_local(comparison, place) for place in range(len(names))],
-    ]
-    if comparison.downstream is not None:
-        labels = element("p", labels_sentence(comparison, comparison.downstream))
-        sections["Labels"] = [labels, table(list(labels_rows(comparison, comparison.downstream)), marked=[0])]
-    return Page(
+    return Report(
         kind="Comparison of vector stores",
-        title=f"{len(names)} spaces of the same {comparison.documents:,} documents",
-        lead=_most_alike(comparison, names),
-        sections=sections,
+        title=title,
+        lead=Either(_most_alike(comparison, names), title),
+        sections={
+            "What the figures mean": Either(meanings),
+            "The stores": _stores(comparison),
+            "The stitches": ["Means over all pairs of stores, both ways", Table(kind_rows(comparison))]
+            if several
+            else None,
+            **{
+                f"What {spec if place else 'a stitch'} makes of them": list(_stitch(comparison, spec, every, place))
+                for place, spec in enumerate(comparison.specs)
+            },
+            "Without a stitch": [element("p", without), _maps(controls, names)],
+            "How alike the spaces are": [
+                Either(f"{chance}. The unbiased CKA has about none of it", chance),
+                Either(_maps(spaces, names), Table(space_rows(comparison, letters))),
+            ],
+            "Groups of stores": None if comparison.groups is None else list(_groups(comparison.groups)),
+            "Where the local dimension is low, and where it is high": list(_local_dimensions(comparison)),
+            "Labels": None
+            if comparison.downstream is None
+            else [
+                labels_sentence(comparison, comparison.downstream),
+                Table(list(labels_rows(comparison, comparison.downstream)), marked=[0]),
+            ],
+        },
+        closing=meanings
+        if len(comparison.pairs) <= _FEW_PAIRS
+        else "what this means for each pair: --report FILE.html",
         footer=f"lead-migrate {__version__}, seed {comparison.seed}",
-    ).html()
+    )
 
 
-def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Content:
+def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Element:
     order = sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
 
     def ends(place: int) -> Content:
@@ -177,14 +188,19 @@ def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Content:
     return element("p", "Most alike by CKA: ", ends(0), least, class_="lead")
 
 
-def _meanings(comparison: StoresComparison, names: Sequence[str]) -> Iterator[Content]:
-    for (a, b), several in comparison_sentences(comparison, names):
-        if len(comparison.pairs) > 1:
-            yield element("h3", f"{names[a]} and {names[b]}")
-        yield items(map(sentence, several))
+def _meanings(comparison: StoresComparison, names: Sequence[str]) -> list[Block]:
+    parts: list[Block] = []
+    for (a, b), sentences in comparison_sentences(comparison, names):
+        parts += [Heading(f"{names[a]} and {names[b]}")] if len(comparison.pairs) > 1 else []
+        parts.append(_bullets(sentences))
+    return parts
 
 
-def _stores(comparison: StoresComparison) -> Iterator[Content]:
+def _bullets(sentences: Sequence[str]) -> Either:
+    return Either(items(map(sentence, sentences)), Listed(sentences))
+
+
+def _stores(comparison: StoresComparison) -> list[Block]:
     head = ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"]
     rows = [
         [
@@ -198,56 +214,56 @@ def _stores(comparison: StoresComparison) -> Iterator[Content]:
         ]
         for place, store in enumerate(comparison.stores)
     ]
-    yield table([head, *rows], text_columns=[1])
-    yield note(
+    dimensions = (
         "Local dimension and TwoNN are intrinsic dimensions. The local one is the maximum likelihood estimate of "
         "Levina and Bickel from its 20 nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio "
         "of the two nearest distances."
     )
-    yield map(note, comparison.notes)
+    return [Table([head, *rows], text_columns=[1]), note(dimensions), list(map(Note, comparison.notes))]
 
 
 def _maps(several: Sequence[MeasureFigures], names: Sequence[str]) -> Element:
     return element("div", [heat_map(figures, names) for figures in several], class_="pair")
 
 
-def _stitch(
-    comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures], *, first: bool
-) -> Iterator[Content]:
+def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures], place: int) -> Iterator[Block]:
     names = [store.name for store in comparison.stores]
+    letters = [letter(place) for place in range(len(names))]
     own = comparison.stitches[spec][0, 0]
     penalty = ", whose penalty is chosen by retrieval" if spec == "ridge" else ""
-    yield element(
+    controls = controls_sentence(comparison)
+    about = element(
         "p",
         "The stitch ",
         element("code", spec),
         f"{penalty}, from the store of the row to the store of the column: fitted on {own.fitted_on:,} documents, "
         f"judged on {own.judged_on:,} others. On the diagonal a store is stitched to itself in the same way: what is "
         "lost there, is lost for want of documents. Errors are in the target's own units. ",
-        sentence(controls_sentence(comparison)) if first else None,
+        None if place else sentence(controls),
     )
-    yield items(map(sentence, extremes_sentences(comparison, names, spec)))
-    yield _maps([figures for figures in every if figures.stitch == spec and figures.mean is not None], names)
+    fitted = f"stitches: {spec}, fitted on {own.fitted_on:,} documents and judged on {own.judged_on:,} others"
+    yield Either(about, [fitted, [] if place else f"controls: {controls}"])
+    yield _bullets(list(extremes_sentences(comparison, names, spec)))
+    maps = _maps([figures for figures in every if figures.stitch == spec and figures.mean is not None], names)
+    yield Either(maps, Table(stitch_rows(comparison, letters, spec)))
     if len(names) > 2:
-        yield element("h3", "By source and by target")
-        yield note("Means over all other stores, from each and to each.")
-        yield table(marginal_rows(comparison, names, spec))
+        yield Heading("By source and by target")
+        yield Note("means over all other stores, from each and to each")
+        yield Table(marginal_rows(comparison, names, spec), text_columns=[0])
     charts = [(words, chart) for words, chart in _charts(comparison, spec) if chart is not None]
     if charts:
         yield element("h3", f"Spectra{' and losses' if len(charts) > 1 else ''}")
         yield [[element("p", words), chart.figure()] for words, chart in charts]
 
 
-def _groups(groups: Groups) -> Iterator[Content]:
-    listed: list[Content] = []
-    for name, places in groups.places.items():
-        listed += ["; " if listed else "", element("b", name), f": {', '.join(map(letter, places))}"]
-    yield element("p", listed, ". ", sentence(bounds_sentence(groups)))
-    yield table(group_rows(groups))
+def _groups(groups: Groups) -> Iterator[Block]:
+    listed = "; ".join(f"{name}: {', '.join(map(letter, places))}" for name, places in groups.places.items())
+    yield f"{listed}. {bounds_sentence(groups).capitalize()}"
+    yield Table(group_rows(groups))
     if distances := distance_rows(groups):
-        yield element("h3", "Layer by layer")
-        yield note("The root of the summed squared angles, arccos CKA, over the stores of two groups in their order.")
-        yield table(distances)
+        yield Heading("Layer by layer")
+        yield Note("the root of the summed squared angles, arccos CKA, over the stores of two groups in their order")
+        yield Table(distances)
 
 
 def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Chart | None]]:
@@ -272,6 +288,17 @@ def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Char
     yield f"The loss of the networks to {names[0]}, epoch by epoch; training draws noise anew.", loss_curves(curves)
 
 
+def _local_dimensions(comparison: StoresComparison) -> Iterator[Block]:
+    about = (
+        "Documents by the intrinsic dimension near them, the lowest first and the highest last, with their nearest "
+        "documents in the same store."
+    )
+    yield element("p", about)
+    for place, (store, local) in enumerate(zip(comparison.stores, comparison.local, strict=True)):
+        few = ", ".join(f"{shorten(document.id, 20)} {tenths(document.dimension)}" for document in local.lowest[:3])
+        yield Either(_local(comparison, place), f"lowest in {letter(place)} {store.name}: {few}" if few else None)
+
+
 def _local(comparison: StoresComparison, place: int) -> Element | None:
     """Return documents of low and of high dimension with how their texts begin, and their nearest; None without any."""
     local, texts = comparison.local[place], comparison.texts
@@ -283,6 +310,6 @@ def _local(comparison: StoresComparison, place: int) -> Element | None:
         ]
         for document in (*local.lowest[:8], *reversed(local.highest[:8]))
     ]
-    shown = table([["dimension", "document", "nearest"], *rows], text_columns=[1, 2])
+    shown = content(Table([["dimension", "document", "nearest"], *rows], text_columns=[1, 2]))
     summary = element("summary", f"{letter(place)} {comparison.stores[place].name}")
     return element("details", summary, shown, open="" if place == 0 else None) if rows else None
