@@ -155,7 +155,7 @@ class Bm25(Arm):
     @classmethod
     def skip_reason(cls, retriever: Retriever) -> str | None:
         """Texts to rank by their words."""
-        return _words_needed(retriever, "left out by --no-bm25")
+        return _words_needed(retriever, "left out")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Rank the texts of the translated store."""
@@ -321,7 +321,7 @@ class PartlyReembedded(Arm):
     @classmethod
     def skip_reason(cls, retriever: Retriever) -> str | None:  # noqa: ARG003
         """Budgets: only a frontier has them."""
-        return "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it"
+        return "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on"
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Search the vectors as they are translated."""
@@ -414,7 +414,7 @@ def _beyond(depth: int, retriever: Retriever) -> str:
     if retriever.audit.stages is None:
         remedy = f"`--two-stage {depth}`"
     elif retriever.audit.is_pooled and depth > retriever.audit.most_deep:
-        remedy = f"`--pool-depth {depth}`"
+        remedy = f"pool_depth={depth} of migrate.audit"
     else:
         remedy = "raise `--max-cost`"
     return f"the first {depth} documents of every query, of which the pool has {retriever.pool_depth}: {remedy}"

@@ -225,8 +225,8 @@ class GrownPool:
         if self.is_settled:
             return None
         return (
-            "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the queries "
-            "allow (`--reference build`)"
+            "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost), a full re-embed does as far as "
+            "the queries allow (`--reference build`)"
         )
 
 
@@ -323,7 +323,7 @@ def _check(retriever: Retriever) -> None:
     if most < least:
         raise UsageError(
             f"expected a pool of at least {least} documents a query{'' if judged else ', as nothing is judged'}, found "
-            f"{most}; name a depth (--pool-depth)"
+            f"{most}; name a depth (pool_depth)"
         )
     if not translated.info.has_texts and retriever.audit.embedder.needs_texts:
         raise StoreError(

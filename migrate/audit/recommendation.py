@@ -345,9 +345,9 @@ def _clear_up(odd: Finding, report: AuditReport) -> tuple[tuple[str, ...] | None
         remark = (
             "" if is_synthetic else "synthetic queries need no judgements; better are queries that users ask (--beir)"
         )
-        return (*_without(again, "--beir", "--queries", "--split", "--group-field"), *judges), remark
+        return (*_without(again, "--beir", "--queries", "--group-field"), *judges), remark
     if about == "reference":
-        return (*_without(again, "--reference", "--pool-depth"), "--reference=build"), _BUILT
+        return (*_without(again, "--reference"), "--reference=build"), _BUILT
     if about == "target":
         return (*_without(again, "--target"), "--target", "SPEC"), ""
     if about == "model":
