@@ -297,7 +297,7 @@ def test_one_kind_of_queries_is_named(done, beir):
 
 def test_options_that_contradict_each_other_are_refused(done, beir):
     folder, _, translation, _ = done
-    with pytest.raises(migrate.LeadMigrateError, match="--pool-depth goes with --reference pool"):
+    with pytest.raises(migrate.LeadMigrateError, match="pool_depth goes with --reference pool"):
         migrate.audit(translation.path, folder / "full", beir=beir, pool_depth=20)
 
 

@@ -105,7 +105,7 @@ def _words(retriever: Retriever) -> Choices:
     if retriever.documents is None:
         has_texts = retriever.stores[TRANSLATED].info.has_texts
         yield Skipped(HYBRID, "left out with BM25" if has_texts else _NO_TEXTS)
-        yield Skipped(BM25, "left out by --no-bm25" if has_texts else _NO_TEXTS)
+        yield Skipped(BM25, "left out" if has_texts else _NO_TEXTS)
         return
 
     def fused(name: str) -> TimedRun:
@@ -177,14 +177,14 @@ def _beyond(depth: int, retriever: Retriever) -> str:
     if retriever.audit.stages is None:
         remedy = f"`--two-stage {depth}`"
     elif retriever.audit.is_pooled and depth > retriever.audit.most_deep:
-        remedy = f"`--pool-depth {depth}`"
+        remedy = f"pool_depth={depth} of migrate.audit"
     return f"the first {depth} documents of every query, of which the pool has {retriever.pool_depth}: {remedy}"
 
 
 def _prefixes(retriever: Retriever) -> Choices:
     """Return an arm for each number of tokens, the simplest rivals of a translation; their stores are made before."""
     if not retriever.audit.prefixes:
-        return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: --prefix 24,64")]
+        return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: prefix=(24, 64) of migrate.audit")]
     unit = unit_of(retriever.counter)
     meaning = f"the first {{}} {unit} of every document embedded by the target model, queries whole"
     return [
@@ -201,7 +201,7 @@ def _prefixes(retriever: Retriever) -> Choices:
 
 def _budgets(_: Retriever) -> Choices:
     """Return that the translated store with more true vectors is an arm of `migrate.audit.frontier`."""
-    return [Skipped(REEMBEDDED, "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it")]
+    return [Skipped(REEMBEDDED, "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on")]
 
 
 ARMS: list[Callable[[Retriever], Choices]] = [

@@ -225,8 +225,8 @@ class GrownPool:
         if self.is_settled:
             return None
         return (
-            "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the queries "
-            "allow (`--reference build`)"
+            "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost), a full re-embed does as far as "
+            "the queries allow (`--reference build`)"
         )
 
     @property
@@ -309,7 +309,7 @@ def _check(retriever: Retriever) -> None:
     least = 2 if is_judged else _FEWEST_UNJUDGED
     if most < least:
         reason = "" if is_judged else ", as nothing is judged"
-        raise UsageError(f"--pool-depth: {most} is too few documents a query; name {least} or more{reason}")
+        raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
     if not translated.info.has_texts and retriever.audit.embedder.needs_texts:
         raise StoreError(
             f"{translated.info.location} has no texts, of which a pool is embedded; {translated.info.way_to_texts}, or "

@@ -150,6 +150,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     if Path(beir).is_file():
         graded = read_graded(Path(beir))
         return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
+    beir, split = split_of(beir, split)
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
     if found.qrels is None:
         raise DatasetError(
@@ -163,6 +164,16 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
         notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
     exclude_self = found.name in ("arguana", "quora")  # their queries are their documents
     return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
+
+
+def split_of(beir: str, split: str = "test") -> tuple[str, str]:
+    """Return a BEIR folder or set, and the split that stands after it, or else the one that is given.
+
+    >>> split_of("msmarco:dev"), split_of("my-beir")
+    (('msmarco', 'dev'), ('my-beir', 'test'))
+    """
+    place, colon, named = beir.rpartition(":")
+    return (place, named) if colon and named and not Path(beir).exists() else (beir, split)
 
 
 def load_unjudged(path: Path) -> QuerySet:
@@ -290,7 +301,7 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
-            f"at least {FEWEST_QUERIES} are needed: give another --split or --queries, and next time --hold-out 50%"
+            f"at least {FEWEST_QUERIES} are needed: give another --beir or --queries, and next time --hold-out 50%"
         )
     return kept
 

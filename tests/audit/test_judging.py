@@ -19,11 +19,17 @@ from migrate.vectors import Query
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
+
+
 def audit(good, capsys, beir, *options):
     """Exit code, report where there is one, and the messages."""
     queries = ["--beir", beir] if beir else []
     arguments = [good.translated, "--reference", good.reference, "--target", good.target, *queries]
-    code = run([*map(str, ["audit", *arguments]), "--no-bm25", "--two-stage", "none", "--json", *map(str, options)])
+    code = run([*map(str, ["audit", *arguments]), "--two-stage", "none", "--json", *map(str, options)])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
 
@@ -196,7 +202,7 @@ def test_queries_that_are_judged_already_are_not_drawn(good, tmp_path, capsys):
 
 def test_what_was_drawn_for_one_store_does_not_judge_a_frontier(good, drawn, capsys):
     grade(drawn, good.qrels)
-    frontier = ("--frontier", "60%", "--source", good.source, "--stitch", good.stitch)
+    frontier = ("--frontier", good.stitch, "--source", good.source)
     code, report, messages = audit(good, capsys, drawn, *frontier)
     assert (code, report) == (2, None) and "were drawn to judge one store" in messages
 

@@ -367,9 +367,7 @@ def test_a_query_is_not_answered_by_its_own_document(tmp_path):
 
 
 def test_unjudged_queries_need_twenty_documents_each(near):
-    with pytest.raises(
-        UsageError, match=r"--pool-depth: 10 is too few documents a query; name 20 or more, as nothing is judged"
-    ):
+    with pytest.raises(UsageError, match=r"pool_depth=10 is too few documents a query; give 20 or more, as nothing is"):
         audit(near, by_pool(10), UNJUDGED)
 
 
@@ -501,7 +499,7 @@ def test_where_queries_are_too_few_a_deeper_pool_is_not_bought(near):
 def test_what_a_deeper_pool_may_settle_is_said(far):
     report = audit(far, by_pool(10))
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
-    assert "a deeper pool may settle it (`--pool-depth`, `--max-cost`)" in report.verdict.sentence
+    assert "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost)" in report.verdict.sentence
 
 
 def test_a_store_of_few_documents_ends_as_the_full_audit_does(tmp_path):
@@ -657,7 +655,7 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
 def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     report = audit(far, by_pool(10), two_stage=(10, 50))
     assert list(report.family) == ["two-stage 10"]
-    need = "needs the first 50 documents of every query, of which the pool has 10: `--pool-depth 50`"
+    need = "needs the first 50 documents of every query, of which the pool has 10: pool_depth=50 of migrate.audit"
     line = f"left out: two-stage 50 {need}"
     assert line in report.caveats
     assert f"caveat: {line}" in audit_summary(report).replace("\n  ", " ")

@@ -22,7 +22,7 @@ INSPECT = ("inspect", "store")
 FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
 TRANSLATE = system.TRANSLATE
 ANY_STORE = (*TRANSLATE, "--any-store")
-AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--no-bm25", "--report", "out.json", "-q", "-v")
+AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--report", "out.json", "-q", "-v")
 RUN = ("run", "store", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "out", "-q")
 EMBED = ("embed", "beir", "--model", "tfidf:8", "-o", "out", "-q")
 FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "out", "-q")
@@ -550,10 +550,10 @@ MORE = [
           "found 'q\\td'; correct the line"),
     Fault(73, "a grade that is a word", texts.qrels(texts.HEADER + "q\td\thigh\n"), AUDIT, 4,
           "beir/qrels/test.tsv:2: the grade 'high' is not a whole number; correct the line"),
-    Fault(73, "no such split", nothing, (*AUDIT, "--split", "dev"), 4,
+    Fault(73, "no such split", nothing, (*AUDIT, "--beir", "beir:dev"), 4,
           "beir/qrels: expected the split 'dev', found test; choose one of these"),
     Fault(73, "a split that leads out of the folder", stores.move("beir/qrels/test.tsv", "beir/test.tsv"),
-          (*AUDIT, "--split", "../test"), 4,
+          (*AUDIT, "--beir", "beir:../test"), 4,
           "beir/qrels: expected the split '../test', found no splits at all; choose one of these"),
     Fault(74, "an index name that leads out of the folder", then(stores.langchain, models.edit_out_of_folder), INSPECT,
           0, "notes *the manifest in the folder is not of index.faiss; it is ignored"),
