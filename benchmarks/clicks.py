@@ -7,7 +7,7 @@ every fourth by default. Users of a simulated log look at the document in place 
 sessions, click nine of ten relevant ones, by the judgements that there are, and a share of others: noise. An audit by
 the log has its lower bound at the margin although the truth, by all judgements, is below: SAFE would be wrong. Printed
 are these audits, and those that no doubt about the judgements prevents; and how many right ones a doubt prevents.
-The limits in `migrate.audit.judging` were chosen on SciFact. Exits with 1 where honest judgements are doubted.
+The limits in `migrate.audit.findings` were chosen on SciFact. Exits with 1 where honest judgements are doubted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import numpy as np
 from retrieval import Collection, Space
 from unjudged import SPACES, TARGETS, Searched, load, stores_of
 
-from migrate.audit.judging import contradicted, one_sided
+from migrate.audit.findings import contradicted, one_sided
 from migrate.audit.measures import Qrels, Scores, ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores, agreement
-from migrate.audit.verdict import MARGIN, Bounds, retention_bounds
+from migrate.audit.verdict import MARGIN, Bootstrap, Bounds
 from migrate.report.terminal import table
 from migrate.search.runs import Run
 from migrate.vectors import Vectors, unit_rows
@@ -119,14 +119,14 @@ def audits(data: Path, name: str, every: int, targets: Sequence[str]) -> dict[st
                 values: Scores = np.array([agrees[query.id] for query in queries])
                 doubts = (
                     *one_sided(QuerySet(queries, qrels, name), own, full),
-                    *contradicted(bounds, retention_bounds(values, np.ones_like(values), resamples=1_000)),
+                    *contradicted(bounds, Bootstrap(resamples=1_000).retention(values, np.ones_like(values))),
                 )
                 said[kind].append((MARGIN <= bounds.lower <= _MOST, truth >= MARGIN, bool(doubts)))
     return said
 
 
 def _retention(own: Run, full: Run, qrels: Qrels, ids: Sequence[str]) -> Bounds:
-    return retention_bounds(ndcg(own, qrels, ids, 10), ndcg(full, qrels, ids, 10), resamples=1_000)
+    return Bootstrap(resamples=1_000).retention(ndcg(own, qrels, ids, 10), ndcg(full, qrels, ids, 10))
 
 
 def main() -> int:

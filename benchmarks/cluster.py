@@ -56,11 +56,11 @@ from migrate.selection.sample import SAMPLE_SIZE
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.vectors import Document
-from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
+from migrate.work.jobs import Configuration, StoreJob, Task, Work, shard_maker
 from migrate.work.outputs import write_store
 from migrate.work.runner import LocalRunner, Runner
 from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import NoParts, OpenWriter, StoreWriter
+from migrate.work.writer import NoParts, StoreWriter
 
 _VICTIMS = ("worker", "scheduler", "coordinator")
 
@@ -394,15 +394,15 @@ _SHARD_ROWS = 8_192
 
 
 @dataclass(frozen=True)
-class MadeUp(ShardTask):
+class MadeUp(Task):
     """Shards whose vectors went to where every machine can write: confidence and checksums are left of them."""
 
     work: Path | None
     digest: str = "00"
 
-    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
-        """Nothing to open."""
-        return made_up, NoParts
+    def open(self) -> Callable[[Shard], bytes]:
+        """Return what makes up shards; there is nothing to open."""
+        return shard_maker(self.work, made_up, NoParts)
 
 
 def made_up(shard: Shard) -> Iterator[Block]:

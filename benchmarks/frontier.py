@@ -33,7 +33,8 @@ from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.report.audit_sections import audit_sections, frontier_blocks
 from migrate.report.terminal import as_text, report_text, table
-from migrate.steps.translate.choice import POLICIES, QUERY_LOG
+from migrate.selection.sample import QUERY_LOG
+from migrate.steps.translate.choice import POLICIES
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.vectors import Query

@@ -19,7 +19,7 @@ Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
 def own_bounds(
     arm: Table, full: Table, rng: np.random.Generator, resamples: int, confidence: float = CONFIDENCE
 ) -> Sides:
-    """As `retention_bounds` does; the resamples are the same for all audits of a table."""
+    """As `Bootstrap.retention` does; the resamples are the same for all audits of a table."""
     audits = arm.shape[1]
     sums, unseen = weighted_sums(np.hstack([arm, full]), seed=int(rng.integers(1 << 32)), resamples=resamples)
     perfect = bool((full == 1).all())
@@ -27,7 +27,7 @@ def own_bounds(
 
 
 def grouped_bounds(arm: Table, full: Table, groups: Labels, rng: np.random.Generator, resamples: int) -> Sides:
-    """As `retention_bounds` does with groups, numbers below n of each query and audit; fewer than 20 say nothing."""
+    """As `Bootstrap.retention` does with groups, numbers below n of each query and audit; fewer than 20 say nothing."""
     weightings = [Weighting(np.ones(len(own)), 1.0, groups=own) for own in groups.T]
     audits = len(weightings)
     rows = np.zeros((max(one.count for one in weightings), 2 * audits))
@@ -45,7 +45,7 @@ def grouped_bounds(arm: Table, full: Table, groups: Labels, rng: np.random.Gener
 def drawn_bounds(
     arm: Table, full: Table, chances: Table, rng: np.random.Generator, resamples: int, *, limited: bool = True
 ) -> Sides:
-    """As `retention_bounds` does with the weighting of drawn queries; chances are of each query and audit."""
+    """As `Bootstrap.retention` does with the weighting of drawn queries; chances are of each query and audit."""
     audits, scores = arm.shape[1], np.hstack([arm / chances, full / chances])
     sums, unseen = weighted_sums(scores, seed=int(rng.integers(1 << 32)), resamples=resamples)
     weighting = weighting_of(chances[:, 0], limited=limited)
@@ -55,14 +55,14 @@ def drawn_bounds(
 def own_lower(
     arms: Sequence[Table], full: Table, rng: np.random.Generator, resamples: int, levels: Sequence[float]
 ) -> Table:
-    """Lower bounds of several arms at several levels as `family_bounds` has them, (arms, levels, audits)."""
+    """Lower bounds of several arms at several levels as `Bootstrap.family` has them, (arms, levels, audits)."""
     sums, unseen = weighted_sums(np.hstack([full, *arms]), seed=int(rng.integers(1 << 32)), resamples=resamples)
     standard, *found = np.split(sums, len(arms) + 1, axis=1)
     return np.stack([np.quantile(one / (standard + unseen[:, None]), 1 - np.array(levels), axis=0) for one in found])
 
 
 def own_difference(arm: Table, other: Table, rng: np.random.Generator, resamples: int) -> Sides:
-    """As `difference_bounds` does."""
+    """As `Bootstrap.difference` does."""
     columns = np.hstack([arm - other, np.ones((len(arm), 1))])
     sums, unseen = weighted_sums(columns, seed=int(rng.integers(1 << 32)), resamples=resamples)
     return mean_bounds(sums[:, :-1], sums[:, -1], unseen, CONFIDENCE)

@@ -32,7 +32,8 @@ from migrate.datasets.records import read_corpus
 from migrate.embed import embed_corpus
 from migrate.embedders import known_models, load_embedder
 from migrate.errors import LeadMigrateError
-from migrate.lab.compare.comparison import StoresComparison, compare_stores
+from migrate.lab.compare.compare import compare
+from migrate.lab.compare.comparison import StoresComparison
 from migrate.lab.compare.figures import figures_of
 from migrate.report.terminal import number, table
 from migrate.stores import create_store, open_store
@@ -152,12 +153,12 @@ def main() -> int:
         rows = [["set", "stitch", "R²", "MAE expl.", "penalty", "above self", "R² mean", "as is", "CKA"]]
         for name, of_set in stores.items():
             opened = [open_store(path) for path in of_set.values()]
-            comparison = compare_stores(opened, stitches=given.stitch, sample=given.sample, seed=given.seed)
+            comparison = compare(*opened, stitches=given.stitch, sample=given.sample, seed=given.seed)
             rows += rows_of(f"{name}, {len(of_set)} models", comparison)
         print(table(rows), end="\n\n", flush=True)
         whole = put_together(stores, Path(aside) / "whole")
         words = [word for spec in given.stitch for word in ("--stitch", spec)]
-        page = ["--html", str(given.html), "--force"] if given.html else []
+        page = ["--report", str(given.html), "--force"] if given.html else []
         sizes = ["--sample", str(given.sample), "--seed", str(given.seed)]
         code = run(["compare", *map(str, whole), *words, *sizes, *page])
     print(f"\n{time.perf_counter() - started:.0f} s")

@@ -33,7 +33,8 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.report.terminal import table
-from migrate.steps.translate.choice import QUERY_LOG, why_unsure
+from migrate.selection.sample import QUERY_LOG
+from migrate.steps.translate.choice import why_unsure
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import open_store
 from migrate.stores.base import Store

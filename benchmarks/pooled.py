@@ -201,10 +201,11 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     within, expected, least = [], [], []
     for seed in range(draws):
         pool = grow_pool(retriever.over(audit=replace(audit, seed=seed)))
-        assert pool.floor is not None
+        floor = pool.retriever.floor
+        assert floor is not None
         within.append(pool.retriever.search(FULL).run)
-        expected.append(pool.floor.expected.mean())
-        least.append(pool.floor.least.mean())
+        expected.append(floor.expected.mean())
+        least.append(floor.least.mean())
     qrels, ids = migration.query_set.qrels or {}, migration.query_set.query_ids
     most = np.mean([ndcg(run, qrels, ids, 10).mean() for run in within])
     above = np.mean(np.array(least) > truth)

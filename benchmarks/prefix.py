@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from retrieval import SETS, SPACES, TARGET, TARGET_MODEL, Collection, ReadSet, load_space, read_set, run_over
 
 from migrate.audit.measures import Scores, ndcg, overlap
-from migrate.audit.verdict import retention_bounds
+from migrate.audit.verdict import Bootstrap
 from migrate.cost import tally_of
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
@@ -187,7 +187,7 @@ def print_arms(arguments: argparse.Namespace, embedder: Embedder) -> None:
         ]
         for part, documents in parts:
             scores = scores_of(collection, embedder.embed_documents(documents), target.queries)
-            bounds = retention_bounds(scores, full, seed=0)
+            bounds = Bootstrap(seed=0).retention(scores, full)
             share = tally.cost(documents).tokens / whole
             cells = f"{share:.1%}", f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}..{bounds.upper:.3f}"
             rows.append([f"{name}, {part}", *cells])

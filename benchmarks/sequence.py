@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.query_groups import Kinds
 from migrate.audit.unjudged import limits_of
-from migrate.audit.verdict import MARGIN, retention_bounds
+from migrate.audit.verdict import MARGIN, Bootstrap
 from migrate.live.confidence_sequence import _BETS, _LOG_WEIGHTS, _PSI, ConfidenceSequence
 from migrate.live.monitor import CALIBRATION
 from migrate.report.terminal import table
@@ -140,7 +140,7 @@ def fixed_says(scores: Scores, limit: float) -> tuple[float, float]:
     ones = np.ones(scores.shape[1])
     for run in scores:
         looks = np.unique(np.geomspace(FEWEST, len(run), 60).astype(int))
-        found = [retention_bounds(run[:n], ones[:n], seed=0, resamples=400) for n in looks]
+        found = [Bootstrap(seed=0, resamples=400).retention(run[:n], ones[:n]) for n in looks]
         safe += any(bounds.lower >= limit for bounds in found)
         unsafe += any(bounds.upper < limit for bounds in found)
     return safe / len(scores), unsafe / len(scores)

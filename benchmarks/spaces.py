@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     options = ["--sample", arguments.sample, "--seed", arguments.seed]
-    page = ["--html", arguments.html, "--force"] if arguments.html else []
+    page = ["--report", arguments.html, "--force"] if arguments.html else []
     with tempfile.TemporaryDirectory() as aside:
         folder, table = Path(aside), Path(aside) / "figures.csv"
         stores = build_stores(arguments.data, folder)

@@ -55,7 +55,7 @@ from simulated_audits import (
     real_cases,
 )
 
-from migrate.audit.verdict import CONFIDENCE, MARGIN, Outcome, decide, queries_needed
+from migrate.audit.verdict import CONFIDENCE, MARGIN, Bootstrap, Outcome, decide
 from migrate.report.terminal import table
 
 SIZES = (50, 100, 300, 1_000)
@@ -277,7 +277,7 @@ def _asked(case: Harm, n: int, sizes: NDArray[np.int_], curve: NDArray[np.float6
     enough = f"{np.interp(0.8, np.maximum.accumulate(curve), sizes):,.0f}"
     if len(unsure) < 20:
         return [share_unsure, enough, "", "", ""]
-    asked = [queries_needed(arm[:, i], full[:, i], MARGIN) or np.inf for i in unsure]
+    asked = [Bootstrap().queries_needed(arm[:, i], full[:, i], MARGIN) or np.inf for i in unsure]
     settled = np.interp(np.log(np.minimum(asked, sizes[-1])), np.log(sizes), curve).mean()
     low, middle, high = (_number(q) for q in np.quantile(asked, [0.25, 0.5, 0.75], method="lower"))
     return [share_unsure, enough, middle, f"{low} to {high}", f"{settled:.0%}"]
@@ -293,7 +293,9 @@ def same_as_the_tool(effort: Effort, audits: int = 100, n: int = 300) -> None:
     arm, full = case.draw(effort.rng, n, audits)
     own = said_of(own_bounds(arm, full, effort.rng, effort.resamples), MARGIN)
     signs = {Outcome.SAFE: 1, Outcome.NOT_SAFE: -1, Outcome.INCONCLUSIVE: 0}
-    tool = [signs[decide(arm[:, i], full[:, i], margin=MARGIN, seed=i).outcome] for i in range(audits)]
+    tool = [
+        signs[decide(arm[:, i], full[:, i], margin=MARGIN, bootstrap=Bootstrap(seed=i)).outcome] for i in range(audits)
+    ]
     each = (time.perf_counter() - seconds) / audits
     print(f"\n{(own == tool).sum()} of {audits} verdicts are the tool's own, at {each:.2f} s for {n} queries")
 

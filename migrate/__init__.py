@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder as Embedder
     from migrate.errors import LeadMigrateError as LeadMigrateError
     from migrate.inspect import inspect as inspect
-    from migrate.lab.api import compare as compare
+    from migrate.lab.compare.compare import compare as compare
     from migrate.lab.compare.comparison import StoresComparison as StoresComparison
     from migrate.live.searcher import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
@@ -67,7 +67,7 @@ _MODULES = {
     "embedders.base": "Embedder",
     "errors": "LeadMigrateError",
     "inspect": "inspect",
-    "lab.api": "compare",
+    "lab.compare.compare": "compare",
     "lab.compare.comparison": "StoresComparison",
     "live.searcher": "LiveLimits LiveSearcher",
     "pipeline": "run",

@@ -170,7 +170,12 @@ def write_at(descriptor: int, content: memoryview, offset: int) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON with sorted keys, durably."""
-    write_bytes(path, (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode())
+    write_bytes(path, json_text(value).encode())
+
+
+def json_text(value: Any) -> str:
+    """Return readable JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -60,11 +60,12 @@ def place_of(location: str | Path) -> Path | str:
     if isinstance(location, Path) or not _URL.match(location):
         return Path(location)
     url = hide_secrets(location).rstrip("/")
-    return Path(url.removeprefix("file://")) if url.startswith("file:///") else url
+    scheme, _, path = url.partition("://")
+    return Path(unquote(path)) if scheme in ("file", "local") and path.startswith("/") else url
 
 
 def secrets_of(location: str) -> Mapping[str, str]:
-    """What was taken out of locations of the same server: `password`, `api_key`, `token` ..."""
+    """Return the secrets of locations of the same server: `password`, `api_key`, `token` ..."""
     return _secrets.get(location.partition("#")[0], {})
 
 
@@ -94,7 +95,7 @@ def options_text(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What comes after the kind in a location, `PLACE#NAME?OPTION=VALUE&...`.
+    """The parts of a location after its kind, `PLACE#NAME?OPTION=VALUE&...`.
 
     `place` is a file, a folder or the URL of a server, `name` a table or a collection, empty where none is named.
     """

@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 
 
 class MalformedError(ValueError):
-    """What was read is not what it should be; the message says what it is."""
+    """Content that is malformed; the message says how."""
 
 
 def read_small(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -104,7 +104,7 @@ def as_table(value: Any) -> dict[str, Any]:
         It is not.
     """
     if not isinstance(value, dict):
-        raise MalformedError(_describe(value))
+        raise MalformedError(reprlib.repr(value))
     return value
 
 
@@ -186,10 +186,6 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _describe(value: Any) -> str:
-    return reprlib.repr(value)
 
 
 def _made(kind: type[Made], facts: Any, place: str) -> Made:
@@ -274,4 +270,4 @@ def _collected(value: Any, hint: Any, place: str) -> Any:
 
 def _wrong(value: Any, words: str, place: str) -> MalformedError:
     name = repr(place.rstrip(".")) if place else "it"
-    return MalformedError(f"{name} must be {words}, and is {_describe(value)}")
+    return MalformedError(f"{name} must be {words}, and is {reprlib.repr(value)}")

@@ -22,7 +22,7 @@ UNIT_TOLERANCE = 1e-3
 
 
 class Text(Protocol):
-    """What an embedder needs of a document or a query: an id and a text."""
+    """The part of a document or a query that an embedder needs: an id and a text."""
 
     @property
     def id(self) -> str:

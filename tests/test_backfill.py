@@ -132,7 +132,7 @@ def test_a_store_of_first_tokens_gets_the_vectors_of_whole_documents(source_fold
 
 def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embedder, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    monkeypatch.setattr("migrate.steps.reembed.fill.batch_rows", lambda _: 32)
+    monkeypatch.setattr("migrate.embed.rewrite.batch_rows", lambda _: 32)
     embedder.embed_documents(list(translated.documents())[:70])
     backfill_store(translated, embedder, tmp_path / "whole")
 

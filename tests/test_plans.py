@@ -9,7 +9,6 @@ import pytest
 from openai_server import OpenAIServer
 
 import migrate
-from migrate.audit.options import options_of
 from migrate.audit.step import Audit
 from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
@@ -242,7 +241,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     migrate.translate(store, fitted, tmp_path / "new")
     report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
     full, new = (
-        next(option for option in options_of(report) if option.name == name) for name in ("full re-embed", "translated")
+        next(option for option in report.options if option.name == name) for name in ("full re-embed", "translated")
     )
     left = Reembed(store, load(cache), tmp_path / "reference").estimate()
     left_usd = left.usd - sum(model.again_tokens for model in left.models) * 0.02 / 1e6  # those prove the model
@@ -254,15 +253,15 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
 @pytest.mark.slow
 def test_a_finished_migration_is_known_by_its_parameters(store, beir, load, tmp_path):
     step = Run(store, load(), tmp_path / "run", beir=beir, stitch="ridge", sample=SIZE)
-    assert step.finished is None
+    assert step.job.finished is None
     report = step.run().report
-    assert replace(step).finished.outcome == report.verdict.outcome.value
+    assert replace(step).job.finished.outcome == report.verdict.outcome.value
 
 
 def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, load, beir, server, tmp_path):
     unlabelled = shutil.copytree(source_folder, tmp_path / "unlabelled")
     (unlabelled / "lead-migrate.json").unlink()
-    with pytest.raises(SpendingError, match=r"at most <\$0\.0001 \(max_cost\), found .* nothing was spent"):
+    with pytest.raises(SpendingError, match=r"more than max_cost \(<\$0\.0001\); nothing was spent"):
         migrate.fit(store, load(), stitch="ridge", sample=SIZE, max_cost=1e-6)
     with pytest.raises(SpendingError, match="max_cost"):
         migrate.audit(unlabelled, beir=beir, target=load_embedder(SMALL, dimensions=32), max_cost=1e-6)

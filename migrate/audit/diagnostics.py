@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.inputs import representative_docs, rows_of, texts_of
+from migrate.audit.findings import Measured
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import Slice, find_slices
-from migrate.audit.verdict import Floor
 from migrate.search.runs import Run
 from migrate.similarity import Similarity, compare_spaces
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
-WORST = 10
 _CHARACTERS = 160
 
 
@@ -46,35 +45,30 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(
-    retriever: Retriever, runs: Mapping[str, Run], scores: Mapping[str, Scores], *, count: int = WORST
-) -> tuple[Regression, ...]:
-    """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
+def find_regressions(retriever: Retriever, scores: Mapping[str, Scores]) -> tuple[Regression, ...]:
+    """Return the ten queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
     Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
     the first of them.
     """
-    query_set = retriever.query_set
-    shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
+    query_set, runs = retriever.query_set, retriever.compared
     loss = scores[FULL] - scores[TRANSLATED]
-    worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
+    worst = [int(row) for row in np.argsort(-loss, kind="stable")[:10] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
-    tops = {(name, query.id): runs[name].top(query.id, 3) for name in shown for query in queries}
-    rows = rows_of(retriever.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
-    texts = texts_of(retriever.stores[TRANSLATED], rows)
+    tops = {(name, query.id): runs[name].top(query.id, 3) for name in runs for query in queries}
+    texts = retriever.texts(sorted({doc_id for top in tops.values() for doc_id in top}))
 
     def hit(query_id: str, doc_id: str) -> Hit:
-        grades = (query_set.qrels or {}).get(query_id, {})
         line = " ".join(texts.get(doc_id, "").split())
         text = line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1].rstrip() + "…"
-        return Hit(doc_id, text, grades.get(doc_id))
+        return Hit(doc_id, text, query_set.grades(query_id).get(doc_id))
 
     return tuple(
         Regression(
             query.id,
             query.text,
-            {name: float(scores[name][row]) for name in shown},
-            {name: tuple(hit(query.id, doc_id) for doc_id in tops[name, query.id]) for name in shown},
+            {name: float(scores[name][row]) for name in runs},
+            {name: tuple(hit(query.id, doc_id) for doc_id in tops[name, query.id]) for name in runs},
         )
         for row, query in zip(worst, queries, strict=True)
     )
@@ -182,8 +176,6 @@ def _shares(values: NDArray[np.float64], total: float) -> tuple[float, ...]:
 PASS_RATES = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 """Shares of the hits that the old thresholds of the table let pass."""
 
-_HITS = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
@@ -223,61 +215,61 @@ class ThresholdTable:
     histograms: Mapping[str, Histogram]
 
 
-def calibrate(
-    old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Metric], *, names: tuple[str, str]
-) -> ThresholdTable:
-    """The table of thresholds; both runs are of searched vectors, and answer every query."""
-    hits = [_hits(run, query_set) for run in (old, new)]
+def calibrate(old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
+    """Return the table of thresholds; both runs are of searched vectors, and answer every query."""
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
-    before, after = (_Hits(sign * scores, relevant) for (scores, relevant), sign in zip(hits, signs, strict=True))
-    table = [_threshold(before, after, rate, signs, judged=query_set.qrels is not None) for rate in PASS_RATES]
-    spread = {name: np.histogram(scores, bins=40) for name, (scores, _) in zip(names, hits, strict=True)}
-    histograms = {
-        name: Histogram(tuple(edges.tolist()), tuple(counts.tolist())) for name, (counts, edges) in spread.items()
-    }
+    before, after = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
+    table, histograms = [], {}
+    for rate in PASS_RATES:
+        first, second = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (before, after))
+        precise = before.precision(first) if query_set.is_judged else None
+        loosest = None if precise is None else after.loosest(precise)
+        table.append(
+            Threshold(
+                signs[0] * first,
+                float((before.scores >= first).mean()),
+                signs[1] * second,
+                precise,
+                None if precise is None else after.precision(second),
+                None if loosest is None else signs[1] * loosest,
+            )
+        )
+    for name, hits, sign in zip((STAY, TRANSLATED), (before, after), signs, strict=True):
+        counts, edges = np.histogram(sign * hits.scores, bins=40)
+        histograms[name] = Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
     return ThresholdTable(metrics, tuple(table), histograms)
 
 
 @dataclass(frozen=True, eq=False)
 class _Hits:
-    """Scores of hits, more is nearer, and whether each is relevant, (n,) each."""
+    """Scores of hits, more is nearer, and which of them are relevant, (n,) each."""
 
     scores: NDArray[np.float64]
     relevant: NDArray[np.bool_]
 
+    @classmethod
+    def of(cls, run: Run, query_set: QuerySet, sign: float) -> Self:
+        """Return the first ten of every query."""
+        scores: list[float] = []
+        relevant: list[bool] = []
+        for query_id in query_set.query_ids:
+            grades = query_set.grades(query_id)
+            scores += run.scores.get(query_id, ())[:10]
+            relevant += [grades.get(doc_id, 0) > 0 for doc_id in run.top(query_id, 10)]
+        return cls(sign * np.array(scores, dtype=float), np.array(relevant, dtype=bool))
+
     def precision(self, threshold: float) -> float:
-        """Share of relevant ones among the hits that pass; some do."""
+        """Return the share of relevant ones among the hits that pass; some do."""
         return float(self.relevant[self.scores >= threshold].mean())
 
     def loosest(self, precision: float) -> float | None:
-        """The lowest score that, as a threshold, lets pass hits of at least this precision."""
+        """Return the lowest score that, as a threshold, lets pass hits of at least this precision."""
         order = np.argsort(-self.scores, kind="stable")
         ranked = self.scores[order]
         shares = np.cumsum(self.relevant[order]) / np.arange(1, len(order) + 1)
         last = np.r_[ranked[1:] != ranked[:-1], True]  # equal scores pass together
         good = np.flatnonzero(last & (shares >= precision))
         return float(ranked[good[-1]]) if len(good) else None
-
-
-def _hits(run: Run, query_set: QuerySet) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    qrels = query_set.qrels or {}
-    scores = [score for q in query_set.query_ids for score in run.scores.get(q, ())[:_HITS]]
-    relevant = [qrels.get(q, {}).get(doc_id, 0) > 0 for q in query_set.query_ids for doc_id in run.top(q, _HITS)]
-    return np.array(scores, dtype=float), np.array(relevant, dtype=bool)
-
-
-def _threshold(before: _Hits, after: _Hits, rate: float, signs: Sequence[float], *, judged: bool) -> Threshold:
-    old, new = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (before, after))
-    precise = before.precision(old) if judged else None
-    loosest = after.loosest(precise) if precise is not None else None
-    return Threshold(
-        signs[0] * old,
-        float((before.scores >= old).mean()),
-        signs[1] * new,
-        precise,
-        after.precision(new) if judged else None,
-        None if loosest is None else signs[1] * loosest,
-    )
 
 
 _SAMPLE = 2_000
@@ -303,41 +295,40 @@ class Diagnostics:
     similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
-def diagnose(
-    retriever: Retriever, runs: Mapping[str, Run], scores: Mapping[str, Scores], floor: Floor | None = None
-) -> Diagnostics:
+def diagnose(measured: Measured) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
-    `scores` are those of each arm by the deciding measure, (c,), one for each distinct text. With a `floor` only a pool
-    of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are of scores as
-    they are expected.
+    In a pool there is no map of the spaces, no similarities and no topics, and the slices are of scores as they are
+    expected.
     """
-    seed, documents_of = retriever.audit.seed, representative_docs(retriever, runs[FULL])
-    ids, sampled = _sample(retriever, seed)
-    likely = scores[TRANSLATED], scores[FULL]
+    retriever, scores = measured.retriever, measured.scores
+    likely, runs = (scores[TRANSLATED], scores[FULL]), retriever.compared
+    ids, sampled = _sample(retriever, retriever.audit.seed)
+    calibration, spaces, similarities = None, None, {}
+    if STAY in runs:
+        metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
+        calibration = calibrate(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics)
+    if FULL in sampled and len(ids) > 1:
+        spaces = map_spaces(ids, sampled[FULL], sampled[TRANSLATED])
+    if FULL in sampled and len(ids) >= _FEWEST:
+        true = sampled[FULL][:_COMPARED]
+        similarities = {
+            name: compare_spaces(vectors[:_COMPARED], true, seed=retriever.audit.seed)
+            for name, vectors in sampled.items()
+            if name != FULL
+        }
     return Diagnostics(
-        find_regressions(retriever, runs, scores),
-        find_slices(retriever, documents_of, likely if floor is None else floor.likely(*likely)),
-        _calibration(retriever, runs),
+        find_regressions(retriever, scores),
+        find_slices(retriever, *(likely if retriever.floor is None else retriever.floor.likely(*likely))),
+        calibration,
         tuple(
             hubness_of(name, vectors, retriever.stores[name].info.metric)
             for name, vectors in sampled.items()
             if len(ids) > NEIGHBOURS
         ),
-        map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if FULL in sampled and len(ids) > 1 else None,
-        {
-            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=seed)
-            for name, vectors in sampled.items()
-            if FULL in sampled and name != FULL and len(ids) >= _FEWEST
-        },
+        spaces,
+        similarities,
     )
-
-
-def _calibration(retriever: Retriever, runs: Mapping[str, Run]) -> ThresholdTable | None:
-    if STAY not in runs:
-        return None
-    metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
-    return calibrate(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics, names=(STAY, TRANSLATED))
 
 
 def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:

@@ -10,9 +10,8 @@ Zhu & Li 2022). Its threshold lets 95 % of these pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,15 +19,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.query_set import Keys
 from migrate.audit.reference import prove_reference
-from migrate.audit.verdict import (
-    FEWEST_QUERIES,
-    Bounds,
-    Outcome,
-    Weighting,
-    difference_bounds,
-    retention_bounds,
-    sentences,
-)
+from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, Weighting, sentences
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.similarity.roc import Bounded, auc
@@ -48,17 +39,11 @@ PROBE, KNN, INSIDE, OUTSIDE = "linear probe", "kNN", "inside documents let pass"
 
 @dataclass(frozen=True, slots=True)
 class KeptTask:
-    """The part of a task that is kept.
+    """The part of a `task`, such as `linear probe`, that is kept on so many documents (`judged_on`).
 
-    Attributes
-    ----------
-    task : what is done, such as `linear probe`
-    judged_on : documents
-    true, translated : share of right answers by true vectors, and by translated ones; of classifiers, the mean of that
-        share over the labels
-    bounds : of translated over true
-    doubt : why nothing can be said, although there are figures; None where it can
-    outcome : SAFE where the lower bound is at least the margin, NOT SAFE where the upper one is below it
+    `true` and `translated` are shares of right answers by true and by translated vectors, of classifiers the mean over
+    the labels, and `bounds` those of translated over true. A `doubt` is why nothing can be said, although there are
+    figures. SAFE is where the lower bound is at least the margin, NOT SAFE where the upper one is below it.
     """
 
     task: str
@@ -74,17 +59,10 @@ class KeptTask:
 class DownstreamAudit:
     """The part of their right answers that trained models keep.
 
-    Attributes
-    ----------
-    tasks : the probe, kNN, and the two sides of the detector where there are documents from outside
-    margin : share of right answers to keep
-    labels : how many there are with enough documents to judge by
-    trained_on : documents
-    majority : share of the judged documents with the most frequent label, which a guess gets right
-    left_out : documents that judge nothing, as they have true vectors
-    outside_true, outside_translated : AUC of the detector's distance by true and by translated vectors
-    doubts : why the reference may be none; nothing is SAFE then
-    margin_from : where the margin is from; empty where it was named for this audit
+    The `tasks` are the probe, kNN, and the two sides of the detector where documents are from outside. `margin` is
+    the share of right answers to keep, `labels` are those with enough documents to judge by, `majority` is the share of
+    the judged documents with the most frequent label, and the documents `left_out` have true vectors. `outside_true`
+    and `outside_translated` are AUC of the detector's distance. `doubts` say why the reference may be none.
     """
 
     tasks: tuple[KeptTask, ...]
@@ -127,32 +105,24 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     """Train on the reference's vectors of labelled documents, and judge the translated ones.
 
     The reference, which is a store, proves itself (`prove_reference`) unless an audit by queries has seen to that.
-
-    Raises
-    ------
-    DatasetError
-        Fewer than two labels occur twice, or too few documents are left to judge.
-    StoreError, VectorError
-        The reference is none for this store; a vector is zero or not finite, or of another dimension.
-    RemoteError
-        A document could not be embedded.
     """
-    translated, reference, (labels, outside) = audit.translated, audit.full, audit.trained
+    store, reference, (labels, outside) = audit.translated, audit.full, audit.trained
     margin, seed, progress = audit.margin, audit.seed, audit.progress
     assert reference is not None  # noqa: S101 - `Audit.check_labels` has seen to it
-    if translated.info.dim != reference.info.dim:
+    if store.info.dim != reference.info.dim:
         raise VectorError(
-            f"{reference.info.location}: expected vectors of dimension {translated.info.dim}, as in "
-            f"{translated.info.location}, found {reference.info.dim}; give a full re-embed as reference"
+            f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {store.info.location} "
+            f"of {store.info.dim}; give a full re-embed as reference"
         )
-    keys = _keys(translated), _keys(reference)
+    ids = ((doc_id for batch in one.scan() for doc_id in batch.ids) for one in (store, reference))
+    translated_keys, reference_keys = ({doc_id: doc_id for doc_id in names} for names in ids)
+    keys = translated_keys, reference_keys
     doubts: tuple[str, ...] = ()
     if not is_proven:
-        proof = prove_reference(translated, reference, audit.embedder, keys, seed=seed, progress=progress)
+        proof = prove_reference(store, reference, audit.embedder, keys, seed=seed, progress=progress)
         doubts = sentences(proof.doubts, "doubt")
-    rng = np.random.default_rng(seed)
-    strange = set(outside)
-    labelled = _read(translated, reference, keys, [i for i in labels if i not in strange], rng)
+    rng, strange = np.random.default_rng(seed), set(outside)
+    labelled = _read(store, reference, keys, [i for i in labels if i not in strange], rng)
     progress("judge labels", 1, 3)
     _, numbers = number_labels([labels[doc_id] for doc_id in labelled.ids])
     train, test = divide(numbers, seed)
@@ -160,117 +130,101 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     times = np.bincount(numbers[judged], minlength=numbers.max(initial=0) + 1)
     judged = judged[times[numbers[judged]] >= 5]  # a rarer label would weigh too much
     _check_enough(len(judged), "labelled", len(test))
-    majority = (numbers[judged] == np.bincount(numbers[train]).argmax()).astype(np.float64)
-    values = len(judged) / np.bincount(numbers[judged])[numbers[judged]] / len(np.unique(numbers[judged]))
-    evenly = Weighting(values, float(values.max()))  # every label counts for the same
-    judge = partial(_judge, rows=labelled.take(judged), margin=margin, seed=seed, weighting=evenly, guess=majority)
+    rows, right = labelled.take(judged), numbers[judged]
+    majority = (right == np.bincount(numbers[train]).argmax()).astype(np.float64)
+    values = len(judged) / np.bincount(right)[right] / len(np.unique(right))
+    evenly = Bootstrap(Weighting(values, float(values.max())), seed)  # every label counts for the same
     tasks = []
     for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
-        model = fit(labelled.true[train], numbers[train])
-        tasks.append(judge(name, partial(_agrees, model.predict, numbers[judged])))
+        predict = fit(labelled.true[train], numbers[train]).predict
+        true, translated = (np.asarray(predict(vectors) == right) for vectors in (rows.true, rows.translated))
+        is_guess = evenly.difference(true.astype(np.float64), majority).lower <= 0
+        doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
+        tasks.append(_task(name, true, translated, margin, evenly, doubt if is_guess else None))
     progress("judge labels", 2, 3)
-    found: tuple[list[KeptTask], Bounded | None, Bounded | None] = ([], None, None)
+    detected: tuple[list[KeptTask], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
-        others = _read(translated, reference, keys, list(strange), rng)
-        found = _detect(labelled.true[train], labelled.take(judged), others, margin, seed)
+        others = _read(store, reference, keys, list(strange), rng)
+        detected = _detect(labelled.true[train], rows, others, margin, Bootstrap(seed=seed))
     progress("judge labels", 3, 3)
     return DownstreamAudit(
-        (*tasks, *found[0]),
+        (*tasks, *detected[0]),
         margin,
-        len(np.unique(numbers[judged])),
+        len(np.unique(right)),
         len(train),
         float(majority.mean()),
         int(labelled.is_true[test].sum()),
-        *found[1:],
+        *detected[1:],
         doubts,
         audit.margin_from,
     )
 
 
-def _agrees(
-    predict: Callable[[Vectors], NDArray[np.int64]], numbers: NDArray[np.int64], rows: Vectors
-) -> NDArray[np.bool_]:
-    return np.asarray(predict(rows) == numbers)
-
-
-def _judge(
+def _task(
     task: str,
-    is_right: Callable[[Vectors], NDArray[np.bool_]],
-    *,
-    rows: _Labelled,
+    true: NDArray[np.bool_],
+    translated: NDArray[np.bool_],
     margin: float,
-    seed: int,
-    weighting: Weighting | None = None,
-    guess: NDArray[np.float64] | None = None,
+    bootstrap: Bootstrap,
     doubt: str | None = None,
 ) -> KeptTask:
-    """Return what is kept; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
-    true, translated = (is_right(vectors).astype(np.float64) for vectors in (rows.true, rows.translated))
-    bounds = retention_bounds(translated, true, seed=seed, weighting=weighting)
-    if guess is not None and difference_bounds(true, guess, seed=seed, weighting=weighting).lower <= 0:
-        doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
+    """Return what is kept; the answers say which documents are answered rightly by either vectors."""
+    before, now = true.astype(np.float64), translated.astype(np.float64)
+    bounds = bootstrap.retention(now, before)
     outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
     if bounds.upper < margin:
         outcome = Outcome.NOT_SAFE
     if doubt is not None:
         outcome = Outcome.INCONCLUSIVE
-    weights = None if weighting is None else weighting.values
-    before, now = (float(np.average(right, weights=weights)) for right in (true, translated))
-    return KeptTask(task, len(true), before, now, bounds, doubt, outcome)
+    weights = np.broadcast_to(bootstrap.weighting.values, true.shape)
+    full, kept = float(np.average(before, weights=weights)), float(np.average(now, weights=weights))
+    return KeptTask(task, len(true), full, kept, bounds, doubt, outcome)
 
 
 def _detect(
-    train: Vectors, inside: _Labelled, others: _Labelled, margin: float, seed: int
+    train: Vectors, inside: _Labelled, others: _Labelled, margin: float, bootstrap: Bootstrap
 ) -> tuple[list[KeptTask], Bounded, Bounded]:
     """Return what a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
     outside = others.take(np.flatnonzero(~others.is_true))
     _check_enough(len(outside.ids), "outside", len(others.ids))
     detector = OutsideDetector(train)
+    near, far = ([detector.distances(rows) for rows in (part.true, part.translated)] for part in (inside, outside))
     positive = np.arange(len(inside.ids) + len(outside.ids)) >= len(inside.ids)
-    areas = [
-        auc(np.concatenate([detector.distances(rows) for rows in pair]), positive)
-        for pair in ((inside.true, outside.true), (inside.translated, outside.translated))
-    ]
-    found = float((detector.distances(outside.true) > detector.threshold).mean())
-    doubt = None
-    if areas[0].lower <= 0.5 or found < 0.1:  # twice its false alarms
+    true, translated = (auc(np.concatenate(pair), positive) for pair in zip(near, far, strict=True))
+    found, doubt = float((far[0] > detector.threshold).mean()), None
+    if true.lower <= 0.5 or found < 0.1:  # twice its false alarms
         doubt = f"by true vectors it finds {found:.1%} of them, so there is nothing to keep"
-    judge = partial(_judge, margin=margin, seed=seed)
     tasks = [
-        judge(INSIDE, lambda rows: detector.distances(rows) <= detector.threshold, rows=inside),
-        judge(OUTSIDE, lambda rows: detector.distances(rows) > detector.threshold, rows=outside, doubt=doubt),
+        _task(INSIDE, near[0] <= detector.threshold, near[1] <= detector.threshold, margin, bootstrap),
+        _task(OUTSIDE, far[0] > detector.threshold, far[1] > detector.threshold, margin, bootstrap, doubt),
     ]
-    return tasks, areas[0], areas[1]
+    return tasks, true, translated
 
 
-def _check_enough(count: int, what: str, found: int) -> None:
+def _check_enough(count: int, kind: str, read: int) -> None:
     if count < FEWEST_QUERIES:
         raise DatasetError(
-            f"too few {what} documents to judge by: expected {FEWEST_QUERIES} or more with translated vectors, found "
-            f"{count} among {found}; give more"
+            f"too few {kind} documents to judge by: {count} of {read} have translated vectors, and "
+            f"{FEWEST_QUERIES} are needed; give more"
         )
-
-
-def _keys(store: Store) -> Keys:
-    return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
 
 
 def _read(
     translated: Store, reference: Store, keys: tuple[Keys, Keys], ids: Sequence[str], rng: np.random.Generator
 ) -> _Labelled:
     """Return up to 10,000 of these documents, of those that both stores have, in an order that is always the same."""
-    mine, other = ({doc_id: row for row, doc_id in enumerate(names)} for names in keys)
-    shared = np.array(sorted(doc_id for doc_id in set(ids) if doc_id in mine and doc_id in other), dtype=object)
+    rows = [{doc_id: row for row, doc_id in enumerate(names)} for names in keys]
+    shared = np.array(sorted(set(ids) & rows[0].keys() & rows[1].keys()), dtype=object)
     if not len(shared):
         none = np.empty((0, translated.info.dim), np.float32)
         return _Labelled([], none, none, np.empty(0, bool))
     chosen = sorted(rng.permutation(shared)[:MOST])
-    rows, places = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in (mine, other))
+    mine, other = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in rows)
     vectors = []
-    for store, where in ((reference, places), (translated, rows)):
-        batch = store.get(where)
+    for store, own in ((reference, other), (translated, mine)):
+        batch = store.get(own)
         check_vectors(batch.ids, batch.vectors, source=store.info.location)
         vectors.append(batch.vectors.copy())
     confidence = stored_confidence(translated)
-    is_true = np.zeros(len(rows), dtype=bool) if confidence is None else confidence[rows] == 1
+    is_true = np.zeros(len(mine), dtype=bool) if confidence is None else confidence[mine] == 1
     return _Labelled(chosen, vectors[0], vectors[1], is_true)

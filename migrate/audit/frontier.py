@@ -10,27 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.arms import FullReembed, PartlyReembedded, measure_arm
+from migrate.audit.arms import Arm, measure_arm
 from migrate.audit.measures import Scores
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import document_keys
-from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
+from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
-from migrate.cost import Cost, tally_of
+from migrate.cost import Estimate, tally_of
 from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
+from migrate.selection.sample import QUERY_LOG
 from migrate.steps.translate.choice import CONFIDENCE as CONFIDENCE_POLICY
 from migrate.steps.translate.choice import (
     POLICIES,
-    QUERY_LOG,
     Budget,
     Survey,
     choose_within,
@@ -131,13 +131,13 @@ class BudgetTrials:
     fitted: FittedStitch
     survey: Survey
     retriever: Retriever
-    evaluation: Evaluation
+    confidence: float
     stay: Scores | None
     findings: tuple[Finding, ...]
 
     def refitted(self, policy: str, share: float) -> FrontierPoint:
         """Return the point of `share` of true vectors, chosen by `policy`."""
-        seed, tally = self.evaluation.seed, self.retriever.tally
+        seed, tally = self.retriever.audit.seed, self.retriever.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         documents = choice.sample.documents
         rows = np.array([self._row_of[document.id] for document in documents], dtype=np.int64)
@@ -150,20 +150,23 @@ class BudgetTrials:
 
     def point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> FrontierPoint:
         """Return the point of a stitch, where the `paid` rows, (n,), have true vectors."""
-        rows = np.flatnonzero(paid)
+        rows, retriever = np.flatnonzero(paid), self.retriever
         cost = self._cost(rows, fitted)
         share, height = len(rows) / self.store.info.count, batch_rows(max(self.store.info.dim, self.fitted.dim))
-        arm = PartlyReembedded(
-            share, policy, lambda: translated_batches(self.store, fitted, height), ArmCost(cost.tokens, cost.usd)
+        arm = Arm(
+            f"translated + {share:.0%}",
+            f"{share:.0%} of the documents re-embedded, chosen by {policy}, and the stitch fitted again",
+            lambda: retriever.search_batches(TRANSLATED, translated_batches(self.store, fitted, height)),
+            lambda: ArmCost(cost.tokens, cost.usd),
         )
-        result = measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
-        own, full = (one.scores[self.evaluation.measure] for one in (result, self._full))
-        verdict = self.evaluation.verdict(own, full, self.stay).doubted(self.findings)
-        comparison = self.evaluation.compare(result, self._full)
+        result = measure_arm(arm, arm.retrieve(), retriever)
+        scores, full = (one.scores[retriever.query_set.measure] for one in (result, self._full))
+        verdict = retriever.verdict(scores, full, self.stay, confidence=self.confidence).doubted(self.findings)
+        comparison = retriever.compare(result, self._full)
         of_whole = cost.tokens / max(self._whole.tokens, 1)
         return FrontierPoint(policy, share, len(rows), cost.tokens, of_whole, cost.usd, verdict, result, comparison)
 
-    def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
+    def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Estimate:
         """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
         tally, first_tokens = self.retriever.tally, fitted.first_tokens
         paid = self.store.documents(rows)
@@ -172,14 +175,14 @@ class BudgetTrials:
         return tally.cost(chain(paid, first_of(self.store.documents(), tally.target.counter, first_tokens)))
 
     @cached_property
-    def _whole(self) -> Cost:
+    def _whole(self) -> Estimate:
         """The cost of a full re-embed."""
         return self.retriever.tally.cost(self.store.documents())
 
     @cached_property
     def _full(self) -> ArmResult:
-        arm = FullReembed()
-        return measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
+        search = partial(self.retriever.search, FULL)
+        return measure_arm(Arm(FULL, "", search, partial(self.retriever.cost_of_share, 1)), search(), self.retriever)
 
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
@@ -190,8 +193,8 @@ class BudgetTrials:
         missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
         if missing:
             raise StoreError(
-                f"{reference.info.location}: expected the ids of {self.store.info.location}, found "
-                f"{len(missing)} missing, such as {missing[0]!r}; re-embed that store for a reference"
+                f"{reference.info.location} lacks {len(missing)} ids of {self.store.info.location}, such as "
+                f"{missing[0]!r}; re-embed that store for a reference"
             )
         return row_of
 
@@ -208,28 +211,9 @@ def find_frontier(
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
     the stitch tells good translations from bad ones. Queries of the log do not judge then, whatever the policy, nor do
-    those that chose documents for the stitch. Each stitch is of the kind that the first one is, where `translate
-    --reembed` may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the
-    cheapest of them all is SAFE by mistake in 5 % of audits at most. Of the options, what concerns BM25, two stages and
-    slices has no effect.
-
-    Raises
-    ------
-    UsageError
-        A share is not within 0 and 1, the only policy needs a log and has none, or the policy is `confidence` and that
-        of the stitch is not to be used.
-    InconclusiveError
-        Too few queries are left to judge by.
-    StitchError
-        The stitch was fitted on another store, or is one for queries.
-    StoreError
-        The store has no texts, or the reference does not hold its documents.
-    InputError
-        There are no queries.
-    RemoteError
-        A query could not be embedded.
-    VectorError
-        A vector of the reference is zero or not finite.
+    those that chose documents for the stitch. Each stitch is of the kind that the first one is, where `reembed --share`
+    may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of
+    them all is SAFE by mistake in 5 % of audits at most.
     """
     store, fitted = _check(audit)
     policies, log = audit.policy, audit.log
@@ -237,14 +221,27 @@ def find_frontier(
     usable = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
     usable = [policy for policy in usable if not unsure or policy != CONFIDENCE_POLICY]
     if not usable:
-        raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
-    retriever = _retriever(audit, store, reference)
+        raise UsageError(f"the policy {QUERY_LOG} needs a query log, and there is none; give one, or another policy")
+    vectors = audit.embedder.embed_queries(audit.judging.queries)
+    query_set, keys, names = (
+        with_groups(audit.judging, vectors),
+        document_keys(store, audit.parent_field),
+        (TRANSLATED, FULL),
+    )
+    # The ids of both stores are judged as the same documents
+    retriever = Retriever(
+        audit,
+        query_set,
+        tally_of(audit.embedder, audit.price),
+        {TRANSLATED: store, FULL: reference},
+        dict.fromkeys(names, keys),
+        dict.fromkeys(names, vectors),
+    )
     log_vectors = audit.embedder.embed_queries(log, progress=audit.progress) if log else None
     # The cheapest budget is picked out of several policies, each of which may look safe by chance.
     confidence = 1 - (1 - CONFIDENCE) / len(usable)
-    evaluation = retriever.evaluation(confidence=confidence)
     survey = survey_store(store, fitted, log_vectors, progress=audit.progress)
-    trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay, findings)
+    trials = BudgetTrials(store, fitted, survey, retriever, confidence, stay, findings)
     further = [share for share in sorted(audit.shares) if round(share * store.info.count) > survey.paid.sum()]
     budgets = [(policy, share) for policy in usable for share in further]
     points = [trials.point(SAMPLE, survey.paid, fitted)]
@@ -252,17 +249,7 @@ def find_frontier(
         audit.progress("try budgets", len(points) - 1, len(budgets))
         points.append(trials.refitted(policy, share))
     notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
-    return Frontier(tuple(points), store.info.count, evaluation.measure, tuple(notes))
-
-
-def _retriever(audit: Audit, store: Store, reference: Store) -> Retriever:
-    """Return rankings of both stores by the same queries; their ids are judged as the same documents."""
-    vectors = audit.embedder.embed_queries(audit.judging.queries)
-    keys, tally = document_keys(store, audit.parent_field), tally_of(audit.embedder, audit.price)
-    names = (TRANSLATED, FULL)
-    stores = {TRANSLATED: store, FULL: reference}
-    query_set = with_groups(audit.judging, vectors)
-    return Retriever(audit, query_set, tally, stores, dict.fromkeys(names, keys), dict.fromkeys(names, vectors))
+    return Frontier(tuple(points), store.info.count, query_set.measure, tuple(notes))
 
 
 def _check(audit: Audit) -> tuple[Store, FittedStitch]:
@@ -271,17 +258,17 @@ def _check(audit: Audit) -> tuple[Store, FittedStitch]:
     if store is None or fitted is None:
         raise UsageError("a frontier needs the source, and a stitch that was fitted on it")
     if not audit.query_set.queries:
-        raise InputError(f"{audit.query_set.name}: expected queries to judge by, found none")
+        raise InputError(f"{audit.query_set.name} has no queries to judge by; give some")
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
     difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
-            f"{store.info.location}: expected the store that the stitch was fitted on, found another ({difference}); "
-            "name that one with --source"
+            f"{store.info.location} is not the store that the stitch was fitted on ({difference}); name that one with "
+            "--source"
         )
     if not store.info.has_texts:
-        raise StoreError(f"{store.info.location}: expected texts, which are what is re-embedded, found vectors only")
+        raise StoreError(f"{store.info.location} has no texts, which are what is re-embedded; give it some")
     wrong = [share for share in audit.shares if not 0 < share <= 1]
     if wrong or not audit.shares:
-        raise UsageError(f"expected shares of the store above 0 and up to 1, found {wrong or 'none'}; give others")
+        raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
     return store, fitted

@@ -6,7 +6,7 @@ in the stores and in the judgements, only translated documents are found and jud
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +16,8 @@ from migrate.audit.outside import Outside
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Finding, Outcome, Verdict, doubt
+from migrate.audit.verdict import Finding, Verdict
 from migrate.check.comparison import pairwise
-from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.selection.choosers import WHOLE, Choosers
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -55,54 +54,27 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
 
     A vector is true where `confidence.npy` says so, or where the full re-embed, or the pool, has the same one.
     """
-    rows = choosers.unexplained
-    if rows is None or not rows.any():
+    candidates = choosers.unexplained
+    if candidates is None or not candidates.any():
         return frozenset()
     translated, full = retriever.stores[TRANSLATED], retriever.stores[FULL]
     keys, confidence = retriever.keys[TRANSLATED], stored_confidence(translated)
     row_of = {doc_id: row for row, doc_id in enumerate(doc_id for batch in full.scan() for doc_id in batch.ids)}
     documents, start = set[str](), 0
     for batch in translated.scan():
-        pairs = [(place, row_of[doc_id]) for place, doc_id in enumerate(batch.ids) if doc_id in row_of]
-        is_true = np.zeros(len(batch), bool) if confidence is None else confidence[start : start + len(batch)] == 1
-        if pairs:
-            places, others = np.array(pairs, dtype=np.int64).T
-            is_true[places] |= pairwise(batch.vectors[places], full.get(others).vectors) >= choosers.equal
-        is_true &= rows[start : start + len(batch)]
-        documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true).tolist())
+        rows = slice(start, start + len(batch))
+        is_true = np.zeros(len(batch), bool) if confidence is None else confidence[rows] == 1
+        both = np.array([place for place, doc_id in enumerate(batch.ids) if doc_id in row_of], dtype=np.int64)
+        if len(both):
+            true = full.get(np.array([row_of[batch.ids[place]] for place in both], dtype=np.int64)).vectors
+            is_true[both] |= pairwise(batch.vectors[both], true) >= choosers.equal
+        documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true & candidates[rows]).tolist())
         start += len(batch)
     return frozenset(documents) if len(documents) < WHOLE * retriever.n_documents else frozenset()
 
 
-def unexplained_doubts(documents: frozenset[str], held_out: HeldOut | None) -> tuple[Finding, ...]:
-    """Return a doubt where the verdict may rest on true vectors that nobody knows the origin of.
-
-    It does not where the store is SAFE without them.
-    """
-    if not documents or (held_out is not None and held_out.verdict.outcome is Outcome.SAFE):
-        return ()
-    text = (
-        f"{len(documents):,} documents have true vectors of which nothing says who chose them, and without them the "
-        "store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store that "
-        "`translate` or `backfill` has written, with its manifest"
-    )
-    return (doubt(text, "store"),)
-
-
-def origin_doubts(translated: Store) -> tuple[Finding, ...]:
-    """Return a doubt where the store that a store was translated from held true vectors of unknown origin."""
-    manifest = translated.info.manifest
-    if manifest is None or manifest.store.filled_in is not None or UNKNOWN_QUERY not in manifest.chosen_by:
-        return ()
-    text = (
-        "the store that it was translated from held true vectors of the new model already, and nothing says who chose "
-        "them: if it was these very queries, they cannot judge; translate the store of before they were put in"
-    )
-    return (doubt(text, "store"),)
-
-
 def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
-    """The documents with a true vector among those of their chunks, as `confidence.npy` has them; none without it."""
+    """Return the documents with a true vector among those of their chunks, as `confidence.npy` has them."""
     values = stored_confidence(translated)
     if values is None:
         return frozenset()
@@ -122,34 +94,32 @@ def audit_held_out(
     vectors besides those that the store says. None where no document has a true vector,
     where all have, or where no query is left; and in a pool without judgements, which may lack what is first then.
     """
-    if outside is not None and retriever.query_set.qrels is None:
+    query_set = retriever.query_set
+    if outside is not None and not query_set.is_judged:
         return None
     gone = true_documents(retriever.stores[TRANSLATED], retriever.keys[TRANSLATED]) | unexplained
-    documents = set(retriever.keys[TRANSLATED].values())
-    if not gone or gone >= documents:
+    if not gone or gone >= retriever.names:
         return None
-    query_set, rows = _without(retriever.query_set, gone)
+    left, rows = _without(query_set, gone)
     if not len(rows):
         return None
     vectors = {name: retriever.vectors[name][rows] for name in (TRANSLATED, FULL)}
-    others = replace(retriever, query_set=query_set, vectors=vectors, left_out=gone)
-    floor = None if outside is None else outside.floor(others.search(FULL).run, query_set)
+    others = replace(retriever, query_set=left, vectors=vectors, left_out=gone, floor=None)
+    full = others.search(FULL).run
+    if outside is not None:
+        others = others.over(floor=outside.floor(full, left, outside.losses(full, left)))
     scores = (others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL))
-    verdict = others.evaluation(floor).verdict(*scores).doubted(findings)
-    relevant = {d for grades in (retriever.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
-    return HeldOut(len(gone), len(gone & relevant), verdict.n_queries, verdict)
+    verdict = others.verdict(*scores).doubted(findings)
+    return HeldOut(len(gone), len(gone & query_set.relevant), verdict.n_queries, verdict)
 
 
 def _without(query_set: QuerySet, gone: frozenset[str]) -> tuple[QuerySet, np.ndarray]:
-    """The queries that still have a relevant document, and their rows."""
+    """Return the queries that still have a relevant document, and their rows."""
     if query_set.qrels is None:
         return query_set, np.arange(len(query_set.queries))
-    qrels: Qrels = {query_id: _left(grades, gone) for query_id, grades in query_set.qrels.items()}
-    rows = np.array(
-        [i for i, query in enumerate(query_set.queries) if any(qrels.get(query.id, {}).values())], dtype=int
-    )
-    return replace(query_set, queries=[query_set.queries[i] for i in rows], qrels=qrels), rows
-
-
-def _left(grades: Mapping[str, int], gone: frozenset[str]) -> dict[str, int]:
-    return {doc_id: max(grade, 0) for doc_id, grade in grades.items() if doc_id not in gone}
+    qrels: Qrels = {
+        query_id: {doc_id: max(grade, 0) for doc_id, grade in grades.items() if doc_id not in gone}
+        for query_id, grades in query_set.qrels.items()
+    }
+    rows = [row for row, query in enumerate(query_set.queries) if any(qrels.get(query.id, {}).values())]
+    return replace(query_set, queries=[query_set.queries[row] for row in rows], qrels=qrels), np.array(rows, dtype=int)

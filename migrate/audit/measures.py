@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from migrate.search.runs import DEPTH, Run
 
-PERSISTENCE = 0.9
-"""Chance that a reader of a ranking goes on to the next place, for rank-biased overlap."""
-
 Scores = NDArray[np.float64]
 """One value a query, shape (q,), in the order of the query ids."""
 
@@ -79,7 +76,7 @@ def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
 
 
 def rank_biased_overlap(
-    run: Run, reference: Run, query_ids: Sequence[str], *, p: float = PERSISTENCE, depth: int = DEPTH
+    run: Run, reference: Run, query_ids: Sequence[str], *, p: float = 0.9, depth: int = DEPTH
 ) -> Scores:
     """Return how alike two rankings are, the first places counting most: 1 for equal ones, 0 for nothing in common.
 

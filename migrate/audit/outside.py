@@ -21,10 +21,10 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import Qrels, ndcg
+from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
-from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor, retention_bounds
+from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
 from migrate.search.runs import Run
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
@@ -281,9 +281,9 @@ class Relevant:
     scores: NDArray[np.float64]
 
     @classmethod
-    def of(cls, run: Run, query_id: str, qrels: Qrels, metric: Metric) -> Self:
-        """Return the ones that a run has retrieved."""
-        grades = {doc_id: max(grade, 0) for doc_id, grade in qrels.get(query_id, {}).items()}
+    def of(cls, run: Run, query_id: str, judged: Mapping[str, int], metric: Metric) -> Self:
+        """Return the ones that a run has retrieved, by the grades that were judged."""
+        grades = {doc_id: max(grade, 0) for doc_id, grade in judged.items()}
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
         sign = 1.0 if metric == "ip" else -1.0
         ranked = enumerate(zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True), start=1)
@@ -403,23 +403,22 @@ class Outside:
 
     def losses(self, run: Run, query_set: QuerySet) -> NDArray[np.float64]:
         """Return what errors predict that documents outside take from the full re-embed's `run` in the pool, (q,)."""
-        return np.array([self._loss(run, query_id, query_set.qrels or {}) for query_id in query_set.query_ids])
+        return np.array([self._loss(run, query_id, query_set.grades(query_id)) for query_id in query_set.query_ids])
 
-    def _loss(self, run: Run, query_id: str, qrels: Qrels) -> float:
+    def _loss(self, run: Run, query_id: str, judged: Mapping[str, int]) -> float:
         around, query = self.surroundings, self.places[query_id]
         filled = np.flatnonzero(around.counts[query])
         tops, counts = around.tops[query, filled], around.counts[query, filled]
         band = np.searchsorted(-around.ranked.scores[query, around.ranked.edges], -tops, side="right")
         others = Others([(tail, tops[band == n], counts[band == n]) for n, tail in enumerate(self.tails)])
         if self.temperature is None:
-            return Relevant.of(run, query_id, qrels, self.metric).loss(others)
+            return Relevant.of(run, query_id, judged, self.metric).loss(others)
         return Room(tops_of(run, query_id, self.metric), self.temperature).loss(others)
 
-    def floor(self, run: Run, query_set: QuerySet) -> Floor:
+    def floor(self, run: Run, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
         """Return what is left of the full re-embed's scores, or of any arm's agreement, where `run` is in the pool."""
         is_share = self.temperature is not None
         scores = 1.0 if is_share else ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
-        losses = self.losses(run, query_set)
         expected, least = (np.clip(scores - ratio * losses, 0, 1) for ratio in (self.ratio, self.most))
         return Floor(query_set.merged(expected), query_set.merged(least), is_share)
 
@@ -430,9 +429,8 @@ def calibrate(
     query_set: QuerySet,
     metric: Metric,
     temperature: float | None,
+    bootstrap: Bootstrap,
     *,
-    seed: int,
-    resamples: int,
     error: float = 1 - CONFIDENCE,
 ) -> tuple[float, float]:
     """Return what the last documents of a pool took over what their errors predict, and its upper bound.
@@ -446,7 +444,7 @@ def calibrate(
         if not len(part.true):
             continue
         if temperature is None:
-            now = Relevant.of(run, query_id, query_set.qrels or {}, metric)
+            now = Relevant.of(run, query_id, query_set.grades(query_id), metric)
             before, observed[place] = now.without(part)
             predicted[place] = before.loss(others)
         else:
@@ -456,13 +454,7 @@ def calibrate(
                 predicted[place] = room.loss(others)
     if not predicted.any():
         return 1.0, 1.0
-    weighting = query_set.weighting()
-    bounds = retention_bounds(
-        query_set.merged(np.minimum(observed, 1)),
-        query_set.merged(np.minimum(predicted, 1)),
-        seed=seed,
-        resamples=resamples,
-        confidence=1 - FLOOR_SHARE * error,
-        weighting=weighting and replace(weighting, evenly=True),
-    )
+    weighting, confidence = replace(query_set.weighting(), evenly=True), 1 - FLOOR_SHARE * error
+    taken, expected = (query_set.merged(np.minimum(values, 1)) for values in (observed, predicted))
+    bounds = replace(bootstrap, weighting=weighting, confidence=confidence).retention(taken, expected)
     return bounds.estimate, bounds.upper

@@ -16,28 +16,12 @@ from migrate.stores.switching import why_no_switch
 class Places:
     """The words by which commands name what an audit is of; None or empty for what is not there, or not known.
 
-    Attributes
-    ----------
-    source, translated, stitch
-        Where these are.
-    full
-        Where a full re-embed can be written to.
-    target
-        Words that name the target model, `--target SPEC` and the options that belong to it.
-    model
-        Those for a command that finds the model's name in the store.
-    report
-        Where the JSON report is kept.
-    again
-        Words of the command that audits the same again and keeps its report.
-    has_texts
-        Whether the store has texts.
-    can_switch
-        Whether the new store can trade names with the source.
-    can_serve
-        Whether `live` takes the target model: one whose vectors are worth keeping.
-    server
-        Where a store like the source can lie beside it, where that is on a server, and the new store is in files.
+    `source`, `translated` and `stitch` are where these are, `full` is where a full re-embed can be written to, and
+    `server` where a store like the source can lie beside it, where that is on a server and the new store in files.
+    `target` are words that name the target model, `--target SPEC` and the options that belong to it, `model` those for
+    a command that finds the model's name in the store. `report` is where the JSON report is kept, `again` the command
+    that audits the same again and keeps its report. `can_switch` says that the new store can trade names with the
+    source, `can_serve` that `live` takes the target model: one whose vectors are worth keeping.
     """
 
     source: str | None = None
@@ -53,11 +37,15 @@ class Places:
     can_serve: bool = True
     server: str | None = None
 
+    @property
+    def old(self) -> str:
+        """The store whose texts are embedded: the source, or the translated one where that is not known."""
+        return self.translated if self.source is None else self.source
+
 
 def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Places:
-    """The places of two stores, as their locations were given, and the name of the target model."""
+    """Return the places of two stores, as their locations were given, and the name of the target model."""
     old = translated if source is None else source
-    beside = None if source is None or translated.successor("new") else source.successor("new")
     return Places(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
@@ -66,7 +54,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
         can_serve=embedder.cacheable or embedder.is_cached,
-        server=beside,
+        server=None if source is None or translated.successor("new") else source.successor("new"),
     )
 
 

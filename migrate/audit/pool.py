@@ -36,12 +36,12 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Floor, Outcome, Verdict
+from migrate.audit.verdict import Bootstrap, Outcome, Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
 from migrate.embedders.again import prove_answers, some_places
 from migrate.errors import SpendingError, StoreError, UsageError
-from migrate.search.runs import DEPTH, Run
+from migrate.search.runs import DEPTH
 from migrate.selection.choosers import digests_of
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
@@ -192,15 +192,14 @@ class GrownPool:
     """A pool after a step: what the full re-embed scores in it, and what follows.
 
     `retriever` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
-    (c,). `outside` is what lies around the pool and `floor` what it leaves of the scores; both are None where nothing
-    lies outside. `matters` says which queries may gain by a deeper pool, (q,).
+    (c,). `outside` is what lies around the pool, None where nothing does. `matters` says which queries may gain by a
+    deeper pool, (q,).
     """
 
     retriever: Retriever
     summary: PoolSummary
     arm: Scores
     full: Scores
-    floor: Floor | None
     outside: Outside | None
     verdict: Verdict
     matters: NDArray[np.bool_]
@@ -213,11 +212,12 @@ class GrownPool:
     @property
     def _may_change(self) -> bool:
         """True where either verdict would come about if documents outside took nothing, or as much as they may."""
-        if self.floor is None or self.verdict.lacks_documents:
+        floor = self.retriever.floor
+        if floor is None or self.verdict.lacks_documents:
             return False
-        scores = (self.arm, self.full), self.floor.extreme(self.arm, self.full)
-        outcomes = {self.retriever.evaluation().verdict(arm, full).outcome for arm, full in scores}
-        return outcomes != {Outcome.INCONCLUSIVE}
+        retriever = self.retriever.over(floor=None)
+        scores = (self.arm, self.full), floor.extreme(self.arm, self.full)
+        return {retriever.verdict(arm, full).outcome for arm, full in scores} != {Outcome.INCONCLUSIVE}
 
     @property
     def remedy(self) -> str | None:
@@ -229,27 +229,40 @@ class GrownPool:
             "allow (`--reference build`)"
         )
 
+    @property
+    def may_serve(self) -> bool:
+        """True where nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
+        retriever = self.retriever
+        audit, depth = retriever.audit, retriever.pool_depth
+        is_open = audit.stages is None and retriever.query_set.is_judged and retriever.floor is not None
+        if not is_open or self.verdict.outcome is Outcome.SAFE or (depth or _STAGES) >= _STAGES:
+            return False
+        if audit.most_deep < _STAGES or not retriever.stores[FULL].info.has_texts:
+            return False
+        runs = {str(depth): retriever.rerank(depth).run for depth in retriever.rerank_depths}
+        bounds = family_of(retriever, {name: retriever.deciding_scores(run) for name, run in runs.items()}).values()
+        return not any(one.lower >= audit.margin for one in bounds)
+
 
 def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:
     """Return how many of the translated store's first documents a pool has at least; more for two stages."""
-    judged = query_set.qrels is not None
-    return DEPTHS[0] if judged and stages is not None and not stages else _FEWEST_UNJUDGED
+    return DEPTHS[0] if query_set.is_judged and stages is not None and not stages else _FEWEST_UNJUDGED
 
 
 def _others_depth(query_set: QuerySet) -> int:
     """Return how many of any other arm's first documents it has: without judgements, all that its score is of."""
-    return CUT // 2 if query_set.qrels is not None else CUT
+    return CUT // 2 if query_set.is_judged else CUT
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
-    """The documents that are judged for any of the queries."""
-    return {doc_id for query_id in query_set.query_ids for doc_id in (query_set.qrels or {}).get(query_id, {})}
+    """Return the documents that are judged for any of the queries."""
+    return {doc_id for query_id in query_set.query_ids for doc_id in query_set.grades(query_id)}
 
 
 def expected_documents(
     translated: Store, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, seed: int
 ) -> Iterator[Document]:
-    """About what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
+    """Yield about what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
     `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: in a small store some
     come up again.
@@ -267,20 +280,7 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
     `retriever` has every store but the full re-embed. What is embedded goes through the cache of the target model: the
-    same call after one that broke off embeds the rest.
-
-    Raises
-    ------
-    UsageError
-        The depth is below 2, or below 20 without judgements.
-    InputError
-        The embedder has no vector of a document.
-    StoreError
-        There are no texts to embed, or the embedder is not the model that the store was translated for.
-    SpendingError
-        The first step costs more than may be spent.
-    RemoteError
-        A document could not be embedded.
+    same call after one that broke off embeds the rest. It fails where the first step costs more than may be spent.
     """
     audit = retriever.audit
     _check(retriever)
@@ -295,7 +295,7 @@ def grow_pool(retriever: Retriever) -> GrownPool:
         for depth in sorted({*DEPTHS, most}):
             if max(first, asked) < depth <= most and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
-        if audit.embedder.keeps and _may_serve(state):
+        if audit.embedder.keeps and state.may_serve:
             state = pool.step(_STAGES)
     except SpendingError as error:
         stopped = str(error)
@@ -303,32 +303,17 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
-def _may_serve(state: GrownPool) -> bool:
-    """Return whether nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
-    retriever = state.retriever
-    is_open = retriever.audit.stages is None and retriever.query_set.qrels is not None and state.floor is not None
-    if not is_open or state.verdict.outcome is Outcome.SAFE or (retriever.pool_depth or _STAGES) >= _STAGES:
-        return False
-    if retriever.audit.most_deep < _STAGES or not retriever.stores[FULL].info.has_texts:
-        return False
-    scores = {f"{depth}": retriever.deciding_scores(retriever.rerank(depth).run) for depth in retriever.rerank_depths}
-    bounds = family_of(retriever, scores, state.floor).values()
-    return not any(one.lower >= retriever.audit.margin for one in bounds)
-
-
 def _check(retriever: Retriever) -> None:
     translated, most = retriever.stores[TRANSLATED], retriever.audit.most_deep
-    judged = retriever.query_set.qrels is not None
-    least = 2 if judged else _FEWEST_UNJUDGED
+    is_judged = retriever.query_set.is_judged
+    least = 2 if is_judged else _FEWEST_UNJUDGED
     if most < least:
-        raise UsageError(
-            f"expected a pool of at least {least} documents a query{'' if judged else ', as nothing is judged'}, found "
-            f"{most}; name a depth (--pool-depth)"
-        )
+        reason = "" if is_judged else ", as nothing is judged"
+        raise UsageError(f"--pool-depth: {most} is too few documents a query; name {least} or more{reason}")
     if not translated.info.has_texts and retriever.audit.embedder.needs_texts:
         raise StoreError(
-            f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; "
-            f"{translated.info.way_to_texts}, or name a file of vectors with --target file:PATH"
+            f"{translated.info.location} has no texts, of which a pool is embedded; {translated.info.way_to_texts}, or "
+            "name a file of vectors with --target file:PATH"
         )
 
 
@@ -336,8 +321,9 @@ class _Pool:
     """The documents with true vectors so far, and what every step needs."""
 
     def __init__(self, retriever: Retriever) -> None:
-        self.retriever, self.audit = retriever, retriever.audit
+        self.retriever, self.audit, self.query_set = retriever, retriever.audit, retriever.query_set
         self.translated, self.queries = retriever.stores[TRANSLATED], retriever.vectors[TRANSLATED]
+        self.metric = self.translated.info.metric
         keys = retriever.keys[TRANSLATED]
         self.ids = list(keys)
         if len(self.ids) < self.translated.info.count:  # several rows of one id
@@ -345,38 +331,33 @@ class _Pool:
         self.document_of = [keys[doc_id] for doc_id in self.ids]
         self.ranked = rank_rows(self.translated, self.queries, self.audit.most_deep, progress=self.audit.progress)
         self.arm_run = retriever.search(TRANSLATED).run
-        self.others = self._others()
+        # The other arms bring the pool nearer to the full re-embed, and carry no guarantee
+        self.others = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
+        if retriever.documents is not None:
+            words = retriever.bm25
+            self.others += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
+        values = stored_confidence(self.translated)
+        self.true_rows = np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
         self.pooled = np.zeros(len(self.ids), dtype=bool)
         self.sampled = np.zeros(len(self.ids), dtype=bool)
         self.place = np.full(len(self.ids), -1, dtype=np.int64)
         self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
         self.steps: list[PoolStep] = []
-        self.is_judged = retriever.query_set.qrels is not None
-        in_play = self.is_judged and STAY in retriever.stores
+        in_play = self.query_set.is_judged and STAY in retriever.stores
         self.stay = retriever.deciding_scores(retriever.search(STAY).run) if in_play else None
-
-    def _others(self) -> list[Run]:
-        """The rankings of the other arms: they bring the pool nearer to the full re-embed, and carry no guarantee."""
-        retriever = self.retriever
-        runs = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
-        if retriever.documents is not None:
-            words = retriever.bm25
-            runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
-        return runs
 
     def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> GrownPool:
         """Deepen the pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
         Where that costs more than is left of what may be spent, the pool stays as it was.
         """
-        others = _others_depth(self.retriever.query_set) if matters is None else depth // 2
+        others = _others_depth(self.query_set) if matters is None else depth // 2
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
         depths = np.where(matters, min(depth, len(self.ids)), self.depths)
         pooled = self.pooled.copy()
         pooled[self._wanted(depths, matters, others)] = True
-        surroundings = None
-        sampled = np.zeros_like(pooled)
+        surroundings, sampled = None, np.zeros_like(pooled)
         if not pooled.all():
             surroundings = look_around(
                 self.translated,
@@ -390,33 +371,34 @@ class _Pool:
             if (pooled | sampled).all():  # nothing is left outside
                 pooled, sampled, surroundings = pooled | sampled, np.zeros_like(pooled), None
         new = np.flatnonzero((pooled | sampled) & (self.place < 0))
-        step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), None, None)
-        step = self._priced(step, new)
+        has_texts = self.translated.info.has_texts
+        cost = self.retriever.tally.cost(self.translated.documents(new)) if has_texts else None
+        price = (None, None) if cost is None else (cost.tokens, cost.usd)
+        step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), *price)
         if self.audit.announce is not None:
             self.audit.announce(step)
-        if not self.steps and len(true := self._true_rows()):
-            self._embed(true)
+        if not self.steps and len(proof := self._proof_rows()):
+            self._embed(proof)
             self._prepared(in_pool=True)  # before more is spent on another model
-            new = np.setdiff1d(new, true)
+            new = np.setdiff1d(new, proof)
         self._embed(new)
         self.steps.append(step)
         self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
         return self._judged(surroundings)
 
     def _wanted(self, depths: Rows, matters: NDArray[np.bool_], others: int) -> Rows:
-        """The rows of the translated store's first documents for each query, of other arms' first, and of judged ones.
+        """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
 
         Other arms are asked for the queries that matter alone.
         """
-        retriever, first = self.retriever, not self.steps
-        query_set = retriever.query_set
-        wanted = judged_documents(query_set) if first else set()
+        is_first = not self.steps
+        wanted = judged_documents(self.query_set) if is_first else set()
         reranked: set[str] = set()
-        for query, query_id in enumerate(query_set.query_ids):
-            reranked.update(retriever.candidates[query][: depths[query]])  # ranked alike, but for ties
+        for query, query_id in enumerate(self.query_set.query_ids):
+            reranked.update(self.retriever.candidates[query][: depths[query]])  # ranked alike, but for ties
             if matters[query]:
                 wanted.update(*(run.top(query_id, min(others, DEPTH)) for run in self.others))
-            if first and not self.is_judged:
+            if is_first and not self.query_set.is_judged:
                 wanted.update(self.arm_run.top(query_id, CUT))  # all chunks of them
         rows = [
             row
@@ -424,29 +406,18 @@ class _Pool:
             if document in wanted or doc_id in reranked
         ]
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
-        true = self._true_rows() if first else np.empty(0, dtype=np.int64)
-        return np.unique(np.concatenate([np.array(rows, dtype=np.int64), true, *near]))
+        proof = self._proof_rows() if is_first else np.empty(0, dtype=np.int64)
+        return np.unique(np.concatenate([np.array(rows, dtype=np.int64), proof, *near]))
 
-    def _all_true_rows(self) -> Rows:
-        """The rows of the translated store that are true ones, as it says."""
-        values = stored_confidence(self.translated)
-        return np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
-
-    def _true_rows(self) -> Rows:
-        """The rows of some of these: they show that the store was translated for this model."""
-        return np.random.default_rng(self.audit.seed).permutation(self._all_true_rows())[:32]
-
-    def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
-        if not self.translated.info.has_texts:
-            return step
-        cost = self.retriever.tally.cost(self.translated.documents(rows))
-        return replace(step, tokens=cost.tokens, usd=cost.usd)
+    def _proof_rows(self) -> Rows:
+        """Return some rows with true vectors: they show that the store was translated for this model."""
+        return np.random.default_rng(self.audit.seed).permutation(self.true_rows)[:32]
 
     def _embed(self, rows: Rows) -> None:
         if not len(rows):
             return
+        embedder = self.audit.embedder.chosen_by(digests_of(self.query_set.queries))
         documents = list(known_documents(self.translated, rows))
-        embedder = self.audit.embedder.chosen_by(digests_of(self.retriever.query_set.queries))
         vectors = embedder.embed_documents(documents, progress=self.audit.progress)
         self.place[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
@@ -455,27 +426,19 @@ class _Pool:
         """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
         rows = np.flatnonzero(self.place >= 0)
         some = rows[some_places(len(rows), np.random.default_rng(self.audit.seed))]
-        documents = list(known_documents(self.translated, some))
-        prove_answers(
-            self.audit.embedder, documents, self.vectors[self.place[some]], source=self.translated.info.location
-        )
-
-    def _store(self) -> PoolStore:
-        rows = np.flatnonzero(self.place >= 0)
-        return PoolStore(self.translated, [self.ids[row] for row in rows], rows, self.vectors[self.place[rows]])
+        documents, vectors = list(known_documents(self.translated, some)), self.vectors[self.place[some]]
+        prove_answers(self.audit.embedder, documents, vectors, source=self.translated.info.location)
 
     def _prepared(self, *, in_pool: bool) -> Retriever:
-        """The retriever with the pool in the place of the full re-embed, after it was proven."""
-        retriever, store = self.retriever, self._store()
-        keys = {
-            **retriever.keys,
-            FULL: {doc_id: retriever.keys[TRANSLATED][doc_id] for doc_id in store.ids(range(store.info.count))},
-        }
-        both = keys[TRANSLATED], keys[FULL]
-        proof = prove_pool(self.translated, store, self.audit.embedder, both, seed=self.audit.seed)
+        """Return the retriever with the pool in the place of the full re-embed, after it was proven."""
+        retriever, rows = self.retriever, np.flatnonzero(self.place >= 0)
+        ids, translated = [self.ids[row] for row in rows], retriever.keys[TRANSLATED]
+        store = PoolStore(self.translated, ids, rows, self.vectors[self.place[rows]])
+        keys = {doc_id: translated[doc_id] for doc_id in ids}
+        proof = prove_pool(self.translated, store, self.audit.embedder, (translated, keys), seed=self.audit.seed)
         return retriever.over(
             stores={**retriever.stores, FULL: store},
-            keys=keys,
+            keys={**retriever.keys, FULL: keys},
             proof=proof,
             findings=(*retriever.findings, *proof.findings),
             pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
@@ -484,61 +447,59 @@ class _Pool:
 
     def _judged(self, surroundings: Surroundings | None) -> GrownPool:
         """Return the pool as it is now."""
-        query_set = self.retriever.query_set
         retriever = self._prepared(in_pool=surroundings is not None)
         run = retriever.search(FULL).run
+        outside, losses = None, np.zeros(len(self.queries))
+        if surroundings is not None:
+            outside = self._outside(surroundings, retriever)
+            losses = outside.losses(run, self.query_set)
+            retriever = retriever.over(floor=outside.floor(run, self.query_set, losses))
         arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
-        outside = None if surroundings is None else self._outside(surroundings, retriever)
-        floor = None if outside is None else outside.floor(run, query_set)
-        verdict = retriever.evaluation(floor).verdict(arm, full, self.stay)
-        losses = np.zeros(len(self.queries)) if outside is None else outside.losses(run, query_set)
-        return GrownPool(retriever, self._summary(), arm, full, floor, outside, verdict, losses > 1e-3)
+        verdict = retriever.verdict(arm, full, self.stay)
+        return GrownPool(retriever, self._summary(), arm, full, outside, verdict, losses > 1e-3)
 
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
         """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
-        metric = self.translated.info.metric
-        query_set, run = self.retriever.query_set, retriever.search(FULL).run
+        query_set, run, seed = self.query_set, retriever.search(FULL).run, self.audit.seed
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
-        left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, metric))
+        left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, self.metric))
         errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
         for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
             errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
         places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
-        tails = [ErrorTail.of(part) for part in errors]
         lately = [self._lately(query) for query in range(len(self.queries))]
-        temperature, seed = None if self.is_judged else retriever.temperature, self.audit.seed
-        ratios = calibrate(run, lately, query_set, metric, temperature, seed=seed, resamples=self.audit.resamples)
-        return Outside(left, tails, metric, places, *ratios, temperature)
+        temperature = None if query_set.is_judged else retriever.temperature
+        bootstrap = Bootstrap(seed=seed, resamples=self.audit.resamples)
+        ratios = calibrate(run, lately, query_set, self.metric, temperature, bootstrap)
+        return Outside(left, [ErrorTail.of(part) for part in errors], self.metric, places, *ratios, temperature)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
-        """The true scores of pairs of a query and a row, (n,), in the order of the queries."""
+        """Return the true scores of pairs of a query and a row, (n,), in the order of the queries."""
         scores = np.empty(len(queries))
         ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
         for query in np.unique(queries):
             mine = slice(ends[query], ends[query + 1])
             vectors = self.vectors[self.place[rows[mine]]]
-            scores[mine] = score_rows(self.queries[query : query + 1], vectors, self.translated.info.metric)[0]
+            scores[mine] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
         return scores
 
     def _lately(self, query: int) -> Lately:
-        """The later half of the translated store's documents that a query has in the pool, without judged ones.
+        """Return the later half of the translated store's documents that a query has in the pool, without judged ones.
 
         Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
         """
-        query_set, depth = self.retriever.query_set, int(self.depths[query])
+        query_set, depth = self.query_set, int(self.depths[query])
         query_id = query_set.query_ids[query]
         former, half = self.ranked.rows[query, : depth // 2], slice(depth // 2, depth)
-        before = {self.document_of[row] for row in former}
-        if self.is_judged:
-            left_out = set((query_set.qrels or {}).get(query_id, {}))
-        else:
+        left_out = set(query_set.grades(query_id))
+        if not query_set.is_judged:
             left_out = {*self.arm_run.top(query_id, CUT), *([query_id] if query_set.exclude_self else [])}
         rows = self.ranked.rows[query, half]
-        other = np.array([self.document_of[row] not in left_out for row in rows], dtype=bool)
-        rows = rows[other]
+        is_left = np.array([self.document_of[row] not in left_out for row in rows], dtype=bool)
+        rows = rows[is_left]
         true = self._true_scores(np.full(len(rows), query), rows)
-        names = frozenset(self.document_of[row] for row in rows) - before
-        return Lately(self.ranked.scores[query, half][other], true, names)
+        names = frozenset(self.document_of[row] for row in rows) - {self.document_of[row] for row in former}
+        return Lately(self.ranked.scores[query, half][is_left], true, names)
 
     def _summary(self) -> PoolSummary:
         retriever = self.retriever
@@ -554,6 +515,6 @@ class _Pool:
             None if full.tokens is None else round(full.tokens),
             full.usd,
             tuple(self.steps),
-            provisional=not self.is_judged,
-            true_outside=int((self.place[self._all_true_rows()] < 0).sum()),
+            provisional=not self.query_set.is_judged,
+            true_outside=int((self.place[self.true_rows] < 0).sum()),
         )

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import QuerySet
-from migrate.audit.verdict import Finding
 from migrate.vectors import Vectors, unit_rows
 
 SPREADS: Final = 6.0
@@ -57,19 +56,6 @@ def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     ids = zip(query_set.query_ids, texts.tolist(), strict=True)
     return replace(query_set, groups={query_id: numbers[labels[text]] for query_id, text in ids})
-
-
-def group_notes(query_set: QuerySet) -> tuple[Finding, ...]:
-    """Return a note where some queries are not independent of each other."""
-    weighting, queries = query_set.weighting(), len(query_set.distinct)
-    if weighting is None or weighting.count == queries:
-        return ()
-    by = "their vectors" if query_set.group_field is None else f"their field {query_set.group_field!r}"
-    text = (
-        f"{queries:,} queries are in {weighting.count:,} independent groups by {by}, the largest of "
-        f"{weighting.sizes.max():,}; bounds take each group for one observation"
-    )
-    return (Finding("note", text),)
 
 
 def alike(vectors: Vectors) -> NDArray[np.int64]:

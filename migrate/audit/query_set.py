@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.drawn_queries import weighting_of
 from migrate.audit.measures import Qrels, Scores
+from migrate.audit.results import AGREEMENT, NDCG
 from migrate.audit.verdict import FEWEST_QUERIES, Weighting
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
@@ -92,18 +93,38 @@ class QuerySet:
         merged: Scores = np.bincount(self.texts, weights=scores) / np.bincount(self.texts)
         return merged
 
-    def weighting(self, *, limited: bool = False, by_chance: bool = True) -> Weighting | None:
-        """Return how each distinct text counts, (c,), by its group and, as `drawn_queries.weighting_of`, by its chance.
+    def grades(self, query_id: str) -> Mapping[str, int]:
+        """Return the judgements of a query, by document."""
+        return {} if self.qrels is None else self.qrels.get(query_id, {})
 
-        None where all count the same, each for itself.
-        """
-        groups = None
-        if self.groups is not None:
-            groups = np.array([self.groups[query.id] for query in self.distinct], dtype=np.int64)
-        if self.chances is not None and by_chance:
-            chances = np.array([self.chances[query.id] for query in self.distinct])
-            return replace(weighting_of(chances, limited=limited), groups=groups)
-        return None if groups is None else Weighting(np.ones(len(groups)), 1.0, groups=groups)
+    def relevant_to(self, query_id: str) -> set[str]:
+        """Return the documents that are relevant to a query."""
+        return {doc_id for doc_id, grade in self.grades(query_id).items() if grade > 0}
+
+    @cached_property
+    def relevant(self) -> frozenset[str]:
+        """The documents that are relevant to any query that is judged."""
+        return frozenset().union(*(self.relevant_to(query_id) for query_id in self.qrels or {}))
+
+    @property
+    def is_judged(self) -> bool:
+        """False where agreement with the full re-embed has to decide, for want of judgements."""
+        return self.qrels is not None
+
+    @property
+    def measure(self) -> str:
+        """The measure that a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`)."""
+        return NDCG if self.is_judged else AGREEMENT
+
+    def weighting(self, *, limited: bool = False, by_chance: bool = True) -> Weighting:
+        """Return how each distinct text counts, (c,): by its group and, as `weighting_of`, by its chance."""
+        numbers, groups = self.groups, None
+        if numbers is not None:
+            groups = np.array([numbers[query.id] for query in self.distinct], dtype=np.int64)
+        if self.chances is None or not by_chance:
+            return Weighting(np.ones(len(self.distinct)), 1.0, groups=groups)
+        chances = np.array([self.chances[query.id] for query in self.distinct])
+        return replace(weighting_of(chances, limited=limited), groups=groups)
 
     def group_of(self, query: Query) -> str | None:
         """Return what the field that groups queries says of one; None where it says nothing."""
@@ -132,8 +153,8 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
     if found.qrels is None:
         raise DatasetError(
-            f"{beir}: expected judgements in qrels/{split}.tsv, found a BEIR folder without qrels; add them, or give "
-            f"queries without judgements by --queries {Path(beir) / 'queries.jsonl'}"
+            f"{beir} has no judgements in qrels/{split}.tsv; add them, or give queries without judgements by --queries "
+            f"{Path(beir) / 'queries.jsonl'}"
         )
     notes = []
     if found.unknown_query_ids:
@@ -147,22 +168,20 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
 def load_unjudged(path: Path) -> QuerySet:
     """Return queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once."""
     if path.is_dir():
-        raise DatasetError(f"{path}: expected a file of queries, found a folder; one in the form of BEIR is for --beir")
+        raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --beir")
     first = next((line.strip() for _, line in read_lines(path)), "")
     if first in ("{", "[") or first.startswith("[{"):
-        raise DatasetError(
-            f"{path}: expected a query a line, or a JSON object a line, found one JSON value; convert it"
-        )
+        raise DatasetError(f"{path} is one JSON value, not a query or a JSON object a line; convert it")
     queries = read_query_log(path)
     twice = next((query_id for query_id, times in Counter(q.id for q in queries).items() if times > 1), None)
     if twice is not None:
         texts = " and ".join(repr(query.text[:60]) for query in [q for q in queries if q.id == twice][:2])
-        raise DatasetError(f"{path}: expected an id of its own for each query, found {twice!r} for {texts}; rename one")
+        raise DatasetError(f"{path}: duplicate query id {twice!r} for {texts}; rename one")
     found = QuerySet(queries, None, path.name)
     if len(found.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {path}: expected at least {FEWEST_QUERIES} different queries for a verdict, found "
-            f"{len(found.distinct)}; add some, or make them from the documents with --queries synthetic"
+            f"INCONCLUSIVE: {path} has {len(found.distinct)} different queries, and a verdict needs {FEWEST_QUERIES}; "
+            "add some, or make them from the documents with --queries synthetic"
         )
     return found
 
@@ -177,7 +196,7 @@ def synthetic_queries(
     """
     location = store.info.location
     if not store.info.has_texts:
-        raise StoreError(f"{location}: expected texts to make queries from, found none; give queries: --queries FILE")
+        raise StoreError(f"{location} has no texts to make queries from; give queries: --queries FILE")
     order = random_order(store, seed, _STREAM)
     blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
     drawn = (document for rows in blocks for document in store.documents(rows))
@@ -186,8 +205,8 @@ def synthetic_queries(
     parts = Counter(query.part for _, query in made)
     if len(queries) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {location}: expected {FEWEST_QUERIES} documents with a title or a first sentence to make "
-            f"queries from, found {len(queries)}; give queries: --queries FILE"
+            f"INCONCLUSIVE: {location} has {len(queries)} documents with a title or a first sentence to make queries "
+            f"from, and {FEWEST_QUERIES} are needed; give queries: --queries FILE"
         )
     made_from = " and ".join(f"{times:,} {part}s" for part, times in parts.most_common())
     note = (
@@ -213,16 +232,9 @@ def load_query_set(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> QuerySet:
-    """Judged queries (`load_questions`), or a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
+    """Return judged queries (`load_questions`), a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
 
     Queries with the same value in the metadata field `group_field` are one observation.
-
-    Raises
-    ------
-    UsageError
-        Neither are named, or both; or no query has the field.
-    LeadMigrateError
-        As these functions.
     """
     if (beir is None) == (queries is None):
         raise UsageError(
@@ -244,8 +256,8 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
     found = replace(query_set, group_field=group_field)
     if all(found.group_of(query) is None for query in found.queries):
         raise UsageError(
-            f"{query_set.name}: expected queries with {group_field!r} in their metadata to group them by, found none; "
-            "name another field, or leave --group-field out"
+            f"{query_set.name}: no query has {group_field!r} in its metadata to group it by; name another field, or "
+            "leave --group-field out"
         )
     return found
 

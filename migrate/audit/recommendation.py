@@ -1,53 +1,166 @@
-"""The recommendation of an audit: the cheapest way on that is SAFE, its quality and cost, and the command for it.
+"""The recommendation of an audit: every way on with its quality and cost, the cheapest SAFE one, its command.
 
-The verdict is on the translated store alone; this is on every way that the audit has looked at.
+The verdict is on the translated store alone; this is on every way that the audit has looked at. Once an audit is done,
+the sample of the stitch, the translation and what was embedded to judge them are paid for: the next step costs what is
+left from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from migrate.audit.options import Option, is_whole, options_of
-from migrate.audit.report import AuditReport
-from migrate.audit.results import BRIDGE, FULL, PREFIX, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, plan_word
+from migrate.audit.pool import PoolSummary
+from migrate.audit.results import (
+    BRIDGE,
+    FULL,
+    PREFIX,
+    REEMBEDDED,
+    STAY,
+    TRANSLATED,
+    TWO_STAGE,
+    ArmCost,
+    ArmResult,
+    plan_word,
+)
 from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders.kinds import may_cost_money, prefix_spec
 from migrate.files import free_path
 
-_REEMBED = REEMBEDDED.removesuffix("k%")
-_SERVER = "--base-url="
-_MANY_TIMES = 2.0
-_NEARLY_NOTHING = 0.05
-"""Share of a full re-embed that is not worth serving in two stages to put off."""
+if TYPE_CHECKING:
+    from migrate.audit.report import AuditReport
 
+_REEMBED = REEMBEDDED.removesuffix("k%")
+_MANY_TIMES = 2.0
+_NOTHING = ArmCost(0.0, 0.0)
 _BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
+Command = tuple[tuple[str, ...] | None, str]
+"""Words to type after the program's name, None for nothing, and a remark on what is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to go on. Bounds of `retention` hold for all options together where one is picked by them.
+
+    `tokens` are those of the target model for documents, the proof included where it had to be embedded, `usd` their
+    price; `tokens_left` and `usd_left` are what of it is still to be paid after the audit; None where unknown. A
+    two-stage option costs more with every query: its figures are for as many as judged.
+    """
+
+    name: str
+    retention: Bounds
+    tokens: float | None
+    usd: float | None
+    tokens_left: float | None
+    usd_left: float | None
+    is_safe: bool
+
+    @property
+    def cost(self) -> float:
+        """Dollars in all, or tokens where there is no price; infinite where neither is known."""
+        return next((cost for cost in (self.usd, self.tokens) if cost is not None), inf)
+
+    @property
+    def left(self) -> float:
+        """The part of `cost` that is still to be paid."""
+        return next((cost for cost in (self.usd_left, self.tokens_left) if cost is not None), inf)
+
+    @property
+    def depth(self) -> int:
+        """How many documents of a query are embedded while it is served; 0 where it is not served in two stages."""
+        return int(self.name.removeprefix(TWO_STAGE)) if self.name.startswith(TWO_STAGE) else 0
+
+
+def options_of(report: AuditReport) -> tuple[Option, ...]:
+    """Return the options, the cheapest first: staying, the translated store, arms that could serve, the full re-embed.
+
+    A reference store that was there before the audit costs nothing here; a pool costs what was embedded for it. No
+    option costs more than a full re-embed, as the cache embeds no document twice. Of a frontier only the cheapest SAFE
+    budget is an option: its bounds allow for that choice.
+    """
+    arms, full = {arm.name: arm for arm in report.arms}, report.arm(FULL)
+    full_left = _left_of_full(report)
+    retained = {TRANSLATED: report.verdict.retention, **report.family}
+    options = [
+        _option(arms[name], bounds, report, full_left, is_safe=report.outcome_of(name) is Outcome.SAFE)
+        for name, bounds in retained.items()
+        if name in arms
+    ]
+    best = report.frontier.cheapest_safe if report.frontier is not None else None
+    if best is not None:
+        options.append(_option(best.arm, best.verdict.retention, report, full_left, is_safe=True))
+    if STAY in report.comparisons:
+        bounds = report.comparisons[STAY].retention
+        is_enough = report.verdict.has_enough and bounds.lower >= report.verdict.margin
+        options.append(Option(STAY, bounds, 0.0, 0.0, 0.0, 0.0, is_enough))
+    if not (report.is_kept or report.reference_at is not None):  # the sample is embedded again
+        full_left = ArmCost(full.tokens, full.usd)
+    whole = Bounds(1.0, 1.0, 1.0)  # it is the standard
+    options.append(Option(FULL, whole, full.tokens, full.usd, full_left.tokens, full_left.usd, True))
+    return tuple(sorted(options, key=lambda option: (option.cost, -option.retention.lower)))
+
+
+def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
+    full, sample = report.arm(FULL), report.arm(TRANSLATED)
+    reranking, n = arm.reranking, report.verdict.n_queries
+    if reranking is not None and report.pool is not None and report.is_kept:  # the pool has paid for these queries
+        further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
+        whole = _combined(_sum, sample, further, full)
+        arm = replace(arm, tokens=whole.tokens, usd=whole.usd)
+    left = _NOTHING
+    if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit
+        left = _NOTHING if report.is_kept else _combined(_less, arm, _NOTHING, full_left)
+    elif arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
+        left = _combined(_less, arm, sample, full_left)
+    cost = _combined(_sum, arm, report.pool or _NOTHING, full)
+    return Option(arm.name, bounds, cost.tokens, cost.usd, left.tokens, left.usd, is_safe)
+
+
+def _left_of_full(report: AuditReport) -> ArmCost:
+    """Return what a full re-embed would still cost: nothing where it is there, or where every text is in the cache."""
+    pool = report.pool
+    if report.reference_at is not None or (report.is_kept and (pool is None or pool.is_exact)):
+        return _NOTHING
+    full, sample = report.arm(FULL), report.arm(TRANSLATED)
+    if pool is None or not report.is_kept:
+        return _combined(_less, full, sample)
+    share = pool.true_outside / pool.count
+    outside = ArmCost(full.tokens and share * full.tokens, full.usd and share * full.usd)
+    return _combined(_less, full, _combined(_sum, pool, outside))
+
+
+def _combined(combine: Callable[..., float | None], *costs: ArmCost | ArmResult | PoolSummary) -> ArmCost:
+    """Return a combination of costs, in tokens and in dollars."""
+    return ArmCost(combine(*(cost.tokens for cost in costs)), combine(*(cost.usd for cost in costs)))
+
+
+def _less(cost: float | None, paid: float | None, most: float | None = None) -> float | None:
+    """Return what is left of a cost; no more than `most`, where that is known."""
+    left = None if cost is None or paid is None else max(cost - paid, 0.0)
+    if most is None:
+        return left
+    return None if left is None and most else min(left or 0.0, most)
+
+
+def _sum(cost: float | None, proof: float | None, most: float | None = None) -> float | None:
+    if cost is None or proof is None:
+        return None
+    return cost + proof if most is None else min(cost + proof, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """The way to go on with, and the one command that does it.
 
-    Attributes
-    ----------
-    plan
-        `stay`, `translated`, `two-stage 20`, `reembed 30%`, `full re-embed` or another arm; None where nothing is sure.
-    headline
-        The plan, what it keeps, what staying and the translated store keep beside it: one sentence.
-    retention
-        What the plan keeps, with bounds; None without a plan.
-    left_usd, left_seconds, left_tokens
-        What it still costs: dollars where there is a price, seconds where the model's rate was measured, tokens; None
-        where it is not known.
-    command
-        Words to type after the program's name; None where there is nothing to do, or no command does it.
-    serving
-        Lines of Python that serve a plan which is more than a store.
-    remark
-        What else is to be done, or to be known; empty for nothing.
+    `plan` is `stay`, `translated`, `two-stage 20`, `reembed 30%`, `full re-embed` or another arm, None where nothing is
+    sure; the `headline` says what it keeps, and what staying and the translated store keep beside it. What it still
+    costs is in dollars where there is a price, in seconds where the model's rate was measured, and in tokens. `command`
+    are words to type after the program's name, `serving` lines of Python for a plan that is more than a store.
     """
 
     plan: str | None
@@ -78,63 +191,7 @@ def recommend(report: AuditReport) -> Recommendation:
         command, remark = _clear_up(odd, report)
         headline = f"nothing is shown to be SAFE; clear up first: {odd.text}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
-    option = _best(report)
-    command, remark = _command(option, report)
-    remark = remark if odd is None else f"not to be believed of the new store: {odd.text}"
-    paid = option if report.places.can_serve or not option.name.startswith(TWO_STAGE) else _full_of(report)
-    seconds = _seconds(paid, report)
-    left = _amount(paid.usd_left, seconds, paid.tokens_left)
-    return Recommendation(
-        plan=option.name.replace(_REEMBED, "reembed "),
-        headline="; ".join([_lead(option, report, left), *_others(option, report)]),
-        retention=option.retention,
-        left_usd=paid.usd_left,
-        left_seconds=seconds,
-        left_tokens=paid.tokens_left,
-        command=command,
-        serving=_serving(option, report),
-        remark=remark,
-    )
-
-
-def _best(report: AuditReport) -> Option:
-    options = {option.name: option for option in options_of(report)}
-    if report.verdict.lacks_documents:
-        return options[FULL]
-    if report.plan != TRANSLATED and report.outcome is Outcome.SAFE:
-        return options[report.plan]  # it was asked for
-    if STAY in options and options[STAY].retention.lower >= 1:
-        return options[STAY]
-    safe = [option for option in options.values() if option.is_safe and option.name != STAY]
-    if is_whole(report):
-        safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
-    # of two stages that cost the same now, the shallower one costs less with every new query
-    best = min(
-        safe, key=lambda option: (option.left, _is_work(option, report), _depth(option), -option.retention.lower)
-    )
-    return options[FULL] if best.name.startswith(TWO_STAGE) and _is_nearly_done(options[FULL], report) else best
-
-
-def _depth(option: Option) -> int:
-    """Return how many documents of a query are embedded while it is served."""
-    return int(option.name.removeprefix(f"{TWO_STAGE} ")) if option.name.startswith(TWO_STAGE) else 0
-
-
-def _is_nearly_done(full: Option, report: AuditReport) -> bool:
-    """Return whether next to nothing of a full re-embed is left, by tokens where nobody knows what they cost."""
-    is_weighed = full.usd_left is not None or _seconds(full, report) is not None
-    return not is_weighed and full.left <= _NEARLY_NOTHING * full.cost
-
-
-def _full_of(report: AuditReport) -> Option:
-    return next(option for option in options_of(report) if option.name == FULL)
-
-
-def _is_work(option: Option, report: AuditReport) -> bool:
-    """Return whether it is a full re-embed that costs something: two stages of that cost serve before it is paid."""
-    seconds = _seconds(option, report)
-    is_free = not option.left or is_small(option.usd_left, None if seconds is None else seconds / 60)
-    return option.name == FULL and not is_free
+    return _Advice(report).recommendation(odd)
 
 
 def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> str:
@@ -146,176 +203,213 @@ def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> s
     return f"{(tokens or 0) / 1e6:.2f}M tokens" if seconds is None else duration(seconds / 60)
 
 
-def _seconds(option: Option, report: AuditReport) -> float | None:
-    """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
-    full = report.arm(FULL).tokens
-    if report.documents_per_s is None or option.tokens_left is None or not full:
-        return None
-    count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
-    return float(option.tokens_left / full * count / report.documents_per_s)
+class _Advice:
+    """The options of a report that nothing speaks against, the best of them, and how that is done."""
 
+    def __init__(self, report: AuditReport) -> None:
+        self.report, self.verdict, self.places = report, report.verdict, report.places
+        self.options = {option.name: option for option in report.options}
+        self.full = self.options[FULL]
+        everything, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
+        # The translated store may have true vectors alone: it is a full re-embed itself
+        self.is_whole = everything is not None and sample is not None and 0 < everything <= sample
 
-def _lead(option: Option, report: AuditReport, left: str) -> str:
-    """The plan, what it keeps and what is still to be paid."""
-    safe = "SAFE (provisional)" if report.verdict.provisional else "SAFE"
-    kept = _kept(option.retention, report)
-    more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
-    if option.name == STAY:
-        of_full = "" if option.retention.estimate >= _MANY_TIMES else " of what a full re-embed would answer"
-        return f"stay: the old store {kept}{of_full}, and costs nothing"
-    if option.name == FULL:
-        return _full(option, report, more)
-    if option.name == TRANSLATED and is_whole(report):
-        return "the store is a full re-embed itself: every vector is the model's own"
-    if option.name.startswith(TWO_STAGE):
-        depth = _depth(option)
-        if not report.places.can_serve:
-            at_hand = f" ({left})" if left else ""
-            return (
-                f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}; the model's vectors "
-                f"are all at hand, so a full re-embed{at_hand} is as good"
+    def recommendation(self, odd: Finding | None) -> Recommendation:
+        """Return the best option; what is `odd` of the new store does not keep from staying."""
+        option = self._best()
+        command, remark = self._command(option)
+        paid = option if self.places.can_serve or not option.depth else self.full
+        seconds = self._seconds(paid)
+        left = _amount(paid.usd_left, seconds, paid.tokens_left)
+        return Recommendation(
+            plan=option.name.replace(_REEMBED, "reembed "),
+            headline="; ".join([self._lead(option, left), *self._others(option)]),
+            retention=option.retention,
+            left_usd=paid.usd_left,
+            left_seconds=seconds,
+            left_tokens=paid.tokens_left,
+            command=command,
+            serving=self._serving(option),
+            remark=remark if odd is None else f"not to be believed of the new store: {odd.text}",
+        )
+
+    def _best(self) -> Option:
+        options, report, full = self.options, self.report, self.full
+        if self.verdict.lacks_documents:
+            return full
+        if report.plan != TRANSLATED and report.outcome is Outcome.SAFE:
+            return options[report.plan]  # it was asked for
+        if STAY in options and options[STAY].retention.lower >= 1:
+            return options[STAY]
+        safe = [option for option in options.values() if option.is_safe and option.name != STAY]
+        if self.is_whole:
+            safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
+        # of two stages that cost the same now, the shallower one costs less with every new query
+        best = min(safe, key=lambda one: (one.left, self._is_work(one), one.depth, -one.retention.lower))
+        is_weighed = full.usd_left is not None or self._seconds(full) is not None
+        # 5 % of a full re-embed are not worth serving in two stages to put them off, by tokens if nobody knows the cost
+        return full if best.depth and not is_weighed and full.left <= 0.05 * full.cost else best
+
+    def _is_work(self, option: Option) -> bool:
+        """Return whether it is a full re-embed that costs something: two stages serve before that is paid."""
+        seconds = self._seconds(option)
+        is_free = not option.left or is_small(option.usd_left, None if seconds is None else seconds / 60)
+        return option.name == FULL and not is_free
+
+    def _seconds(self, option: Option) -> float | None:
+        """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
+        report, everything = self.report, self.report.arm(FULL).tokens
+        if report.documents_per_s is None or option.tokens_left is None or not everything:
+            return None
+        count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
+        return float(option.tokens_left / everything * count / report.documents_per_s)
+
+    def _lead(self, option: Option, left: str) -> str:
+        """Return the plan, what it keeps and what is still to be paid."""
+        name, safe = option.name, "SAFE (provisional)" if self.verdict.provisional else "SAFE"
+        kept = self._kept(option.retention)
+        more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
+        if name == STAY:
+            of_full = "" if option.retention.estimate >= _MANY_TIMES else " of what a full re-embed would answer"
+            return f"stay: the old store {kept}{of_full}, and costs nothing"
+        if name == FULL:
+            return self._full_lead(more)
+        if name == TRANSLATED and self.is_whole:
+            return "the store is a full re-embed itself: every vector is the model's own"
+        if option.depth:
+            stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {kept}"
+            if not self.places.can_serve:
+                at_hand = f" ({left})" if left else ""
+                return f"{stages}; the model's vectors are all at hand, so a full re-embed{at_hand} is as good"
+            return f"{stages}{more} for as many queries" if left not in ("", "nothing") else f"{stages}{more}"
+        if name.startswith(_REEMBED):
+            return f"{safe} with {name.removeprefix(_REEMBED)} re-embedded: {kept}{more}"
+        if name.startswith(PREFIX):
+            return f"{safe} by the first {name.removeprefix(f'{PREFIX}:')} tokens of each text: {kept}{more}"
+        return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {kept}{more}"
+
+    def _full_lead(self, more: str) -> str:
+        if self.verdict.lacks_documents:
+            return f"re-embed{more}: the store is too small to audit, and for a migration to pay off"
+        if self.report.reference_at is not None:
+            return f"SAFE: the full re-embed that this was compared with is there{more}"
+        if self.report.is_kept and not self.full.left:
+            return f"re-embed: every text is in the embedding cache{more}"
+        others = [one.name for one in self.report.options if one.is_safe and one.name not in (FULL, STAY)]
+        if others:
+            return f"re-embed{more}: {others[0]} is SAFE too, and costs no less"
+        return f"re-embed{more}: no other way is shown to be SAFE"
+
+    def _others(self, option: Option) -> list[str]:
+        """Return what staying and the translated store keep, where they are not the plan itself."""
+        others, stay = [], self.report.comparisons.get(STAY)
+        if stay is not None and option.name != STAY:
+            is_enough = stay.retention.lower >= self.verdict.margin
+            kept = self._kept(stay.retention, with_bound=is_enough)
+            others.append(f"staying {kept}{' and costs nothing' if is_enough else ''}")
+        if option.name != TRANSLATED and not self.is_whole:
+            kept = self._kept(self.verdict.retention, with_bound=False)
+            others.append(f"translated alone {kept}, {self.report.outcome_of()}")
+        return others
+
+    def _kept(self, bounds: Bounds, *, with_bound: bool = True) -> str:
+        if self.verdict.provisional:
+            kept, least = f"has {self.verdict.measured} {bounds.estimate:.3f}", f"{bounds.lower:.3f}"
+        elif (
+            bounds.estimate >= _MANY_TIMES
+        ):  # of a standard that hardly finds anything, percentages are no words for it
+            kept = f"scores {bounds.estimate:.3g} times what a full re-embed does"
+            least = f"{bounds.lower:.3g} times"
+        else:
+            kept, least = f"keeps {100 * bounds.estimate:.1f} %", f"{100 * bounds.lower:.1f} %"
+        return f"{kept} (at least {least})" if with_bound else kept
+
+    def _command(self, option: Option) -> Command:
+        """Return the command for an option, and what it leaves to do."""
+        places, report = self.places, self.report
+        if option.name == STAY or not places.translated:
+            return None, ""
+        if option.name == TRANSLATED:
+            return self._switch(places.translated, needs_proof=not self.is_whole)
+        if option.name == FULL and report.reference_at is not None:
+            return self._switch(report.reference_at, needs_proof=False)
+        if option.depth and report.plan == option.name:
+            return self._switch(places.translated, needs_proof=True)
+        if option.depth and places.can_serve:
+            limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
+            model = (word for word in places.model if word != "--cache=none")  # `live` wants to keep what it embeds
+            return ("live", "run", places.translated, *model, *limit), self._two_stage_remark(option)
+        if option.name == BRIDGE:
+            return None, "the old store is asked by queries that the stitch of --bridge maps back"
+        return self._reembed(self.full if option.depth else option)
+
+    def _reembed(self, option: Option) -> Command:
+        """Return the command that embeds the whole store, a part of it, or the first tokens of all texts."""
+        places = self.places
+        if not places.target:
+            return None, ""
+        if not places.has_texts:
+            return ("inspect", places.old), "the store has no texts to embed: `inspect` says how to give it some"
+        part: tuple[str, ...] = ()
+        flag, spec, *others = places.target
+        if option.name.startswith(_REEMBED):
+            if places.stitch is None:
+                return None, "a part is re-embedded with the stitch of the translation"
+            part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
+        if option.name.startswith(PREFIX):
+            spec = prefix_spec(int(option.name.removeprefix(f"{PREFIX}:")), spec)
+        return ("reembed", places.old, *part, flag, spec, *others, "-o", places.full), ""
+
+    def _switch(self, new: str, *, needs_proof: bool) -> Command:
+        """Return the command by which a store answers under the old name, or that which leaves the proof for it."""
+        places = self.places
+        if places.source is not None and places.server is not None and places.stitch is not None:
+            remark = f"{new} lies in files: this writes it to the server of {places.source}"
+            return ("translate", places.source, places.stitch, "-o", places.server), remark
+        if places.source is None or not places.can_switch:
+            model = "" if len(places.target) < 2 else f", and embed queries with {places.target[1]}"
+            return None, f"let your programs open {new}{model}"
+        words = ("switch", places.source, new)
+        if not needs_proof:
+            return words, ""
+        if self.verdict.provisional:
+            return (*words, "--unproven"), "nothing is judged: keep the old store until judged queries (--beir) agree"
+        if places.report is not None:
+            return (*words, "--report", places.report), ""
+        if places.again:
+            return places.again, "`switch` wants the report of the audit: the same again with --report keeps it"
+        return None, "`switch` wants the report of the audit: keep it as JSON"
+
+    def _two_stage_remark(self, option: Option) -> str:
+        places, remarks = self.places, []
+        if len(places.target) > 1 and worker_limit(places.target[1]):
+            left = _amount(self.full.usd_left, None, self.full.tokens_left)
+            amount = f", {left} in all" if left else ""
+            remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
+        if not self.verdict.provisional and places.can_switch:
+            again = f"--plan {plan_word(option.name)}{'' if places.report else ' --report FILE'}"
+            remarks.append(
+                f"`switch` takes the store too, if it is served like this: the same again with {again} is the proof"
             )
-        for_queries = f"{more} for as many queries" if left not in ("", "nothing") else more
-        return f"{safe} in two stages, the first {depth} ranked again by true vectors: {kept}{for_queries}"
-    if option.name.startswith(_REEMBED):
-        return f"{safe} with {option.name.removeprefix(_REEMBED)} re-embedded: {kept}{more}"
-    if option.name.startswith(PREFIX):
-        return f"{safe} by the first {option.name.removeprefix(f'{PREFIX}:')} tokens of each text: {kept}{more}"
-    what = "the translated store" if option.name == TRANSLATED else f"the {option.name}"
-    return f"{safe}: {what} {kept}{more}"
+        return "; ".join(remarks)
 
-
-def _full(full: Option, report: AuditReport, more: str) -> str:
-    if report.verdict.lacks_documents:
-        return f"re-embed{more}: the store is too small to audit, and for a migration to pay off"
-    if report.reference_at is not None:
-        return f"SAFE: the full re-embed that this was compared with is there{more}"
-    if report.is_kept and not full.left:
-        return f"re-embed: every text is in the embedding cache{more}"
-    others = [one.name for one in options_of(report) if one.is_safe and one.name not in (FULL, STAY)]
-    if others:
-        return f"re-embed{more}: {others[0]} is SAFE too, and costs no less"
-    return f"re-embed{more}: no other way is shown to be SAFE"
-
-
-def _others(option: Option, report: AuditReport) -> list[str]:
-    """Return what staying and the translated store keep, where they are not the plan itself."""
-    said, verdict = [], report.verdict
-    stay = report.comparisons.get(STAY)
-    if stay is not None and option.name != STAY:
-        is_enough = stay.retention.lower >= verdict.margin
-        kept = _kept(stay.retention, report, with_bound=is_enough)
-        said.append(f"staying {kept}{' and costs nothing' if is_enough else ''}")
-    if option.name != TRANSLATED and not is_whole(report):
-        said.append(f"translated alone {_kept(verdict.retention, report, with_bound=False)}, {report.outcome_of()}")
-    return said
-
-
-def _kept(bounds: Bounds, report: AuditReport, *, with_bound: bool = True) -> str:
-    if report.verdict.provisional:
-        least = f" (at least {bounds.lower:.3f})" if with_bound else ""
-        return f"has {report.verdict.measured} {bounds.estimate:.3f}{least}"
-    if bounds.estimate >= _MANY_TIMES:  # of a standard that hardly finds anything, percentages are no words for it
-        least = f" (at least {bounds.lower:.3g} times)" if with_bound else ""
-        return f"scores {bounds.estimate:.3g} times what a full re-embed does{least}"
-    least = f" (at least {100 * bounds.lower:.1f} %)" if with_bound else ""
-    return f"keeps {100 * bounds.estimate:.1f} %{least}"
-
-
-def _command(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
-    """The command for an option, and what it leaves to do."""
-    places = report.places
-    if option.name == STAY or not places.translated:
-        return None, ""
-    if option.name == TRANSLATED:
-        return _switch(places.translated, report, needs_proof=not is_whole(report))
-    if option.name == FULL and report.reference_at is not None:
-        return _switch(report.reference_at, report, needs_proof=False)
-    if option.name.startswith(TWO_STAGE):
-        if report.plan == option.name:
-            return _switch(places.translated, report, needs_proof=True)
-        if not places.can_serve:
-            return _reembed(_full_of(report), report)
-        limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
-        model = (word for word in places.model if word != "--cache=none")  # `live` wants to keep what it embeds
-        return ("live", "run", places.translated, *model, *limit), _two_stage_remark(option, report)
-    if option.name == BRIDGE:
-        return None, "the old store is asked by queries that the stitch of --bridge maps back"
-    return _reembed(option, report)
-
-
-def _reembed(option: Option, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
-    """The command that embeds the whole store, a part of it, or the first tokens of all texts."""
-    places = report.places
-    old = places.translated if places.source is None else places.source
-    if not places.target:
-        return None, ""
-    if not places.has_texts:
-        return ("inspect", old), "the store has no texts to embed: `inspect` says how to give it some"
-    part: tuple[str, ...] = ()
-    flag, spec, *others = places.target
-    if option.name.startswith(_REEMBED):
-        if places.stitch is None:
-            return None, "a part is re-embedded with the stitch of the translation"
-        part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
-    if option.name.startswith(PREFIX):
-        spec = prefix_spec(int(option.name.removeprefix(f"{PREFIX}:")), spec)
-    return ("reembed", old, *part, flag, spec, *others, "-o", places.full), ""
-
-
-def _switch(new: str, report: AuditReport, *, needs_proof: bool) -> tuple[tuple[str, ...] | None, str]:
-    """The command by which a store answers under the old name, or that which leaves the proof for it."""
-    places = report.places
-    model = "" if len(places.target) < 2 else f", and embed queries with {places.target[1]}"
-    if places.source is not None and places.server is not None and places.stitch is not None:
-        remark = f"{new} lies in files: this writes it to the server of {places.source}"
-        return ("translate", places.source, places.stitch, "-o", places.server), remark
-    if places.source is None or not places.can_switch:
-        return None, f"let your programs open {new}{model}"
-    words = ("switch", places.source, new)
-    if not needs_proof:
-        return words, ""
-    if report.verdict.provisional:
-        return (*words, "--unproven"), "nothing is judged: keep the old store until judged queries (--beir) agree"
-    if places.report is not None:
-        return (*words, "--report", places.report), ""
-    if places.again:
-        return places.again, "`switch` wants the report of the audit: the same again with --report keeps it"
-    return None, "`switch` wants the report of the audit: keep it as JSON"
+    def _serving(self, option: Option) -> tuple[str, ...]:
+        """Return lines that serve two stages as the audit ranks them: all of the first documents by true vectors."""
+        places = self.places
+        if not option.depth or not places.translated or not places.can_serve:
+            return ()
+        switched = self.report.plan == option.name and places.can_switch
+        location = places.source if switched and places.source is not None else places.translated
+        flag = "--base-url="
+        servers = [word.removeprefix(flag) for word in places.target if word.startswith(flag)]
+        if servers:
+            return serving_lines(location, option.depth, places.target[1], server=servers[0])
+        return serving_lines(location, option.depth, places.model[1] if places.model[:1] == ("--target",) else None)
 
 
 def worker_limit(spec: str) -> tuple[str, ...]:
     """Return how far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
     return ("--budget=100%",) if may_cost_money(spec) else ()
-
-
-def _two_stage_remark(option: Option, report: AuditReport) -> str:
-    places, remarks = report.places, []
-    if len(places.target) > 1 and worker_limit(places.target[1]):
-        full = _full_of(report)
-        left = _amount(full.usd_left, None, full.tokens_left)
-        amount = f", {left} in all" if left else ""
-        remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
-    if not report.verdict.provisional and places.can_switch:
-        again = f"--plan {plan_word(option.name)}{'' if places.report else ' --report FILE'}"
-        remarks.append(
-            f"`switch` takes the store too, if it is served like this: the same again with {again} is the proof"
-        )
-    return "; ".join(remarks)
-
-
-def _serving(option: Option, report: AuditReport) -> tuple[str, ...]:
-    """Lines that serve two stages as the audit ranks them: all of the first documents by their true vectors."""
-    places = report.places
-    if not option.name.startswith(TWO_STAGE) or not places.translated or not places.can_serve:
-        return ()
-    switched = report.plan == option.name and places.can_switch and places.source is not None
-    location = places.source if switched and places.source is not None else places.translated
-    depth = _depth(option)
-    servers = [word.removeprefix(_SERVER) for word in places.target if word.startswith(_SERVER)]
-    if servers:
-        return serving_lines(location, depth, places.target[1], server=servers[0])
-    return serving_lines(location, depth, places.model[1] if places.model[:1] == ("--target",) else None)
 
 
 def serving_lines(location: str, depth: int, spec: str | None = None, *, server: str | None = None) -> tuple[str, ...]:
@@ -329,32 +423,31 @@ def serving_lines(location: str, depth: int, spec: str | None = None, *, server:
     )
 
 
-def _clear_up(odd: Finding, report: AuditReport) -> tuple[tuple[str, ...] | None, str]:
+def _clear_up(odd: Finding, report: AuditReport) -> Command:
     """Return the command that takes a doubt away: the same audit with another input, or what makes that input."""
-    places, about = report.places, odd.about
-    again, old = places.again, places.translated if places.source is None else places.source
+    places, about, again = report.places, odd.about, report.places.again
     if about == "reference" and not places.has_texts:
-        return ("inspect", old) if old else None, f"{_BUILT}, for which the store needs texts: `inspect` says how"
+        remark = f"{_BUILT}, for which the store needs texts: `inspect` says how"
+        return ("inspect", places.old) if places.old else None, remark
     if about == "reference" and "--reference=build" in again:
         about = "target"  # a reference that is built now is of the model that was named
     if not again:  # from a program, which says it in its own words
         return None, _BUILT if about == "reference" else ""
     if about == "queries":
-        is_synthetic = "--queries=synthetic" in again or not places.has_texts
-        judges = ("--beir", "DIR") if is_synthetic else ("--queries=synthetic",)
-        remark = (
-            "" if is_synthetic else "synthetic queries need no judgements; better are queries that users ask (--beir)"
-        )
-        return (*_without(again, "--beir", "--queries", "--split", "--group-field"), *judges), remark
+        queries = _without(again, "--beir", "--queries", "--split", "--group-field")
+        if "--queries=synthetic" in again or not places.has_texts:
+            return (*queries, "--beir", "DIR"), ""
+        remark = "synthetic queries need no judgements; better are queries that users ask (--beir)"
+        return (*queries, "--queries=synthetic"), remark
     if about == "reference":
         return (*_without(again, "--reference", "--pool-depth"), "--reference=build"), _BUILT
     if about == "target":
         return (*_without(again, "--target"), "--target", "SPEC"), ""
     if about == "model":
-        return ("assess", old, "--target", "SPEC"), "a model that answers worse than that is not worth moving to"
+        return ("assess", places.old, "--target", "SPEC"), "a model that answers worse than that is not worth moving to"
     return ("translate", "OLD", "STITCH", "-o", str(free_path(Path("translated")))), ""
 
 
 def _without(words: Sequence[str], *flags: str) -> tuple[str, ...]:
-    """Words without these options, which hold their values after an equals sign."""
+    """Return words without these options, which hold their values after an equals sign."""
     return tuple(word for word in words if word.partition("=")[0] not in flags)

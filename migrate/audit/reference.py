@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import Scores
 from migrate.audit.query_set import Keys
-from migrate.audit.verdict import Finding, Weighting, difference_bounds, doubt, retention_bounds
+from migrate.audit.verdict import Finding, doubt
 from migrate.check.again import prove_model
 from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
@@ -46,7 +45,7 @@ SPOT_CHECKS: Final = 32
 
 _NEARLY_EQUAL, _SAME_SHARE = 1 - 1e-3, 0.01
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
-_MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
+_MADE_ELSE: Final = "make a reference with `audit --reference build`, or `embed` with the target model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,10 @@ class ReferenceProof:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Rows of the translated store beside those of the reference with the same ids, and which of them are true."""
+    """Rows of the translated store beside those of the reference with the same ids, and which of them are true.
+
+    `expected` is the confidence of each translated row, (n,): the cosine to expect.
+    """
 
     ids: Sequence[str]
     places: NDArray[np.int64]
@@ -78,22 +80,20 @@ class _Pairs:
     reference: Vectors
     true: NDArray[np.bool_]
     expected: Vectors | None
-    """The confidence of each translated row, (n,): the cosine to expect."""
 
     @cached_property
     def cosines(self) -> NDArray[np.float64]:
         return pairwise(self.translated, self.reference)
-
-    @property
-    def copied(self) -> float:
-        """The share of the translated rows that are as good as equal to those they are held against."""
-        return float((self.cosines[~self.true] >= _NEARLY_EQUAL).mean()) if (~self.true).any() else 0.0
 
     @cached_property
     def chance(self) -> float:
         """The cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
         turned = np.roll(self.reference, max(len(self.ids) // 2, 1), axis=0)
         return float(np.percentile(pairwise(self.translated, turned), 95))
+
+    def equal(self, least: float) -> NDArray[np.bool_]:
+        """Return which translated rows have at least this cosine with those they are held against."""
+        return ~self.true & (self.cosines >= least)
 
 
 def prove_reference(
@@ -109,30 +109,26 @@ def prove_reference(
     """Check a reference against everything that says what it should be; may embed 40 documents.
 
     `keys` are those of the translated store and of the reference, in the order of their rows.
-
-    Raises
-    ------
-    StoreError
-        It is not a full re-embed by this model of these documents.
-    VectorError
-        The model is not what it was when the store was translated.
-    RemoteError
-        A document could not be embedded.
     """
     check_target(translated, embedder)
     for name, named in (("the store that is audited", translated), ("the source store", source)):
         if named is not None and _is_same_place(reference, named):
-            raise StoreError(
-                f"{reference.info.location}: expected a full re-embed as reference, found {name} itself; {_MADE_ELSE}"
-            )
+            raise StoreError(f"{reference.info.location} is {name} itself, and no full re-embed; {_MADE_ELSE}")
     refuse_same_source(source, translated)
     _refuse_same_bytes(translated, reference)
     trusted, origin = _by_manifest(translated, reference, embedder)
     rows = _matching_rows(translated, reference, keys, seed)
     _check_norms(reference, rows, embedder)
     n_true, agreeing = _check_true_rows(translated, reference, rows)
-    evidence = [origin, *agreeing]
-    doubts = _coarseness(translated, reference)
+    evidence, doubts = [origin, *agreeing], []
+    code = reference.info.details.get("factory")
+    tolerance = tolerance_of(reference.info)
+    if (tolerance.coded or tolerance.loose) and code != translated.info.details.get("factory"):
+        text = (
+            f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes "
+            "it a lower standard than a full re-embed in the translated store's own kind of index"
+        )
+        doubts.append(doubt(text, "reference"))
     if keys[0].keys() != keys[1].keys():  # what a model reads of documents then differs too
         text = "the documents of the reference are cut into other chunks than those of the translated store"
         doubts.append(doubt(text, "reference"))
@@ -150,41 +146,37 @@ def prove_reference(
 
 
 def prove_pool(
-    translated: Store,
-    pool: Store,
-    embedder: Embedder,
-    keys: tuple[Keys, Keys],
-    *,
-    seed: int = 0,
+    translated: Store, pool: Store, embedder: Embedder, keys: tuple[Keys, Keys], *, seed: int = 0
 ) -> ReferenceProof:
     """Check that a pool, which `embedder` has just embedded, is of the model that the store was translated for.
 
     `keys` are those of the translated store and of the pool, in the order of their rows.
     """
     check_target(translated, embedder)
-    model = target_of(translated)
+    model, spec = target_of(translated), embedder.identity.spec
     named = model is not None and model == embedder.identity  # of a file: by its hash
-    evidence = [f"embedded now by {embedder.identity.spec}" + (", which the store was translated for" if named else "")]
+    evidence = [f"embedded now by {spec}" + (", which the store was translated for" if named else "")]
     rows = _matching_rows(translated, pool, keys, seed)
     _check_norms(pool, rows, embedder)
-    n_true, agreeing = _check_true_rows(
-        translated, pool, rows, remedy="name the model that the store was translated for: --target"
-    )
+    remedy = "name the model that the store was translated for: --target"
+    n_true, agreeing = _check_true_rows(translated, pool, rows, remedy=remedy)
     doubts: list[Finding] = []
     if not _vouches(translated, embedder):
         doubts += _only_a_file(embedder, n_true, pool.info.count)
     elif not n_true and not named:
         text = (
-            f"nothing shows that {embedder.identity.spec} is the model that the store was translated for, as it holds "
-            "no true vectors and no manifest names its model"
+            f"nothing shows that {spec} is the model that the store was translated for, as it holds no true vectors "
+            "and no manifest names its model"
         )
         doubts.append(doubt(text, "reference"))
-    if not named and rows is not None and _is_file(embedder.identity) and (share := rows.copied) > _SAME_SHARE:
-        text = (
-            f"{share:.0%} of the vectors of {embedder.identity.spec} that the pool needs are those of the translated "
-            "store, whose true ones they should be: is the file an export of that store?"
-        )
-        doubts.append(doubt(text, "target"))
+    if not named and rows is not None and _is_file(embedder.identity) and not rows.true.all():
+        copied = rows.equal(_NEARLY_EQUAL).sum() / (~rows.true).sum()
+        if copied > _SAME_SHARE:
+            text = (
+                f"{copied:.0%} of the vectors of {spec} that the pool needs are those of the translated store, whose "
+                "true ones they should be: is the file an export of that store?"
+            )
+            doubts.append(doubt(text, "target"))
     if not n_true:
         doubts += _lost(rows)
     return ReferenceProof((*evidence, *agreeing), tuple(doubts))
@@ -197,8 +189,8 @@ def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: 
     """
     manifest = source.info.manifest
     if manifest is None or manifest.model != embedder.identity:
-        order = np.random.default_rng(seed).permutation(source.info.count).astype(np.int64)
-        _spot_check(source, embedder, order, progress, remedy="name the model that it was built with: --source-model")
+        order, remedy = _random_order(source, seed), "name the model that it was built with: --source-model"
+        _spot_check(source, embedder, order, progress, remedy=remedy)
 
 
 def check_target(translated: Store, embedder: Embedder) -> None:
@@ -209,118 +201,65 @@ def check_target(translated: Store, embedder: Embedder) -> None:
     finding = manifest_finding(replace(manifest, model=model), embedder.identity)
     if not finding.ok:
         raise StoreError(
-            f"{translated.info.location}: expected the model that the store was translated for, found that "
+            f"{translated.info.location} was not translated for {embedder.identity.spec} as it is used here: "
             f"{finding.message}; leave out --target, or audit another store"
         )
 
 
 def target_of(store: Store) -> ModelIdentity | None:
-    """The model whose space a store is in, as its manifest says."""
+    """Return the model whose space a store is in, as its manifest says."""
     model = store.info.manifest.model if store.info.manifest else None
     return None if model is None else whole_model(model)
 
 
 def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
-    """About what `prove_reference` may embed of a store, for an estimate of its cost."""
-    order = np.random.default_rng(seed).permutation(reference.info.count).astype(np.int64)
-    return [candidate.document for candidate in distinct_texts(reference, order, SPOT_CHECKS)]
+    """Return about what `prove_reference` may embed of a store, for an estimate of its cost."""
+    return [drawn.document for drawn in distinct_texts(reference, _random_order(reference, seed), SPOT_CHECKS)]
 
 
-def odd_scores(
-    arm: Scores,
-    full: Scores,
-    words: Scores | None,
-    stay: Scores | None,
-    chance: Scores,
-    *,
-    seed: int,
-    resamples: int,
-    weighting: Weighting | None = None,
-) -> tuple[Finding, ...]:
-    """Return a doubt for scores that are too good or too bad to be true; they are nDCG@10, one value a query.
-
-    `chance` are those of documents drawn at random.
-    """
-    doubts = []
-    lower = retention_bounds(arm, full, seed=seed, resamples=resamples, weighting=weighting).lower
-    if lower > 1.05:
-        text = (
-            f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
-            "cannot: is the reference of these documents and this model?"
-        )
-        doubts.append(doubt(text, "reference"))
-    named = ("staying with the source model", stay), ("BM25", words)
-    others = [(name, scores) for name, scores in named if scores is not None]
-    beats_chance = partial(scores_more, chance, seed=seed, resamples=resamples, weighting=weighting)
-    if not beats_chance(full):
-        event = (
-            f"the full re-embed (nDCG@10 {full.mean():.3f}) is not significantly better than documents drawn at random "
-            f"({chance.mean():.3f}), so that no share of it means anything"
-        )
-        better = next((f"{name} ({scores.mean():.3f})" for name, scores in others if beats_chance(scores)), None)
-        if better is not None:
-            text = f"{event}, and {better} is: check the target model, its prefixes and its vectors"
-            doubts.append(doubt(text, "model"))
-        else:
-            doubts.append(doubt(f"{event}: these judgements cannot tell good vectors from bad ones"))
-    for name, scores in reversed(others):
-        if scores_more(full, scores, seed=seed, resamples=resamples, weighting=weighting):
-            text = (
-                f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
-                f"{scores.mean():.3f}): check the reference and the target model's prefixes, or do not move"
-            )
-            doubts.append(doubt(text, "model"))
-    return tuple(doubts)
-
-
-def scores_more(less: Scores, more: Scores, *, seed: int, resamples: int, weighting: Weighting | None = None) -> bool:
-    """Return whether scores are significantly higher than others of the same queries, (n,) each."""
-    return difference_bounds(more, less, seed=seed, resamples=resamples, weighting=weighting).lower > 0
+def _random_order(store: Store, seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).permutation(store.info.count).astype(np.int64)
 
 
 def refuse_same_source(source: Store | None, translated: Store) -> None:
     """Make sure that the store before the migration is not the one after it."""
     if source is not None and _is_same_place(source, translated):
         raise StoreError(
-            f"{source.info.location}: expected the store before the migration as source, found the store that is "
-            "audited itself; name the old store with --source"
+            f"{source.info.location} is the store that is audited itself, and not the one before the migration; name "
+            "the old store with --source"
         )
 
 
 def _is_same_place(store: Store, other: Store) -> bool:
-    files = [as_files(store), as_files(other)]
-    if None in files:
+    first, second = as_files(store), as_files(other)
+    if first is None or second is None:
         return store.info.location == other.info.location
-    first, second = (opened.index_path for opened in files if opened is not None)
-    return first.samefile(second)
+    return first.index_path.samefile(second.index_path)
 
 
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
     """A copy of the reference is not a translation, however well it scores."""
     manifests = [store.info.manifest for store in (translated, reference)]
     hashes = [manifest.store.index_sha256 if manifest else None for manifest in manifests]
-    if hashes[0] is not None and hashes[0] == hashes[1] and made_by(translated) in (*_MADE_RIGHT, None):
+    if hashes[0] is not None and hashes[0] == hashes[1] and _made_by(translated) in (*_MADE_RIGHT, None):
         raise StoreError(
-            f"{translated.info.location}: expected a translated store to audit, found the same vectors as in the "
-            f"reference {reference.info.location}; audit what `translate` has written"
+            f"{translated.info.location} has the same vectors as the reference {reference.info.location}, and is no "
+            "translation; audit what `translate` has written"
         )
 
 
-def made_by(store: Store) -> str | None:
-    """The command that made a store, where its manifest says so."""
+def _made_by(store: Store) -> str | None:
     return store.info.manifest.store.made_by if store.info.manifest else None
 
 
 def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tuple[bool, str]:
     """Return whether the manifest shows that the reference was embedded with this model, and the evidence in words."""
-    manifest = reference.info.manifest
+    manifest, location = reference.info.manifest, reference.info.location
     if manifest is None:
         return False, "it has no manifest that says how it was made"
-    n_true = manifest.counts.get("true vectors", 0)
-    if (made_by(reference) == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
-        raise StoreError(
-            f"{reference.info.location}: expected a full re-embed as reference, found a translated store; {_MADE_ELSE}"
-        )
+    n_true, maker = manifest.counts.get("true vectors", 0), _made_by(reference)
+    if (maker == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
+        raise StoreError(f"{location} is a translated store, and no full re-embed; {_MADE_ELSE}")
     if manifest.model is None:
         return False, "its manifest names no model"
     models = [target_of(translated), embedder.identity]
@@ -329,16 +268,15 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
         finding = manifest_finding(manifest, model)
         if not (finding.ok or _is_file(manifest.model) or _is_file(model)):
             raise StoreError(
-                f"{reference.info.location}: expected a reference embedded by {model.spec} as it is used here, found "
-                f"that {finding.message}; {_MADE_ELSE}"
+                f"{location} was not embedded by {model.spec} as it is used here: {finding.message}; {_MADE_ELSE}"
             )
     if other_models and any(_is_file(model) for model in (manifest.model, *other_models)):
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
     if not index_is_verified(reference):
         return False, "its manifest has no hash of its index"
-    if made_by(reference) not in _MADE_RIGHT:
-        return False, f"its manifest was written by {made_by(reference)}, which embeds nothing"
-    return True, f"made by {made_by(reference)} with {manifest.model.spec}, its index unchanged"
+    if maker not in _MADE_RIGHT:
+        return False, f"its manifest was written by {maker}, which embeds nothing"
+    return True, f"made by {maker} with {manifest.model.spec}, its index unchanged"
 
 
 def _is_file(model: ModelIdentity) -> bool:
@@ -359,7 +297,7 @@ def _vouches(translated: Store, embedder: Embedder) -> bool:
 def _is_of_target(translated: Store, reference: Store) -> bool:
     """Return whether manifests say that a command embedded the reference with the translated store's model."""
     manifest, model = reference.info.manifest, target_of(translated)
-    is_made = made_by(reference) in _MADE_RIGHT and index_is_verified(reference)
+    is_made = _made_by(reference) in _MADE_RIGHT and index_is_verified(reference)
     return manifest is not None and model is not None and is_made and manifest.model == model
 
 
@@ -377,7 +315,7 @@ def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[Finding]:
 
 
 def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Pairs | None:
-    """Up to 10,000 true rows and as many others; None where the stores have no ids in common."""
+    """Return up to 10,000 true rows and as many others; None where the stores have no ids in common."""
     translated_ids, reference_ids = keys
     if len(translated_ids) != translated.info.count or len(reference_ids) != reference.info.count:
         return None  # two rows of one id: nobody knows which is which
@@ -391,27 +329,20 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     if not len(rows):
         return None
     batch = translated.get(rows)
-    ids = list(batch.ids)
-    vectors = batch.vectors.copy()
+    ids, vectors = list(batch.ids), batch.vectors.copy()
     places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
     true_vectors = reference.get(places).vectors
     check_vectors(ids, vectors, source=translated.info.location)
     check_vectors(ids, true_vectors, source=reference.info.location)
-    _check_texts(translated, reference, rows, places)
+    if translated.info.has_texts and reference.info.has_texts:  # equal ids must mean equal texts
+        pairs = zip(translated.documents(rows), reference.documents(places), strict=True)
+        different = [ours.id for ours, theirs in pairs if ours.text != theirs.text]
+        if different:
+            raise StoreError(
+                f"{reference.info.location} has other texts than {translated.info.location} under the same ids "
+                f"({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
+            )
     return _Pairs(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
-
-
-def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], places: NDArray[np.int64]) -> None:
-    """Equal ids must mean equal texts."""
-    if not (translated.info.has_texts and reference.info.has_texts):
-        return
-    pairs = zip(translated.documents(rows), reference.documents(places), strict=True)
-    different = [ours.id for ours, theirs in pairs if ours.text != theirs.text]
-    if different:
-        raise StoreError(
-            f"{reference.info.location}: expected the texts of {translated.info.location}, found others under the same "
-            f"ids ({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
-        )
 
 
 def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> None:
@@ -420,8 +351,8 @@ def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> N
     norms = summarize_norms(rows.reference)
     if not norms.is_unit and norms.maximum > 1.01 * norms.minimum:
         raise StoreError(
-            f"{reference.info.location}: expected vectors of length 1, as {embedder.identity.spec} gives, found "
-            f"lengths from {norms.minimum:.3g} to {norms.maximum:.3g}; {_MADE_ELSE}"
+            f"{reference.info.location} has vectors of lengths from {norms.minimum:.3g} to {norms.maximum:.3g}, and "
+            f"{embedder.identity.spec} gives length 1; {_MADE_ELSE}"
         )
 
 
@@ -441,9 +372,9 @@ def _check_true_rows(
     if not enough:
         worst = int(np.argmin(np.where(true, cosines, np.inf)))
         raise StoreError(
-            f"{reference.info.location}: expected the true vectors of {translated.info.location}, found "
-            f"{int(wrong.sum()):,} of {int(true.sum()):,} to be others, such as {rows.ids[worst]!r} (cosine "
-            f"{cosines[worst]:.3f}): not embedded by the same model; {remedy}"
+            f"{reference.info.location} has others for {int(wrong.sum()):,} of {int(true.sum()):,} true vectors of "
+            f"{translated.info.location}, such as {rows.ids[worst]!r} (cosine {cosines[worst]:.3f}): not embedded by "
+            f"the same model; {remedy}"
         )
     return int(true.sum()), [f"{int(true.sum()):,} true vectors of the translated store agree with it"]
 
@@ -463,53 +394,40 @@ def _spot_check(
         fresh = embedder.chosen_by(()).embed_documents(documents, progress=progress)
     except InputError:  # a file of vectors that has others
         return None
+    location, spec = store.info.location, embedder.identity.spec
     if fresh.shape != stored.shape:
         raise StoreError(
-            f"{store.info.location}: expected vectors of dimension {fresh.shape[1]}, as {embedder.identity.spec} "
-            f"gives, found {stored.shape[1]}; {remedy}"
+            f"{location} has vectors of dimension {stored.shape[1]}, and {spec} gives {fresh.shape[1]}; {remedy}"
         )
     right = agree(stored, fresh, tolerance_of(store.info))
     if not right.all():
         cosines = pairwise(stored, fresh)
         worst = int(np.argmin(cosines))
         raise StoreError(
-            f"{store.info.location}: expected vectors of {embedder.identity.spec}, found others for "
-            f"{int((~right).sum())} of {len(drawn)} documents that were embedded again, such as "
-            f"{drawn[worst].document.id!r} (cosine {cosines[worst]:.3f}): not embedded by this model; "
-            f"{remedy}, or ask `check` what it is"
+            f"{location} has other vectors than those of {spec} for {int((~right).sum())} of {len(drawn)} documents "
+            f"that were embedded again, such as {drawn[worst].document.id!r} (cosine {cosines[worst]:.3f}): not "
+            f"embedded by this model; {remedy}, or ask `check` what it is"
         )
     return f"{len(drawn)} of {len(drawn)} documents that were embedded again have its vectors"
 
 
-def _coarseness(translated: Store, reference: Store) -> list[Finding]:
-    """Return a doubt where the reference is rounded more than what is held against it: the standard would be lower."""
-    tolerance, code = tolerance_of(reference.info), reference.info.details.get("factory")
-    if not (tolerance.coded or tolerance.loose) or code == translated.info.details.get("factory"):
-        return []
-    text = (
-        f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes it a "
-        "lower standard than a full re-embed in the translated store's own kind of index"
-    )
-    return [doubt(text, "reference")]
-
-
 def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.int64]:
-    """Rows of the reference to look at: half of those suspiciously equal to translated ones first, true ones last."""
-    order = np.random.default_rng(seed).permutation(reference.info.count).astype(np.int64)
+    """Return rows of the reference to look at: half of those suspiciously equal to translated ones first, true last."""
+    order = _random_order(reference, seed)
     if rows is None:
         return order
-    suspicious = rows.places[~rows.true & (rows.cosines >= _NEARLY_EQUAL)][: SPOT_CHECKS // 2]
+    suspicious = rows.places[rows.equal(_NEARLY_EQUAL)][: SPOT_CHECKS // 2]
     late = np.concatenate([suspicious, rows.places[rows.true]])
     return np.concatenate([suspicious, order[~np.isin(order, late)], rows.places[rows.true]])
 
 
 def _unproven(reference: Store, rows: _Pairs | None) -> Finding:
     """Return that the reference is unproven; it is refused if it holds translated vectors."""
-    equal = 0 if rows is None else int((~rows.true & (rows.cosines >= 1 - 1e-6)).sum())
+    equal = 0 if rows is None else int(rows.equal(1 - 1e-6).sum())
     if rows is not None and equal > _SAME_SHARE * (~rows.true).sum():
         raise StoreError(
-            f"{reference.info.location}: expected a full re-embed as reference, found {equal:,} rows equal to "
-            f"translated ones; {_MADE_ELSE}"
+            f"{reference.info.location} has {equal:,} rows equal to translated ones, and is no full re-embed; "
+            f"{_MADE_ELSE}"
         )
     text = (
         "nothing proves the reference, as no document can be embedded again to compare; `stamp` cannot help, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.diagnostics import Diagnostics
@@ -14,6 +15,7 @@ from migrate.audit.judging import Unjudged
 from migrate.audit.measures import Scores
 from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
+from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, plan_word
 from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, sentences
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AuditReport:
     """The result of an audit. `measure` is what the verdict rests on: nDCG@10, or agreement@10 where nothing is judged.
 
@@ -95,6 +97,16 @@ class AuditReport:
         if rows == "queries":
             return data_frame([row for arm in self.arms for row in _query_rows(arm, self.query_ids)])
         raise UsageError(f'to_pandas: expected "arms" or "queries", found {rows!r}')
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """The ways to go on, the cheapest first."""
+        return options_of(self)
+
+    @cached_property
+    def recommendation(self) -> Recommendation:
+        """The way to go on with, and the command for it."""
+        return recommend(self)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
-from migrate.audit.query_set import QuerySet
-from migrate.audit.verdict import CONFIDENCE, Bounds, Floor, Verdict, decide, retention_bounds
+from migrate.audit.verdict import Bounds
 from migrate.errors import UsageError
 from migrate.search.runs import Run
+
+if TYPE_CHECKING:
+    from migrate.audit.query_set import QuerySet
 
 TIE = 1e-9
 """Differences of nDCG@10 up to this count as a tie."""
@@ -25,6 +28,7 @@ MEAN, RANDOM = "mean", "random"
 TWO_STAGE, REEMBEDDED, PREFIX = "two-stage", "translated + k%", "prefix"
 
 NDCG, AGREEMENT = "nDCG@10", "agreement@10"
+"""The measures that verdicts rest on."""
 
 DEPTHS = (20, 50, 200)
 """How many documents two stages embed for a query by default."""
@@ -114,61 +118,6 @@ class Comparison:
     standard: str = FULL
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
-
-    `n_documents` is how many documents can be retrieved. `floor` is there where the full re-embed is known in a pool
-    only. `limited` says that the queries were drawn by what their judgements could change between the translated store
-    and the full re-embed.
-    """
-
-    query_set: QuerySet
-    margin: float
-    seed: int
-    resamples: int
-    n_documents: int
-    confidence: float = CONFIDENCE
-    floor: Floor | None = None
-    limited: bool = False
-
-    @property
-    def measure(self) -> str:
-        """The measure that the verdict rests on."""
-        return deciding_measure(self.query_set)
-
-    @property
-    def provisional(self) -> bool:
-        """True where there are no judgements, so that agreement with the full re-embed has to decide."""
-        return self.query_set.qrels is None
-
-    def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
-        """Retention of an arm, and the queries it wins, ties and loses against its standard."""
-        scores, reference = arm.scores[self.measure], standard.scores[self.measure]
-        weighting = self.query_set.weighting(limited=self.limited and (arm.name, standard.name) == (TRANSLATED, FULL))
-        floor = self.floor if standard.name == FULL else None
-        bounds = retention_bounds(
-            scores, reference, seed=self.seed, resamples=self.resamples, weighting=weighting, floor=floor
-        )
-        return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
-
-    def verdict(self, arm: Scores, full: Scores, stay: Scores | None = None) -> Verdict:
-        """Return the verdict on the translated store, in whatever state; scores are by the deciding measure, (c,)."""
-        return decide(
-            arm,
-            full,
-            None if self.provisional else stay,
-            margin=self.margin,
-            seed=self.seed,
-            resamples=self.resamples,
-            provisional=self.provisional,
-            confidence=self.confidence,
-            n_documents=self.n_documents,
-            weighting=self.query_set.weighting(limited=self.limited),
-            floor=self.floor,
-        )
-
-
 def prefix_name(tokens: int) -> str:
     """The name of the arm of documents by their first tokens.
 
@@ -204,11 +153,6 @@ def check_plan(plan: str, count: int) -> None:
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
             "does that once, or rank fewer, such as two-stage-20"
         )
-
-
-def deciding_measure(query_set: QuerySet) -> str:
-    """Return what a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`) where nothing is judged."""
-    return AGREEMENT if query_set.qrels is None else NDCG
 
 
 def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, Scores]:

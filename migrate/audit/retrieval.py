@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import DEPTHS, FULL, TRANSLATED, ArmCost, Evaluation, Reranking
+from migrate.audit.results import (
+    DEPTHS,
+    FULL,
+    STAY,
+    TRANSLATED,
+    ArmCost,
+    ArmResult,
+    Comparison,
+    Reranking,
+    win_tie_loss,
+)
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
-from migrate.audit.verdict import CONFIDENCE, Finding, Floor
+from migrate.audit.verdict import CONFIDENCE, Bootstrap, Finding, Floor, Verdict, decide
 from migrate.cost import Tally, usd_of
 from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
@@ -60,8 +71,8 @@ class Retriever:
     of a run that others use counts for each of them.
 
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
-    then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
-    for every query.
+    then, unless the pool came to be the whole store, has the first `pool_depth` documents of the translated store for
+    every query, and a `floor` under its scores.
     """
 
     audit: Audit
@@ -75,13 +86,74 @@ class Retriever:
     proof: ReferenceProof | None = None
     in_pool: bool = False
     pool_depth: int | None = None
+    floor: Floor | None = None
     left_out: Collection[str] = frozenset()
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
+    def over(self, **changes: Any) -> Retriever:
+        """Return one with another floor, or another full re-embed, which keeps all other rankings."""
+        other, is_other_store = replace(self, **changes), "stores" in changes
+        other._runs.update({name: run for name, run in self._runs.items() if not (is_other_store and name == FULL)})
+        cached = ("bm25", "candidates") if is_other_store else vars(self).keys() - self.__dataclass_fields__.keys()
+        vars(other).update({name: vars(self)[name] for name in cached if name in vars(self)})
+        return other
+
     @cached_property
+    def names(self) -> frozenset[str]:
+        """The documents that are judged; one that was cut into chunks is there once."""
+        return frozenset(self.keys[TRANSLATED].values()).difference(self.left_out)
+
+    @property
     def n_documents(self) -> int:
-        """Documents that are judged; one that was cut into chunks counts once."""
-        return len(set(self.keys[TRANSLATED].values()).difference(self.left_out))
+        """The number of these documents."""
+        return len(self.names)
+
+    def rows(self, name: str, documents: Sequence[str]) -> dict[str, int]:
+        """Return the first row of each of some documents in the store of that name."""
+        left = set(documents)
+        rows: dict[str, int] = {}
+        for row, key in enumerate(self.keys[name].values()):
+            if key in left:
+                rows[key] = row
+                left.discard(key)
+        return rows
+
+    def texts(self, documents: Sequence[str]) -> dict[str, str]:
+        """Return the texts of some documents of the translated store; none where it has none."""
+        store, rows = self.stores[TRANSLATED], self.rows(TRANSLATED, documents)
+        if not store.info.has_texts or not rows:
+            return {}
+        order = np.array(list(rows.values()), dtype=np.int64)
+        return dict(zip(rows, (document.text for document in store.documents(order)), strict=True))
+
+    @property
+    def compared(self) -> dict[str, Run]:
+        """The rankings that the verdict compares: of the full re-embed, the translated store, and of staying."""
+        return {name: self.search(name).run for name in (FULL, TRANSLATED, STAY) if name in self.stores}
+
+    @cached_property
+    def subjects(self) -> Mapping[str, str]:
+        """The one document that says what a query is about: its relevant document that the full re-embed ranks first.
+
+        Where it retrieves none of them, the relevant one of the highest grade; without judgements, its first document.
+        A query without relevant documents has none.
+        """
+        present, subjects = set(self.keys[FULL].values()), {}
+        for query_id in self.query_set.query_ids:
+            ranking = self.search(FULL).run.rankings.get(query_id, ())
+            grades = {d: grade for d, grade in self.query_set.grades(query_id).items() if grade > 0 and d in present}
+            if self.query_set.is_judged:
+                ranking = tuple(d for d in ranking if d in grades)
+            best = next(iter(ranking), None) or max(sorted(grades), key=grades.__getitem__, default=None)
+            if best is not None:
+                subjects[query_id] = best
+        return subjects
+
+    @cached_property
+    def has_same_ids(self) -> bool:
+        """True where translated store and reference hold the same ids, not only chunks of the same documents."""
+        ids, others = ({i for batch in self.stores[name].scan() for i in batch.ids} for name in (TRANSLATED, FULL))
+        return ids == others
 
     @property
     def asked_depths(self) -> list[int]:
@@ -108,7 +180,7 @@ class Retriever:
         return pairs / self.stores[TRANSLATED].info.count
 
     def cost_of_share(self, share: float) -> ArmCost:
-        """The cost to embed a share, 0-1, of all documents; not known where there are no texts to count."""
+        """Return the cost to embed a share, 0-1, of all documents; not known where there are no texts to count."""
         if self._tokens is None:
             return ArmCost()
         return ArmCost(share * self._tokens, usd_of(share * self._tokens, self.tally.price))
@@ -119,12 +191,12 @@ class Retriever:
         return self.audit.embedder.loaded_profile().counter
 
     def cost_of_first(self, tokens: int) -> ArmCost:
-        """The cost to embed the first tokens of every document."""
-        store, tally = self.stores[TRANSLATED], self.tally
+        """Return the cost to embed the first tokens of every document."""
+        store = self.stores[TRANSLATED]
         if not store.info.has_texts:
             return ArmCost()
         documents = store.documents() if self.documents is None else self.documents
-        cost = tally.cost(first_of(documents, self.counter, tokens))
+        cost = self.tally.cost(first_of(documents, self.counter, tokens))
         return ArmCost(float(cost.tokens), cost.usd)
 
     @cached_property
@@ -139,34 +211,27 @@ class Retriever:
         return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
 
     def search(self, name: str) -> TimedRun:
-        """Exact search of the store of that name in `self.stores`, by the query vectors of its model."""
+        """Return the exact search of the store of that name, by the query vectors of its model."""
         if name not in self._runs:
-            store, keys = self.stores[name], self.keys[name]
-            self._runs[name] = self.search_batches(name, self._checked(store, keys))
+            self._runs[name] = self.search_batches(name, self._checked(name))
         return self._runs[name]
 
     def search_batches(self, name: str, batches: Iterable[Batch]) -> TimedRun:
-        """Exact search of other vectors, as they come, in the place of those of the store of that name."""
-        depth = self.depth
-        key, metric, queries = self.keys[name].__getitem__, self.stores[name].info.metric, self.vectors[name]
-        ids = self.query_set.query_ids
+        """Return the exact search of other vectors, as they come, in the place of those of the store of that name."""
+        depth, key, metric = self.depth, self.keys[name].__getitem__, self.stores[name].info.metric
+        ids, queries = self.query_set.query_ids, self.vectors[name]
         return self._timed(lambda: search(batches, ids, queries, metric=metric, key=key, depth=depth))
 
-    def _checked(self, store: Store, keys: Keys) -> Iterator[Batch]:
+    def _checked(self, name: str) -> Iterator[Batch]:
+        store, keys = self.stores[name], self.keys[name]
         done, stage = 0, f"search {store.info.name}"
         for batch in store.scan():
             self.audit.progress(stage, done, store.info.count)
             check_vectors(batch.ids, batch.vectors, source=store.info.location)
-            yield _without(batch, keys, self.left_out) if self.left_out else batch
+            rows = [row for row, doc_id in enumerate(batch.ids) if keys[doc_id] not in self.left_out]
             done += len(batch)
+            yield Batch([batch.ids[row] for row in rows], batch.vectors[rows]) if self.left_out else batch
         self.audit.progress(stage, done, store.info.count)
-
-    def over(self, **changes: Any) -> Retriever:
-        """Return one whose full re-embed is another: it keeps all other rankings."""
-        other = replace(self, **changes)
-        other._runs.update({name: run for name, run in self._runs.items() if name != FULL})
-        vars(other).update({name: vars(self)[name] for name in ("bm25", "candidates") if name in vars(self)})
-        return other
 
     @cached_property
     def bm25(self) -> TimedRun:
@@ -179,19 +244,18 @@ class Retriever:
         return self._timed(lambda: bm25_run(documents, queries, key=key, depth=self.depth))
 
     def fuse(self, *runs: TimedRun) -> TimedRun:
-        """Runs fused by their ranks; the time is that of all of them and of the fusion."""
+        """Return runs fused by their ranks; the time is that of all of them and of the fusion."""
         fused = self._timed(lambda: reciprocal_rank_fusion([timed.run for timed in runs], depth=self.depth))
         return TimedRun(fused.run, sum(timed.seconds for timed in runs) + fused.seconds)
 
     @cached_property
     def candidates(self) -> Sequence[Sequence[str]]:
         """The translated store's first ids for each query, best first, as many as the deepest two-stage arm reranks."""
-        depth = max(self.asked_depths, default=0)
+        depth, ids = max(self.asked_depths, default=0), self.query_set.query_ids
         if not depth:
-            return [()] * len(self.query_set.queries)
-        store, vectors, ids = self.stores[TRANSLATED], self.vectors[TRANSLATED], self.query_set.query_ids
-        batches = self._checked(store, self.keys[TRANSLATED])
-        run = search(batches, ids, vectors, metric=store.info.metric, depth=depth)
+            return [()] * len(ids)
+        metric, vectors = self.stores[TRANSLATED].info.metric, self.vectors[TRANSLATED]
+        run = search(self._checked(TRANSLATED), ids, vectors, metric=metric, depth=depth)
         return [run.top(query_id, depth) for query_id in ids]
 
     @cached_property
@@ -239,32 +303,58 @@ class Retriever:
 
     def reranking(self, depth: int) -> Reranking:
         """Return what a two-stage arm embeds."""
-        tally, count = self.tally, len(self._candidate_rows)
+        price, count = self.tally.price, len(self._candidate_rows)
         embedded, times = np.unique(np.concatenate([rows[:depth] for rows in self._candidate_rows]), return_counts=True)
-        tokens = tally.cost(self.stores[FULL].documents(embedded)).tokens
+        tokens = self.tally.cost(self.stores[FULL].documents(embedded)).tokens
         first, each = tokens / len(embedded) * depth, tokens / count
         further = each * float((times == 1).mean())
         return Reranking(
             depth,
             first,
-            usd_of(first, tally.price),
+            usd_of(first, price),
             len(embedded) / count,
             each,
-            usd_of(each, tally.price),
+            usd_of(each, price),
             len(embedded) / self.stores[TRANSLATED].info.count,
             further,
-            usd_of(further, tally.price),
+            usd_of(further, price),
         )
 
+    def rank_by_id(self) -> TimedRun:
+        """Return the same documents for every query: the first by doc_id."""
+        first = tuple(heapq.nsmallest(self.depth, self.names))
+        return self._timed(lambda: Run(dict.fromkeys(self.query_set.query_ids, first)))
+
+    def rank_at_random(self) -> TimedRun:
+        """Return documents drawn at random for each query."""
+        return self._timed(self._drawn)
+
+    def _drawn(self) -> Run:
+        rng, names = np.random.default_rng(self.audit.seed), sorted(self.names)
+        size, query_ids = min(self.depth, len(names)), self.query_set.query_ids
+        draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
+        return Run({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
+
+    @property
+    def depth(self) -> int:
+        """Documents to retrieve, so that enough are left when a query's own is dropped."""
+        return DEPTH + self.query_set.exclude_self
+
+    def _timed(self, answer: Callable[[], Run]) -> TimedRun:
+        started = time.perf_counter()
+        run = answer()
+        seconds = time.perf_counter() - started
+        return TimedRun(without_self(run) if self.query_set.exclude_self else run, seconds)
+
     def deciding_scores(self, run: Run) -> Scores:
-        """A run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
+        """Return a run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
         query_set = self.query_set
         if query_set.qrels is not None:
             return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
         return self.agreement(run)
 
     def agreement(self, run: Run) -> Scores:
-        """A run's agreement@10 with the full re-embed, judged or not, one for each distinct text, (c,)."""
+        """Return a run's agreement@10 with the full re-embed, judged or not, one for each distinct text, (c,)."""
         return self.query_set.merged(agreement(self.true_scores(run), self._full_scores))
 
     @property
@@ -297,7 +387,7 @@ class Retriever:
         return -scores if metric == "l2" else scores
 
     def _scores_of(self, block: range, wanted: Sequence[Sequence[str]]) -> Iterator[Mapping[str, float]]:
-        """The reference's scores of some documents for each query of a block."""
+        """Yield the reference's scores of some documents for each query of a block."""
         reference = self.stores[FULL]
         every = set().union(*wanted)
         if not every:
@@ -305,62 +395,49 @@ class Retriever:
             return
         rows = [row for row, key in enumerate(self.keys[FULL].values()) if key in every]
         batch = reference.get(np.array(rows, dtype=np.int64))
-        keys = [self.keys[FULL][doc_id] for doc_id in batch.ids]
         places: dict[str, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(key, []).append(place)
+        for place, doc_id in enumerate(batch.ids):
+            places.setdefault(self.keys[FULL][doc_id], []).append(place)
         for i, own in zip(block, wanted, strict=True):
             query_id, vector = self.query_set.query_ids[i], self.vectors[FULL][i : i + 1]
             top = TopK([query_id], vector, metric=reference.info.metric, depth=max(len(own), 1))
-            near = [place for doc_id in own for place in places.get(doc_id, ())]
-            top.add([keys[place] for place in near], batch.vectors[near])
+            near = [(doc_id, place) for doc_id in own for place in places.get(doc_id, ())]
+            top.add([doc_id for doc_id, _ in near], batch.vectors[[place for _, place in near]])
             run = top.run()
             yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))
 
-    def evaluation(
-        self, floor: Floor | None = None, *, limited: bool = False, confidence: float = CONFIDENCE
-    ) -> Evaluation:
-        """Return the rules by which these rankings are judged."""
-        audit = self.audit
-        return Evaluation(
-            self.query_set,
-            audit.margin,
-            audit.seed,
-            audit.resamples,
-            self.n_documents,
-            confidence,
-            floor,
-            limited,
+    @cached_property
+    def is_limited(self) -> bool:
+        """True where drawn queries have the chances that the two rankings give them which the verdict compares."""
+        chances, ids = self.query_set.chances, [query.id for query in self.query_set.distinct]
+        if chances is None or self.left_out:
+            return False
+        changes = greatest_change(self.search(TRANSLATED).run, self.search(FULL).run, ids)
+        return bool(np.allclose(chances_of(changes), [chances[query_id] for query_id in ids], rtol=0, atol=1e-6))
+
+    def bootstrap(self, *, limited: bool = False, in_pool: bool = False) -> Bootstrap:
+        """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
+        weighting, floor = self.query_set.weighting(limited=limited), self.floor if in_pool else None
+        return Bootstrap(weighting, self.audit.seed, self.audit.resamples, floor=floor)
+
+    def verdict(
+        self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE
+    ) -> Verdict:
+        """Return the verdict on the translated store, in whatever state; scores are by the deciding measure, (c,)."""
+        is_judged, bootstrap = self.query_set.is_judged, self.bootstrap(limited=self.is_limited, in_pool=True)
+        return decide(
+            arm,
+            full,
+            stay if is_judged else None,
+            margin=self.audit.margin,
+            provisional=not is_judged,
+            n_documents=self.n_documents,
+            bootstrap=replace(bootstrap, confidence=confidence),
         )
 
-    def rank_by_id(self) -> TimedRun:
-        """The same documents for every query: the first by doc_id."""
-        keys = set(self.keys[TRANSLATED].values())
-        ids = self.query_set.query_ids
-        return self._timed(lambda: Run(dict.fromkeys(ids, tuple(heapq.nsmallest(self.depth, keys)))))
-
-    def rank_at_random(self) -> TimedRun:
-        """Documents drawn at random for each query."""
-        return self._timed(lambda: self._drawn(sorted(set(self.keys[TRANSLATED].values()))))
-
-    def _drawn(self, names: Sequence[str]) -> Run:
-        rng = np.random.default_rng(self.audit.seed)
-        size, query_ids = min(self.depth, len(names)), self.query_set.query_ids
-        draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
-        return Run({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
-
-    @property
-    def depth(self) -> int:
-        """Documents to retrieve, so that enough are left when a query's own is dropped."""
-        return DEPTH + self.query_set.exclude_self
-
-    def _timed(self, answer: Callable[[], Run]) -> TimedRun:
-        started = time.perf_counter()
-        run = answer()
-        seconds = time.perf_counter() - started
-        return TimedRun(without_self(run) if self.query_set.exclude_self else run, seconds)
-
-
-def _without(batch: Batch, keys: Keys, left_out: Collection[str]) -> Batch:
-    kept = [row for row, doc_id in enumerate(batch.ids) if keys[doc_id] not in left_out]
-    return Batch([batch.ids[row] for row in kept], batch.vectors[kept])
+    def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
+        """Return the retention of an arm, and the queries it wins, ties and loses against its standard."""
+        scores, reference = (one.scores[self.query_set.measure] for one in (arm, standard))
+        limited = (arm.name, standard.name) == (TRANSLATED, FULL) and self.is_limited
+        bootstrap = self.bootstrap(limited=limited, in_pool=standard.name == FULL)
+        return Comparison(bootstrap.retention(scores, reference), *win_tie_loss(scores, reference), standard.name)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.inputs import rows_of, texts_of
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import Bounds, Finding, retention_bounds
+from migrate.audit.verdict import Bounds, Finding
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
@@ -28,24 +27,24 @@ _FEWEST = 20
 """Documents to a cluster, at least: smaller ones say nothing of a topic."""
 
 
-def topics_of(retriever: Retriever, wanted: Sequence[str], *, seed: int = 0) -> Mapping[str, str]:
-    """A topic for each wanted document: its cluster, by k-means, named by words; none without texts.
+def topics_of(retriever: Retriever, wanted: Sequence[str]) -> Mapping[str, str]:
+    """Return a topic for each wanted document: its cluster, by k-means, named by words; none without texts.
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    names = sorted(set(retriever.keys[FULL].values()))
+    seed, names, unique = retriever.audit.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(wanted))
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
-    sample = list(dict.fromkeys([*sorted(set(wanted)), *(names[i] for i in drawn)]))[: max(_SAMPLE, len(set(wanted)))]
+    sample = list(dict.fromkeys([*unique, *(names[i] for i in drawn)]))[: max(_SAMPLE, len(unique))]
     count = min(8, len(sample) // _FEWEST)
-    rows = rows_of(retriever.keys[FULL], sample)
-    texts = texts_of(retriever.stores[TRANSLATED], rows_of(retriever.keys[TRANSLATED], sample))
+    texts = retriever.texts(sample)
     if count < 2 or not texts:
         return {}
-    place = {key: i for i, key in enumerate(rows)}
+    rows = retriever.rows(FULL, sample)
     vectors = retriever.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
     part_of = _clusters(vectors, count, seed)
-    called = _cluster_labels([texts[key] for key in rows], part_of, count)
-    return {key: called[part_of[place[key]]] for key in wanted if key in place}
+    labels = _cluster_labels([texts[key] for key in rows], part_of, count)
+    topics = {key: labels[part] for key, part in zip(rows, part_of, strict=True)}
+    return {key: topics[key] for key in wanted if key in topics}
 
 
 def _clusters(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.int32]:
@@ -56,7 +55,7 @@ def _clusters(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np
 
 
 def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int) -> list[str]:
-    """The words that set a cluster apart: TF-IDF of its texts taken together (Grootendorst 2022, BERTopic, eq. 2)."""
+    """Return words that set clusters apart: TF-IDF of all texts of each (Grootendorst 2022, BERTopic, eq. 2)."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     counter = CountVectorizer(stop_words="english", max_features=20_000, token_pattern=_WORD)
@@ -87,55 +86,52 @@ class Slice:
     retention: Bounds
 
 
-def find_slices(
-    retriever: Retriever,
-    documents_of: Mapping[str, str],
-    scores: tuple[Scores, Scores],
-) -> tuple[Slice, ...]:
-    """Queries by their length, by topic, by confidence and by metadata of the documents they are about.
+def find_slices(retriever: Retriever, arm: Scores, full: Scores) -> tuple[Slice, ...]:
+    """Return queries by their length, by topic, by confidence and by metadata of the documents they are about.
 
-    `scores` are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
+    Scores are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
     not known of the stores makes no slice, nor does a confidence that is not to be used.
     """
-    return tuple(
-        _slice(by, value, rows, scores, retriever)
-        for by, labels in _labellings(retriever, documents_of, retriever.audit.slice, retriever.audit.seed).items()
-        for value, rows in _groups(labels).items()
-    )
+    bootstrap, slices = retriever.bootstrap(), []
+    for by, labels in _labellings(retriever, retriever.audit.slice).items():
+        for value, rows in _groups(labels).items():
+            weighting = bootstrap.weighting.at(rows)
+            bounds = replace(bootstrap, weighting=weighting).retention(arm[rows], full[rows])
+            before, now = (float(np.average(scores[rows], weights=weighting.values)) for scores in (full, arm))
+            slices.append(Slice(by, value, len(rows), before, now, bounds))
+    return tuple(slices)
 
 
 def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[Finding, ...]:
     """Return a note for each metadata field that does not distinguish the queries."""
     times = Counter(part.by for part in slices)
     sentences = {
-        0: "--slice: expected documents with {!r} in their metadata, found none among those that the queries are about",
-        1: "--slice: expected several values of {!r} among the documents that the queries are about, found only one",
+        0: "--slice: no document that the queries are about has {!r} in its metadata",
+        1: "--slice: the documents that the queries are about have but one value of {!r}",
     }
     unused = [field for field in dict.fromkeys(fields) if times[field] in sentences]
     return tuple(Finding("note", sentences[times[field]].format(field)) for field in unused)
 
 
-def _labellings(
-    retriever: Retriever, documents_of: Mapping[str, str], fields: Sequence[str], seed: int
-) -> dict[str, Sequence[str | None]]:
-    """A label for each query, None where it has none, by what they tell."""
-    store, queries = retriever.stores[TRANSLATED], retriever.query_set.distinct
-    rows = rows_of(retriever.keys[TRANSLATED], list(documents_of.values()))
-    at = [rows.get(documents_of.get(query.id, "")) for query in queries]
-    labellings: dict[str, Sequence[str | None]] = {
-        "words in the query": _parts([len(query.text.split()) for query in queries], "{:.0f}")
-    }
-    topics = {} if retriever.in_pool else topics_of(retriever, list(documents_of.values()), seed=seed)
+def _labellings(retriever: Retriever, fields: Sequence[str]) -> dict[str, Sequence[str | None]]:
+    """Return a label for each query, None where it has none, by what they tell."""
+    subjects, queries = retriever.subjects, retriever.query_set.distinct
+    documents = [subjects.get(query.id, "") for query in queries]
+    row_of = retriever.rows(TRANSLATED, list(subjects.values()))
+    rows = [row_of.get(document) for document in documents]
+    words = _parts([len(query.text.split()) for query in queries], "{:.0f}")
+    labellings: dict[str, Sequence[str | None]] = {"words in the query": words}
+    topics = {} if retriever.in_pool else topics_of(retriever, list(subjects.values()))
     if topics:
-        labellings["topic"] = [topics.get(documents_of.get(query.id, "")) for query in queries]
-    confidence = usable_confidence(store)
+        labellings["topic"] = [topics.get(document) for document in documents]
+    confidence = usable_confidence(retriever.stores[TRANSLATED])
     if confidence is not None:
-        labellings["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
-    return labellings | {field: _metadata(retriever, at, field) for field in fields}
+        labellings["confidence"] = _parts([None if row is None else float(confidence[row]) for row in rows], "{:.2f}")
+    return labellings | {field: _metadata(retriever, rows, field) for field in fields}
 
 
 def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
-    """The field of each query's document; rare values together."""
+    """Return the field of each query's document; rare values together."""
     wanted = sorted({row for row in rows if row is not None})
     store = retriever.stores[TRANSLATED]
     documents = store.documents(np.array(wanted, dtype=np.int64)) if store.info.has_texts else iter(())
@@ -146,7 +142,7 @@ def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> S
 
 
 def _parts(values: Sequence[float | None], form: str) -> Sequence[str | None]:
-    """Up to ten parts of equally many, each named by its ends; fewer where they would hold few queries."""
+    """Return up to ten parts of equally many, each named by its ends; fewer where they would hold few queries."""
     numbers = np.array([value for value in values if value is not None], dtype=float)
     if not len(numbers):
         return [None] * len(values)
@@ -167,7 +163,7 @@ def _names(numbers: NDArray[np.float64], part_of: NDArray[np.int64], form: str) 
 
 
 def _groups(labels: Iterable[str | None]) -> dict[str, NDArray[np.int64]]:
-    """The places of each label, in the order of the labels as numbers where they are numbers."""
+    """Return the places of each label, in the order of the labels as numbers where they are numbers."""
     places: dict[str, list[int]] = {}
     for place, label in enumerate(labels):
         if label is not None:
@@ -181,19 +177,3 @@ def _order(label: str) -> tuple[float, str]:
         return float(first), label
     except ValueError:
         return np.inf, label
-
-
-def _slice(
-    by: str,
-    value: str,
-    rows: NDArray[np.int64],
-    scores: tuple[Scores, Scores],
-    retriever: Retriever,
-) -> Slice:
-    arm, full = (values[rows] for values in scores)
-    audit, weighting = retriever.audit, retriever.query_set.weighting()
-    of_rows = None if weighting is None else weighting.at(rows)
-    weights = None if of_rows is None else of_rows.values
-    bounds = retention_bounds(arm, full, seed=audit.seed, resamples=audit.resamples, weighting=of_rows)
-    before, now = (float(np.average(values, weights=weights)) for values in (full, arm))
-    return Slice(by, value, len(rows), before, now, bounds)

@@ -137,8 +137,8 @@ class Weighting:
         return np.array([numbers.setdefault(group, len(numbers)) for group in self.groups.tolist()], dtype=np.int64)
 
 
-_EVEN = Weighting(np.ones(1), 1.0)
-
+EVEN = Weighting(np.ones(1), 1.0)
+"""Queries that count the same, each for itself."""
 
 FLOOR_SHARE = 0.2
 """Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
@@ -174,81 +174,90 @@ class Floor:
         return replace(bounds, upper=extreme.upper)
 
 
-def retention_bounds(
-    arm: Scores,
-    full: Scores,
-    *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    weighting: Weighting | None = None,
-    floor: Floor | None = None,
-) -> Bounds:
-    """Mean score of the arm over mean score of the full re-embed: retention.
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """The rules by which all bounds of an audit are drawn.
 
-    Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
-    With a `weighting`, means are weighted, and the imagined query counts as much as the worst there can be.
-    With a `floor`, scores are those in a pool: one of the bounds is then that of these, and the other that of the
-    floor, with the error that the floor leaves.
+    All scores are between 0 and 1, (n,), in the same order; means are weighted. With a `floor`, scores are those in a
+    pool: one of the bounds of retention is then that of these, and the other that of the floor, with the error that the
+    floor leaves.
     """
-    weighting = weighting or _EVEN
-    bounds = _retention(arm, full, seed, resamples, confidence, weighting)
-    if floor is None:
-        return bounds
-    own, standard = floor.extreme(arm, full)
-    level = 1 - (1 - FLOOR_SHARE) * (1 - confidence)
-    wide = floor.widen(bounds, _retention(own, standard, seed, resamples, level, weighting))
-    likely = _ratio(*map(weighting.of, floor.likely(arm, full)))
-    return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
 
+    weighting: Weighting = EVEN
+    seed: int = 0
+    resamples: int = RESAMPLES
+    confidence: float = CONFIDENCE
+    floor: Floor | None = None
 
-def family_bounds(
-    arms: Mapping[str, Scores],
-    full: Scores,
-    *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    weighting: Weighting | None = None,
-    floor: Floor | None = None,
-    others: int = 0,
-) -> dict[str, Bounds]:
-    """Retention of several arms, with bounds that hold for all of them at once, and for `others` that were planned.
+    def retention(self, arm: Scores, full: Scores) -> Bounds:
+        """Return the mean score of the arm over that of the full re-embed; unknown where that finds nothing."""
+        bounds = self._shares(arm, full, self.confidence)
+        if self.floor is None:
+            return bounds
+        level = 1 - (1 - FLOOR_SHARE) * (1 - self.confidence)
+        wide = self.floor.widen(bounds, self._shares(*self.floor.extreme(arm, full), level))
+        likely = _ratio(*map(self.weighting.of, self.floor.likely(arm, full)))
+        return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
 
-    Of k arms that are all at the margin, the best of the k looks better than it is. Each bound here is one of
-    confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth, and
-    so for the upper ones. How alike the arms are is not used. Arms that may or may not be looked at, by what the first
-    of them show, count among the k.
-    """
-    each = 1 - (1 - confidence) / max(len(arms) + others, 1)
-    return {
-        name: retention_bounds(
-            arm, full, seed=seed, resamples=resamples, confidence=each, weighting=weighting, floor=floor
-        )
-        for name, arm in arms.items()
-    }
+    def family(self, arms: Mapping[str, Scores], full: Scores, *, others: int = 0) -> dict[str, Bounds]:
+        """Return the retention of several arms, with bounds that hold for all, and for `others` that were planned.
 
+        Of k arms that are all at the margin, the best of the k looks better than it is. Each bound here is one of
+        confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth,
+        and so for the upper ones. How alike the arms are is not used. Arms that may or may not be looked at, by what
+        the first of them show, count among the k.
+        """
+        each = replace(self, confidence=1 - (1 - self.confidence) / max(len(arms) + others, 1))
+        return {name: each.retention(arm, full) for name, arm in arms.items()}
 
-def difference_bounds(
-    arm: Scores,
-    other: Scores,
-    *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    weighting: Weighting | None = None,
-) -> Bounds:
-    """Mean score of the arm minus mean score of the other; the imagined query is all won, or all lost.
+    def difference(self, arm: Scores, other: Scores) -> Bounds:
+        """Return the mean score of the arm minus that of the other; the imagined query is all won, or all lost."""
+        if not len(arm):
+            return Bounds(0.0, -np.inf, np.inf)
+        weighting = self.weighting
+        weighted = np.column_stack([weighting.of(arm - other), weighting.of(np.ones(len(arm)))])
+        sums, unseen = weighted_sums(weighting.rows(weighted), seed=self.seed, resamples=self.resamples)
+        lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.most * unseen, self.confidence)
+        return Bounds(float(weighted[:, 0].sum() / weighted[:, 1].sum()), float(lower[0]), float(upper[0]))
 
-    With a `weighting`, means are weighted, and the imagined query is as heavy as any.
-    """
-    if not len(arm):
-        return Bounds(0.0, -np.inf, np.inf)
-    weighting = weighting or _EVEN
-    weighted = np.column_stack([weighting.of(arm - other), weighting.of(np.ones(len(arm)))])
-    sums, unseen = weighted_sums(weighting.rows(weighted), seed=seed, resamples=resamples)
-    lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.most * unseen, confidence)
-    return Bounds(float(weighted[:, 0].sum() / weighted[:, 1].sum()), float(lower[0]), float(upper[0]))
+    def is_less(self, less: Scores, more: Scores) -> bool:
+        """Return whether scores are significantly lower than others."""
+        return self.difference(more, less).lower > 0
+
+    def _shares(self, arm: Scores, full: Scores, confidence: float) -> Bounds:
+        weighting = self.weighting
+        perfect = bool((full == 1).all()) and weighting.heaviest == 1
+        arm, full = weighting.of(arm), weighting.of(full)
+        if not full.any():
+            return Bounds(_ratio(arm, full), 0.0, np.inf)
+        rows = weighting.rows(np.column_stack([full, arm]))
+        sums, unseen = weighted_sums(rows, seed=self.seed, resamples=self.resamples)
+        lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, weighting=weighting)
+        return Bounds(_ratio(arm, full), float(lower[0]), float(upper[0]))
+
+    def queries_needed(self, arm: Scores, full: Scores, margin: float) -> int | None:
+        """Return the number of queries with which 80 % of audits would be settled; None for more than `MOST_QUERIES`.
+
+        Holds if these queries are like all others: if retention is what it is here, and its spread and groups too. As
+        retention is known to within its bounds only, so is this number; `benchmarks/verdicts.py` prints how many audits
+        it settles.
+
+        An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
+        query leave open, NOT SAFE where it is as far below; that mean is taken as normal.
+        """
+        weighting = self.weighting
+        above = weighting.rows(weighting.of(arm - margin * full))  # what a group has is what it adds
+        if len(above) < 2 or not full.any():
+            return None
+        each = len(arm) / len(above)
+        n = np.unique(np.geomspace(max(len(above) + 1, FEWEST_QUERIES), MOST_QUERIES / each, 400).astype(int))
+        best = weighting.won + (weighting.most - weighting.won) * (1 - margin)
+        if weighting.heaviest == 1 and (full == 1).all():
+            best = weighting.most * (1 - margin)
+        least = margin * weighting.worst
+        settled = _settled(n, above, least, self.confidence) + _settled(n, -above, best, self.confidence)
+        enough = n[settled >= 0.8]  # as much power as is usual (Cohen 1988)
+        return ceil(enough[0] * each) if len(enough) else None
 
 
 def weighted_sums(
@@ -287,7 +296,7 @@ def ratio_bounds(
     confidence: float,
     *,
     perfect: bool = False,
-    weighting: Weighting = _EVEN,
+    weighting: Weighting = EVEN,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1).
 
@@ -310,16 +319,6 @@ def mean_bounds(
     return lower, upper
 
 
-def _retention(arm: Scores, full: Scores, seed: int, resamples: int, confidence: float, weighting: Weighting) -> Bounds:
-    perfect = bool((full == 1).all()) and weighting.heaviest == 1
-    arm, full = weighting.of(arm), weighting.of(full)
-    if not full.any():
-        return Bounds(_ratio(arm, full), 0.0, np.inf)
-    sums, unseen = weighted_sums(weighting.rows(np.column_stack([full, arm])), seed=seed, resamples=resamples)
-    lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, weighting=weighting)
-    return Bounds(_ratio(arm, full), float(lower[0]), float(upper[0]))
-
-
 def _ratio(arm: Scores, full: Scores) -> float:
     """Return the ratio of the means; 1 where both are 0, as nothing was lost, and 0 where there is no query."""
     if not len(arm):
@@ -336,33 +335,6 @@ MOST_QUERIES = 100_000
 
 
 _NORMAL = NormalDist()
-
-
-def queries_needed(
-    arm: Scores, full: Scores, margin: float, *, confidence: float = CONFIDENCE, weighting: Weighting | None = None
-) -> int | None:
-    """Number of queries with which 80 % of audits would be settled, or None for more than `MOST_QUERIES`.
-
-    Holds if these queries are like all others: if retention is what it is here, and its spread and groups too. As
-    retention is known to within its bounds only, so is this number; `benchmarks/verdicts.py` prints how many audits it
-    settles.
-
-    An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
-    query leave open, NOT SAFE where it is as far below (`migrate.audit.verdict`); that mean is taken as normal.
-    """
-    weighting = weighting or _EVEN
-    above = weighting.rows(weighting.of(arm - margin * full))  # what a group has is what it adds
-    if len(above) < 2 or not full.any():
-        return None
-    each = len(arm) / len(above)
-    n = np.unique(np.geomspace(max(len(above) + 1, FEWEST_QUERIES), MOST_QUERIES / each, 400).astype(int))
-    best = weighting.won + (weighting.most - weighting.won) * (1 - margin)
-    if weighting.heaviest == 1 and (full == 1).all():
-        best = weighting.most * (1 - margin)
-    least = margin * weighting.worst
-    settled = _settled(n, above, least, confidence) + _settled(n, -above, best, confidence)
-    enough = n[settled >= 0.8]  # as much power as is usual (Cohen 1988)
-    return ceil(enough[0] * each) if len(enough) else None
 
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
@@ -600,47 +572,45 @@ def decide(
     stay: Scores | None = None,
     *,
     margin: float = MARGIN,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
     provisional: bool = False,
-    confidence: float = CONFIDENCE,
     n_documents: int | None = None,
-    weighting: Weighting | None = None,
-    floor: Floor | None = None,
+    bootstrap: Bootstrap | None = None,
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
-    All scores are one value a query, shape (n,), between 0 and 1, in the same order. Repeated queries are merged before
-    (`QuerySet.merged`); the `weighting` has the groups of those that are not independent. Where there are fewer than
-    `FEWEST_DOCUMENTS` to search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`,
-    scores are those in a pool, as in `retention_bounds`.
-
-    `provisional` scores are agreement@10: they are held against what stands for the `margin`.
+    Repeated queries are merged before (`QuerySet.merged`); the weighting of the `bootstrap` has the groups of those
+    that are not independent. Of fewer than `FEWEST_DOCUMENTS` to search, `n_documents`, harm that shows is NOT SAFE,
+    and all else INCONCLUSIVE. `provisional` scores are agreement@10: they are held against what stands for the
+    `margin`.
 
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
-    and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that. Queries that were not drawn
-    evenly count by their `weighting`.
+    and the best is taken. For k of them, a confidence of 1 - 0.05 / k makes up for that.
     """
-    retention = retention_bounds(
-        arm, full, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting, floor=floor
-    )
-    gain = None
-    if stay is not None:
-        gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting)
+    bootstrap = bootstrap or Bootstrap()
+    retention = bootstrap.retention(arm, full)
+    gain = None if stay is None else bootstrap.difference(arm, stay)
     limits = limits_of(margin) if provisional else Limits(margin, margin)
-    groups = None if weighting is None or weighting.groups is None else weighting.count
+    groups = None if bootstrap.weighting.groups is None else bootstrap.weighting.count
     enough = (len(arm) if groups is None else groups) >= FEWEST_QUERIES
     outcome = _outcome(retention, gain, limits) if enough else Outcome.INCONCLUSIVE
     verdict = Verdict(
-        outcome, retention, limits.safe, len(arm), gain, None, provisional, confidence, n_documents, n_groups=groups
+        outcome,
+        retention,
+        limits.safe,
+        len(arm),
+        gain,
+        None,
+        provisional,
+        bootstrap.confidence,
+        n_documents,
+        harmful=limits.harmful if provisional else None,
+        stands_for=margin if provisional else None,
+        n_groups=groups,
     )
-    if provisional:
-        verdict = replace(verdict, harmful=limits.harmful, stands_for=margin)
     if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:
         nearest = limits.safe if retention.estimate >= limits.safe else limits.harmful
-        likely = (arm, full) if floor is None else floor.likely(arm, full)
-        needed = queries_needed(*likely, nearest, confidence=confidence, weighting=weighting)
-        verdict = replace(verdict, queries_needed=needed)
+        likely = (arm, full) if bootstrap.floor is None else bootstrap.floor.likely(arm, full)
+        verdict = replace(verdict, queries_needed=bootstrap.queries_needed(*likely, nearest))
     if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
     return verdict

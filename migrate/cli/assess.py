@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
-from migrate.cli.options import ModelOptions, option
-from migrate.cli.pages import open_page, refuse_open
-from migrate.cli.pages import opens as open_option
+from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import cached_texts
 from migrate.cli.steps import step_options
@@ -28,17 +26,15 @@ if TYPE_CHECKING:
     example="lead-migrate assess my-store --target openai:text-embedding-3-small",
 )
 @step_options(Assess)
-@option("--html", type=options.PATH, metavar="FILE", help="File to write the assessment to as an HTML page.")
-@open_option
 @options.model_options
+@options.report_options
 @options.force
 @options.as_json
 @options.quiet
 def command(
     asked: Assess,
-    html: Path | None,
-    opens: bool,
     model: ModelOptions,
+    outputs: Outputs,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -51,17 +47,14 @@ def command(
     a comma between. Without it the limits of `--tier` hold.
     """
     from migrate.embedders.kinds import split_settings, with_settings
-    from migrate.files import atomic_file, refuse_file, write_bytes
     from migrate.report.assess import assess_document, assess_sections
     from migrate.report.page import report_page
     from migrate.report.terminal import report_text
 
-    refuse_open(html, opens=opens)
     asked.check()
     store, target, stitch = str(asked.store), str(asked.target), cast("Path | str | None", asked.stitch)
-    if html is not None:
-        read = (store, cast("Path | None", asked.query_log), stitch, asked.report)
-        refuse_file(html, *options.local_paths(*read), force=force)
+    read = (store, cast("Path | None", asked.query_log), stitch, asked.audit)
+    outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar(quiet=quiet) as progress:
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
         bare, settings = split_settings(target)
@@ -80,12 +73,10 @@ def command(
         opened = step.source
         stop_if_same("assess", opened, embedder, as_json=as_json)
         assessment = step.execute()
-    if html is not None:
-        with atomic_file(html, force=force) as aside:
-            write_bytes(aside, report_page(assess_sections(assessment)).encode())
-    open_page(html, opens=opens, quiet=quiet)
+    document = assess_document(assessment)
+    outputs.leave(document, lambda: report_page(assess_sections(assessment)), force=force)
     if as_json:
-        show_json(assess_document(assessment))
+        show_json(document)
         return
     show(report_text(assess_sections(assessment)))
     words: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
@@ -107,7 +98,8 @@ def _advise_plan(
     `words` name store and target.
     """
     from migrate.cost.plans import FIRST_TOKENS, MIGRATE
-    from migrate.steps.translate.choice import CONFIDENCE, RANDOM
+    from migrate.selection.sample import RANDOM
+    from migrate.steps.translate.choice import CONFIDENCE
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         if best.first_tokens:

@@ -10,8 +10,6 @@ from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, QueryOptions, report_options
-from migrate.cli.pages import open_page, refuse_open
-from migrate.cli.pages import opens as open_option
 from migrate.cli.spending import Spending, SpendingOptions, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 @options.accept_margin
 @options.model_options
 @report_options
-@open_option
 @options.general_options(options.as_json, options.verbose, options.quiet)
 def command(
     asked: Audit,
@@ -42,7 +39,6 @@ def command(
     spending: SpendingOptions,
     model: ModelOptions,
     outputs: Outputs,
-    opens: bool,
     general: GeneralOptions,
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
@@ -72,7 +68,6 @@ def command(
         return _by_labels(step, paths, model, spending, outputs, general)
     asked.check()
     outputs.refuse(*paths, force=asked.force)  # refused before anything is spent
-    refuse_open(outputs.html, opens=opens)
     if asked.judge_next is not None:
         refuse_file(Path(asked.judge_next), *paths, force=asked.force)
     with progress_bar(quiet=quiet) as progress:
@@ -86,10 +81,9 @@ def command(
         report = replace(_run(step, places, paid, str(asked.store)), places=places)
     paid.finish()
     _advise_judging(step, report, quiet=quiet)
-    code = show_report(report, outputs, general, page=outputs.html)
+    code = show_report(report, outputs, general, page=outputs.first(".html"))
     if not general.as_json:
         advise_recommendation(recommendation_document(report), quiet=quiet)
-    open_page(outputs.html, opens=opens, quiet=quiet)
     return code
 
 
@@ -165,7 +159,7 @@ def _places(step: Audit, asked: Audit, outputs: Outputs) -> Places:
         stitch=None if asked.stitch is None else str(asked.stitch),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
-        report=None if outputs.report is None else str(outputs.report),
+        report=None if (kept := outputs.first(".json")) is None else str(kept),
         again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
     )
 
@@ -181,13 +175,12 @@ def _by_labels(
     """Judge by trained models alone, where no queries are asked: the model embeds what proves the reference."""
     from migrate.audit.downstream import audit_downstream
     from migrate.errors import UsageError
-    from migrate.files import atomic_file, write_json
     from migrate.report.downstream import downstream_blocks, downstream_document
     from migrate.report.suite import downstream_suite
     from migrate.report.terminal import as_text
 
-    if outputs.html is not None:
-        raise UsageError("--html: the page is one of queries; add --beir or --queries, or leave it out")
+    if page := outputs.first(".html"):
+        raise UsageError(f"--report {page}: the page is one of queries; add --beir or --queries, or leave it out")
     outputs.refuse(*paths, force=general.force)
     store = str(step.store)
     with progress_bar(quiet=general.quiet) as progress:
@@ -204,8 +197,5 @@ def _by_labels(
         show_json(document)
     else:
         show(as_text(downstream_blocks(kept)))
-    if outputs.report is not None:
-        with atomic_file(outputs.report, force=general.force) as aside:
-            write_json(aside, downstream_document(kept))
-    outputs.leave(downstream_suite(kept, store), force=general.force)
+    outputs.leave(document, str, downstream_suite(kept, store), force=general.force)
     return EXIT_CODES[kept.outcome.value]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from migrate.cli import options
 from migrate.cli.next_step import lead_on
-from migrate.cli.options import ModelOptions, Outputs, ci_options, option
-from migrate.cli.pages import open_page, refuse_open
-from migrate.cli.pages import opens as open_option
+from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.steps.check import Check
@@ -17,19 +14,15 @@ from migrate.steps.check import Check
 
 @options.command("check", example="lead-migrate check my-store/ --model tfidf:32")
 @step_options(Check)
-@option("--html", type=options.PATH, metavar="FILE", help="File to write the finding to as a page for a browser.")
-@open_option
 @options.model_options
-@ci_options
+@options.report_options
 @options.force
 @options.as_json
 @options.quiet
 def command(
     asked: Check,
-    html: Path | None,
-    opens: bool,
     model: ModelOptions,
-    ci: Outputs,
+    outputs: Outputs,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -39,7 +32,6 @@ def command(
     Exits with 0 if so, with 1 if not. A manifest whose hash is that of the index answers at once. What fits instead,
     such as texts cut at another length, is printed as the next command.
     """
-    from migrate.files import atomic_file, refuse_file, write_bytes
     from migrate.report.check import check_document, check_sections
     from migrate.report.page import report_page
     from migrate.report.suite import check_suite
@@ -48,22 +40,16 @@ def command(
     from migrate.stores.file_store import folder_of
 
     store, spec = str(asked.store), str(asked.model)
-    refuse_open(html, opens=opens)
-    ci.refuse(*options.local_paths(store), force=force)
-    if html is not None:
-        refuse_file(html, *options.local_paths(store), force=force)
+    outputs.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
         embedder = model.load(spec, state=folder_of(opened))
         compatibility = replace(asked, store=opened, model=embedder, progress=progress).run()
-    ci.leave(check_suite(compatibility), force=force)
-    if html is not None:
-        with atomic_file(html, force=force) as aside:
-            write_bytes(aside, report_page(check_sections(compatibility)).encode())
+    document = check_document(compatibility)
+    outputs.leave(document, lambda: report_page(check_sections(compatibility)), check_suite(compatibility), force=force)
     if as_json:
-        show_json(check_document(compatibility))
+        show_json(document)
     else:
         show(report_text(check_sections(compatibility)))
-    open_page(html, opens=opens, quiet=quiet)
     lead_on(store, spec, opened, compatibility, quiet=quiet)
     return 0 if compatibility.compatible else 1

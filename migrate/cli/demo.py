@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from migrate.cli import options, pages
+from migrate.cli import options
 from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import GeneralOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_summary
@@ -36,7 +36,6 @@ _PAGE_HERE = "lead-migrate-demo.html"
 )
 @option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
 @option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
-@pages.opens
 @options.general_options(options.seed, options.force, options.verbose, options.quiet)
 def command(
     hard: bool,
@@ -44,7 +43,6 @@ def command(
     output: Path | None,
     docs: int | None,
     size: int,
-    opens: bool,
     general: GeneralOptions,
 ) -> None:
     """Move a store of Python's own documentation from all-MiniLM-L6-v2 to all-mpnet-base-v2, and judge the result.
@@ -125,7 +123,6 @@ def command(
         advise_next("demo", "-o", free_path(Path("demo")), also=_MADE_BY, quiet=quiet)
     else:
         advise_recommendation(recommendation_document(done.report), quiet=quiet)
-    pages.open_page(page, opens=opens, quiet=quiet)
 
 
 @contextmanager

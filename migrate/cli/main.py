@@ -232,17 +232,16 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
 
 
 def _annotate(words: Sequence[str], code: int, message: str) -> None:
-    """Show what ended a command with --github in GitHub Actions, under the name of its store."""
+    """Show in GitHub Actions what ended a command, under the name of its store."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
     name = next(word for word in words if word in SUMMARIES)
     rest = list(words[list(words).index(name) + 1 :])
     params = _load(name).make_context(name, rest, resilient_parsing=True).params  # whatever is wrong with them
-    if not params.get("github"):
-        return
-    from migrate.cli.options import Outputs
+    from migrate.cli.options import show_to_github
     from migrate.report.suite import failed_suite
 
-    suite = failed_suite(name, str(params.get("store") or ""), code, as_options(message))
-    Outputs(github=True).leave(suite, force=True)
+    show_to_github(failed_suite(name, str(params.get("store") or ""), code, as_options(message)))
 
 
 def _refusal(error: OSError | MemoryError) -> str:

@@ -39,7 +39,7 @@ _MODEL = ("base_url", "cache")
 """Options of models, which the next command wants too."""
 
 _PASSING = (
-    {"report", "html", "opens", "junit", "github", "markdown", "judge_next"}
+    {"report", "judge_next"}
     | {"as_json", "quiet", "verbose", "force", "restart"}
 )  # fmt: skip
 """Parameters of what a command leaves behind, and of how it prints."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -112,8 +112,27 @@ class _Option(click.Option):
         self.section = section
 
 
+_GONE = {
+    "--html": "give --report FILE.html",
+    "--junit": "give --report FILE.xml",
+    "--github": "in GitHub Actions it is done by itself",
+    "--open": "leave it out: --report FILE.html writes a page to open",
+    "--no-cache": "give --cache none",
+}
+"""Options that commands had, and what to type today."""
+
+
 class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; of an option that is gone it is said by which one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if (instead := _GONE.get(error.option_name)) is None:
+                raise
+            raise click.UsageError(f"{error.option_name} is gone; {instead}", ctx) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections in the order of their first options, the general one last, with `--help`."""
@@ -602,53 +621,68 @@ runner_options = option_group(RunnerOptions, "running", section="Machines")
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where a result goes besides the terminal: JSON, a page, and what CI reads."""
+    """The files that a result is written to besides the terminal, each in the kind that its ending says."""
 
-    report: Path | None = field(
-        default=None, metadata=described("File to write the JSON report to.", "path", metavar="FILE")
-    )
-    html: Path | None = field(
-        default=None, metadata=described("File to write the report to as a page for a browser.", "path", metavar="FILE")
-    )
-    junit: Path | None = field(
-        default=None, metadata=described("File to write the finding to as JUnit XML.", "path", metavar="FILE")
-    )
-    github: bool = field(
-        default=False, metadata=described("Annotate the run of GitHub Actions, and summarize it on its page.")
+    report: Sequence[Path] = field(
+        default=(),
+        metadata=described(
+            "File to write the result to; the ending says the kind: .json, .html (a page), or .xml for CI (JUnit, of a "
+            "verdict or a check); can be repeated.",
+            "path",
+            metavar="FILE",
+            multiple=True,
+        ),
     )
 
-    def refuse(self, *inputs: Path, force: bool) -> None:
+    def first(self, ending: str) -> Path | None:
+        """Return the first file with an ending; None where there is none."""
+        return next((path for path in self.report if path.suffix == ending), None)
+
+    def refuse(self, *inputs: Path, endings: Sequence[str] = (".json", ".html", ".xml"), force: bool) -> None:
         """Make sure, before anything is spent, that the files can be written, and are none of the inputs."""
-        from migrate.files import refuse_file
+        from migrate.errors import UsageError
+        from migrate.files import real_path, refuse_file
 
-        for path in filter(None, (self.report, self.html, self.junit)):
+        if len(set(map(real_path, self.report))) < len(self.report):
+            raise UsageError("--report: a file is named twice; leave one of them out")
+        for path in self.report:
+            if path.suffix not in endings:
+                raise UsageError(f"--report {path}: the ending says the kind; end it in {' or '.join(endings)}")
             refuse_file(path, *inputs, force=force)
 
-    def leave(self, suite: Suite, *, force: bool) -> None:
-        """Write what CI reads. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
-        from migrate.files import atomic_file, output_errors, write_bytes
-        from migrate.report.characters import for_markup
-        from migrate.report.suite import annotation_lines, junit_xml
+    def leave(
+        self, document: Mapping[str, Any], page: Callable[[], str], suite: Suite | None = None, *, force: bool
+    ) -> None:
+        """Write the files. GitHub Actions is shown the suite too."""
+        from migrate.files import atomic_file, json_text, write_bytes
+        from migrate.report.suite import junit_xml
 
-        if self.junit is not None:
-            with atomic_file(self.junit, force=force) as unfinished:
-                write_bytes(unfinished, junit_xml(suite))
-        if not self.github:
-            return
-        for line in annotation_lines(suite):
-            advise(line, quiet=False)
-        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-            with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
-                file.write(for_markup(suite.markdown) + "\n")
+        if suite is not None:
+            show_to_github(suite)
+        for path in self.report:
+            content = json_text(document) if path.suffix == ".json" else page() if path.suffix == ".html" else None
+            payload = content.encode() if content is not None else junit_xml(suite) if suite is not None else b""
+            with atomic_file(path, force=force) as unfinished:
+                write_bytes(unfinished, payload)
+
+
+def show_to_github(suite: Suite) -> None:
+    """Annotate the run of GitHub Actions, where this is one, and summarize it on its page.
+
+    Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt.
+    """
+    from migrate.files import output_errors
+    from migrate.report.characters import for_markup
+    from migrate.report.suite import annotation_lines
+
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    for line in annotation_lines(suite):
+        advise(line, quiet=False)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+            file.write(for_markup(suite.markdown) + "\n")
 
 
 report_options = option_group(Outputs, "outputs", section="Reports")
 """Adds the options of `Outputs`."""
-
-ci_options = option_group(
-    Outputs,
-    "ci",
-    *(declared(it.name, it.metadata, it.default) for it in fields(Outputs) if it.name in ("github", "junit")),
-    section="Reports",
-)
-"""Adds those of `Outputs` that CI reads."""

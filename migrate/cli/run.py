@@ -21,10 +21,8 @@ from migrate.cli.options import (
     ModelOptions,
     Outputs,
     QueryOptions,
-    ci_options,
+    report_options,
 )
-from migrate.cli.pages import open_page
-from migrate.cli.pages import opens as open_option
 from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
@@ -46,16 +44,14 @@ if TYPE_CHECKING:
 @step_options(Run)
 @options.accept_margin
 @options.model_options
-@ci_options
-@open_option
+@report_options
 @options.general_options(options.as_json, options.verbose, options.quiet)
 def command(
     asked: Run,
     accept_margin: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
-    ci: Outputs,
-    opens: bool,
+    outputs: Outputs,
     general: GeneralOptions,
 ) -> int:
     """Fit, translate and audit; everything is left in one folder.
@@ -71,7 +67,7 @@ def command(
     from migrate.audit.places import Places
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline.job import PAGE, known_places
+    from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence
     from migrate.report.terminal import table, wrap
@@ -84,7 +80,7 @@ def command(
     judged.require(by_pool=by_pool)
     read = options.local_paths(store, judged.location)
     refuse_overlap(output, *read)
-    ci.refuse(*read, force=asked.force)
+    outputs.refuse(*read, force=asked.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output, quiet=quiet)
@@ -114,25 +110,25 @@ def command(
             announce=lambda step: advise(step.sentence, quiet=quiet),
             progress=progress,
         )
-        finished = step.finished
+        job = step.job
+        finished = job.finished
         if finished is not None:
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
-            code = show_finished(finished, ci, general)
+            code = show_finished(finished, output / PAGE, outputs, general)
         else:
-            judges, kept, rate = step.questions, step.kept, None
+            judges, kept, rate = job.questions, job.kept, None
             if kept.outputs:
                 anew = f" with other values of {', '.join(kept.changed)}" if kept.changed else ""
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
-                warn_of_fit(step.fit, quiet=quiet)
+                warn_of_fit(job.fit, quiet=quiet)
             judged.offer_hold_out(judges, opened, embedder, by_pool=by_pool, quiet=quiet)
             if by_pool and not kept.outputs:
-                places = known_places(step)
-                words = [store, *places.target, "-o", places.full]
+                words = [store, *job.places.target, "-o", job.places.full]
                 deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
                 rate = None if deal is None else deal.documents_per_s
             paid.agree(step, progress=progress)
-            stop_if_same("run", opened, step.embedder, paid=paid, as_json=general.as_json)
+            stop_if_same("run", opened, job.embedder, paid=paid, as_json=general.as_json)
             done = step.execute(rate)
     if finished is None:
         paid.finish()
@@ -142,11 +138,10 @@ def command(
             show(table(candidates_rows(done.stitch.selection)) + "\n")
             if asked.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
-        code = show_report(done.report, ci, general, page=output / PAGE)
+        code = show_report(done.report, outputs, general, page=output / PAGE)
     if not general.as_json:
         found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
         advise_recommendation(found, quiet=quiet)
-    open_page(output / PAGE, opens=opens, quiet=quiet)
     return code
 
 

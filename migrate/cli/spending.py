@@ -19,11 +19,11 @@ from migrate.cli.terminal import PROGRAM, advise, bar_hidden
 from migrate.steps.base import COST, MAX_COST, MAX_COST_USD
 
 if TYPE_CHECKING:
+    from migrate.cost.answers import Deal
     from migrate.cost.count import CacheLookup
-    from migrate.cost.deal import Deal
-    from migrate.cost.estimate import CostEstimate
+    from migrate.cost.estimate import Estimate
     from migrate.cost.meter import MeteredEmbedder
-    from migrate.cost.spending import PlannedModel, SpendingPlan
+    from migrate.cost.spending import PlannedModel
     from migrate.embedders.profile import Profile
     from migrate.steps.base import PaidStep
     from migrate.stitch.fitted import FittedStitch
@@ -67,14 +67,14 @@ class Spending:
         self.options = options
         self.quiet = quiet
         self.cap_usd = options.max_cost
-        self._estimates: dict[MeteredEmbedder, CostEstimate] = {}
+        self._estimates: dict[MeteredEmbedder, Estimate] = {}
         self._is_finished = False
         if (context := click.get_current_context(silent=True)) is not None:
             context.call_on_close(self._break_off)
 
     def weigh(
         self,
-        plan: SpendingPlan[Any] | PaidStep[Any],
+        plan: PaidStep[Any],
         store: Store,
         what: str,
         words: Sequence[str],
@@ -86,7 +86,7 @@ class Spending:
 
         One that `is_proven` has an audit in it.
         """
-        from migrate.cost.deal import weigh
+        from migrate.cost.answers import weigh
         from migrate.cost.spending import TARGET
         from migrate.report.terminal import wrap
 
@@ -99,7 +99,7 @@ class Spending:
                 advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}", quiet=self.quiet)
         return deal
 
-    def agree(self, plan: SpendingPlan[Any] | PaidStep[Any], *, progress: Progress) -> None:
+    def agree(self, plan: PaidStep[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question."""
         from migrate.cost.spending import TARGET
 

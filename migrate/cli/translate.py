@@ -65,8 +65,13 @@ class _Reporter:
         if target.meter is not None:
             self.paid.agree_on([target], progress=self.progress)
             return
+        cost = choice.cost
+        tokens = f"{'' if cost.is_exact else 'about '}{cost.tokens:,} tokens"
         by_log = f" ({choice.from_log:,} of them hits of the query log)" if choice.from_log else ""
-        advise(f"to embed: {choice.cost.sentence}{by_log}; tokens are {choice.counted_by}", quiet=quiet)
+        advise(
+            f"to embed: {cost.documents:,} documents, {tokens}{by_log}; tokens are {choice.counted_by}",
+            quiet=quiet,
+        )
 
     def stitch(self, refitted: FittedStitch) -> None:
         pairs = refitted.manifest.counts["pairs"]

@@ -64,7 +64,6 @@ def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> N
 
 def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, *, page: Path | None) -> int:
     """Print the report, write it where it is wanted, and return its exit code; `page` is where it is shown."""
-    from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit_sections import audit_sections
     from migrate.report.document import audit_document
     from migrate.report.page import report_page
@@ -82,23 +81,17 @@ def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, 
         if general.verbose and not general.as_json:
             show(f"\n{report_text(audit_sections(report))}", verdict=True)
     finally:
-        if outputs.report is not None:
-            with atomic_file(outputs.report, force=general.force) as aside:
-                write_json(aside, document)
-        if outputs.html is not None:
-            with atomic_file(outputs.html, force=general.force) as aside:
-                write_bytes(aside, report_page(audit_sections(report)).encode())
-        outputs.leave(audit_suite(report), force=general.force)
+        outputs.leave(document, lambda: report_page(audit_sections(report)), audit_suite(report), force=general.force)
     return EXIT_CODES[report.outcome.value]
 
 
-def show_finished(finished: Finished, ci: Outputs, general: GeneralOptions) -> int:
-    """Print what a finished run said, write what CI reads, and return its exit code."""
+def show_finished(finished: Finished, page: Path, outputs: Outputs, general: GeneralOptions) -> int:
+    """Print what a finished run said, write it where it is wanted, and return its exit code; its `page` is there."""
     if general.as_json:
         show_json(finished.document)
     else:
         show(finished.summary, verdict=True)
     if general.verbose and not general.as_json:
         show(f"\n{finished.details}", verdict=True)
-    ci.leave(finished.suite, force=general.force)
+    outputs.leave(finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=general.force)
     return EXIT_CODES[finished.outcome]

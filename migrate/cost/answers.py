@@ -1,33 +1,43 @@
-"""The two answers a person needs, in words: the cheapest plan expected to be SAFE, and when to embed it all instead."""
+"""The answers a person needs, in words: the cheapest plan expected to be SAFE, and when to embed it all instead.
+
+A local model's rate is measured on a few texts, drawn at random as the sample is; a cache keeps their vectors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
 
-from migrate.cost.estimate import dollars, duration
-from migrate.cost.plans import FULL, MIGRATE, STAY, Plan, Pricing
+import numpy as np
+
+from migrate.cost.estimate import Estimate, dollars, duration
+from migrate.cost.plans import FULL, MIGRATE, STAY, Plan
 from migrate.cost.quality import SAFE
+from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
+from migrate.cost.spending import PlannedModel
+from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_spec
 from migrate.selection import SAMPLE_SIZE
-
-SMALL_USD, SMALL_MINUTES = 1.0, 60.0
-"""A full re-embed at this price is cheaper than an hour of anybody's thoughts about it."""
-
+from migrate.selection.sample import known_documents
+from migrate.stores.base import Store
+from migrate.vectors import Document, Progress, no_progress
 
 PROOF_QUERIES = 200
 PROOF_DOCUMENTS = 20 * PROOF_QUERIES
-"""What an audit by a pool embeds first: so many documents for each of as many queries as an audit often has."""
+"""Documents that an audit by a pool embeds first: so many for each of as many queries as an audit often has."""
 
 
-def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = None) -> tuple[str, ...]:
-    """What to do, what it is worth, and what a budget buys."""
+def answers(plans: Sequence[Plan], budget_usd: float | None = None) -> tuple[str, ...]:
+    """Say what to do, what it is worth, and what a budget buys."""
     full = next(plan for plan in plans if plan.kind == FULL)
-    sentences = [cheapest_safe(plans, full, pricing), full_or_not(plans, full), stay_or_not(plans)]
+    sentences = [_cheapest_safe(plans, full), _full_or_not(plans, full), _stay_or_not(plans)]
     if budget_usd is not None:
         sentences.append(_budget_sentence(full, budget_usd))
     return tuple(sentences)
 
 
-def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
+def _cheapest_safe(plans: Sequence[Plan], full: Plan) -> str:
     """Return the cheapest plan expected to be SAFE, as far as anything is known."""
     known = [(plan, plan.known) for plan in plans if plan.known is not None and plan.kind != STAY]
     for plan, point in known:
@@ -49,7 +59,7 @@ def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
     if full_is_better(plans, full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
     pairs = min(SAMPLE_SIZE, full.documents)
-    tokens = pairs * pricing.tokens_per_document
+    tokens = pairs * full.tokens / max(full.documents, 1)
     usd = None if full.usd is None or not full.tokens else full.usd * tokens / full.tokens
     price = "" if usd is None else f", {dollars(usd)}"
     return (
@@ -59,8 +69,8 @@ def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
     )
 
 
-def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
-    """Whether a full re-embed is the better deal."""
+def _full_or_not(plans: Sequence[Plan], full: Plan) -> str:
+    """Say if a full re-embed is the better deal."""
     if not full.documents:
         return "a full re-embed costs nothing more: every text is in the embedding cache already"
     if why := _small(full) or _proof_costs(plans, full):
@@ -82,8 +92,8 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
     )
 
 
-def stay_or_not(plans: Sequence[Plan]) -> str:
-    """Whether to move at all, as far as anything is known."""
+def _stay_or_not(plans: Sequence[Plan]) -> str:
+    """Say if to move at all, as far as anything is known."""
     stay = next(plan for plan in plans if plan.kind == STAY)
     if stay.known is None:
         return (
@@ -103,24 +113,24 @@ def stay_or_not(plans: Sequence[Plan]) -> str:
 
 
 def is_small(usd: float | None, minutes: float | None) -> bool:
-    """Whether a full re-embed costs so little that there is nothing to save."""
+    """Return whether a full re-embed costs less than an hour of anybody's thoughts about it."""
     if usd is None and minutes is None:
         return False
-    return (usd is None or usd <= SMALL_USD) and (minutes is None or minutes <= SMALL_MINUTES)
+    return (usd is None or usd <= 1) and (minutes is None or minutes <= 60)
 
 
 def full_is_better(plans: Sequence[Plan], full: Plan) -> bool:
-    """Whether a full re-embed is the better deal: it costs next to nothing, or fit and proof are half of it or more."""
+    """Return whether a full re-embed is the better deal: it costs next to nothing, or fit and proof half of it."""
     return not full.documents or bool(_small(full) or _proof_costs(plans, full))
 
 
 def halves(documents: int, full: int) -> bool:
-    """Whether documents to embed are half of a full re-embed's or more, which needs no proof."""
+    """Return whether documents to embed are half of those of a full re-embed, or more; that needs no proof."""
     return 2 * documents >= full
 
 
 def _proof_costs(plans: Sequence[Plan], full: Plan) -> str:
-    """Why the proof of a migration costs too much; empty where it does not, or where one was fitted or audited."""
+    """Return why the proof of a migration costs too much; empty where it does not, or one was fitted or audited."""
     documents = SAMPLE_SIZE + PROOF_DOCUMENTS
     if any(plan.known is not None for plan in plans) or not halves(documents, full.documents):
         return ""
@@ -154,8 +164,76 @@ def _budget_sentence(full: Plan, budget_usd: float) -> str:
 
 
 def priced(plan: Plan) -> str:
-    """What a plan costs, in a few words."""
-    parts = [f"{plan.tokens:,} tokens"]
-    parts += [] if plan.usd is None else [dollars(plan.usd)]
-    parts += [] if plan.minutes is None else [duration(plan.minutes)]
-    return ", ".join(parts)
+    """Return the cost of a plan in a few words."""
+    return ", ".join([f"{plan.tokens:,} tokens", *_amounts(plan)])
+
+
+def _amounts(cost: Plan | Estimate) -> list[str]:
+    """Return dollars and minutes, where they are known."""
+    known = [] if cost.usd is None else [dollars(cost.usd)]
+    return known if cost.minutes is None else [*known, duration(cost.minutes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """The cost of a plan beside that of a full re-embed of a store of `count` documents.
+
+    `documents_per_s` is the rate of a local model, None where it was not measured. `proof` is how many documents an
+    audit would embed in addition, where the plan has none.
+    """
+
+    count: int
+    plan: Estimate
+    full: Estimate
+    documents_per_s: float | None = None
+    proof: int = 0
+
+    @property
+    def full_is_better(self) -> bool:
+        """True where a full re-embed costs next to nothing, or the plan half of it, and proves less."""
+        ours = self.plan.documents + self.proof
+        return is_small(self.full.usd, self.full.minutes) or halves(ours, self.full.documents)
+
+    def sentence(self, what: str) -> str:
+        """Say both costs, and which is the better deal; `what` is the plan."""
+        better = "the full re-embed" if self.full_is_better else what
+        proof = f", and its proof by {PROOF_QUERIES} queries {self.proof:,} more" if self.proof else ""
+        ours, whole = (f" ({', '.join(known)})" if (known := _amounts(it)) else "" for it in (self.plan, self.full))
+        return (
+            f"{what} would embed about {self.plan.documents:,} of {self.count:,} documents{ours}{proof}; a "
+            f"full re-embed embeds {self.full.documents:,}{whole} and needs no proof: the better deal is {better}"
+        )
+
+
+def weigh(
+    model: PlannedModel, store: Store, *, is_proven: bool = True, seed: int = 0, progress: Progress = no_progress
+) -> Deal | None:
+    """Return the deal for a store by the target model of a plan; None without texts, or where they are embedded.
+
+    Nothing is embedded by a model that may cost money. A plan that `is_proven` has an audit in it.
+    """
+    if not store.info.has_texts or split_spec(model.embedder.identity.spec)[0] == "file":
+        return None
+    count, embedder, rate = store.info.count, model.embedder, None
+    ours = model.estimate(progress=progress)
+    whole = PlannedModel(embedder, model.cap, documents=store.documents).estimate(progress=progress)
+    if ours is None or whole is None:
+        embedder.fit(store.documents())
+        planned = list({document.id: document for document in model.documents()}.values())
+        # the part of the store that is in the cache, by some of its documents
+        rows = np.random.default_rng(seed).permutation(count)[:2_000].astype(np.int64)
+        drawn = list(known_documents(store, rows))
+        fresh = [text for text, known in zip(drawn, embedder.known(drawn, "document"), strict=True) if not known]
+        left = ceil(count * len(fresh) / len(drawn))
+        to_embed = min(embedder.known(planned, "document").count(False), left)
+        rate = _documents_per_s(embedder, fresh)
+        ours, whole = (Estimate(n, minutes=None if rate is None else n / rate / 60) for n in (to_embed, left))
+    proof = 0 if is_proven else min(PROOF_DOCUMENTS, whole.documents - ours.documents)
+    return Deal(count, ours, whole, rate, proof)
+
+
+def _documents_per_s(embedder: Embedder, fresh: Sequence[Document]) -> float | None:
+    """Measure the rate of a local model; None where too few documents are not in the cache."""
+    texts = fresh[:CALIBRATION_TEXTS]
+    rate = None if len(texts) < 12 else measure_rate(embedder, texts).requests_per_min
+    return None if rate is None else rate / 60

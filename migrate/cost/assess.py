@@ -1,8 +1,8 @@
-"""What moving a store would cost, by every plan. Reads the store, and spends nothing: no server, no weights."""
+"""The cost of moving a store, by every plan. Reads the store, and spends nothing: no server, no weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -11,21 +11,7 @@ from migrate.cost.answers import answers, full_is_better, priced
 from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.estimate import dollars
-from migrate.cost.plans import (
-    QUERIES,
-    Plan,
-    Pricing,
-    StoreBytes,
-    best_within,
-    bought_plans,
-    cheapest_for,
-    first_tokens_plan,
-    make_plans,
-    mixed_plans,
-    stay_plan,
-    store_bytes,
-    two_stage_plan,
-)
+from migrate.cost.plans import QUERIES, Plan, Planner, StoreBytes, best_within, cheapest_for, store_bytes
 from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate
 from migrate.display import data_frame, notebook_html
@@ -34,7 +20,6 @@ from migrate.embedders.profile import Profile
 from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
-from migrate.selection import SAMPLE_SIZE
 from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.database import DatabaseStore
@@ -42,9 +27,6 @@ from migrate.vectors import Progress, Query, no_progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-_MOST_SEARCHED = 50_000
-"""Documents up to which the words of a query log are looked up: BM25 holds all texts in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,35 +103,31 @@ def assess_store(
     """
     info = store.info
     if not info.has_texts:
-        raise StoreError(
-            f"{info.location}: expected texts, which are what is embedded, found vectors only; {info.way_to_texts}"
-        )
+        raise StoreError(f"{info.location}: the store has no texts, which are what is embedded; {info.way_to_texts}")
     lookup = cached if quality is None else quality.paid(cached)
     count = count_texts(store.documents(), target, lookup=lookup, total=info.count, progress=progress)
     if not count.distinct:
-        raise StoreError(f"{info.location}: expected documents with texts, found none that is not blank")
+        raise StoreError(f"{info.location}: all its texts are blank; there is nothing to embed")
     size = None if target.dim is None else store_bytes(store, target.dim)
-    pricing = Pricing(target, count, size, info.dim, rate, texts_per_request)
-    plans = make_plans(pricing, measured, quality=quality)
-    full = plans[0]
     tried = [] if quality is None or quality.first_tokens is None else [quality.first_tokens]
     cuts = {
         tokens: count_texts(first_of(store.documents(), target.counter, tokens), target, lookup=lookup)
         for tokens in sorted({*first_tokens, *tried})
     }
-    plans += _first_tokens_plans(pricing, quality, cuts)
-    most, name = _most_tokens(pricing, budget_usd, budget_tokens)
+    planner = Planner(target, count, size, info.dim, rate, texts_per_request, quality, cuts)
+    full = planner.full()
+    plans = [full, planner.stay(stay), *planner.by_share(measured), *planner.by_first_tokens()]
+    most, name = None if budget_tokens is None else float(budget_tokens), f"{budget_tokens or 0:,} tokens"
+    if budget_usd is not None and budget_tokens is None and target.price_usd_per_mtok:
+        most, name = budget_usd * 1e6 / target.price_usd_per_mtok, f"${budget_usd:g}"
     paid = 0 if quality is None or most is None else count_texts(quality.texts_of(store), target).tokens_read
     if most is not None and most < count.tokens_read:
-        plans += bought_plans(
-            pricing, quality, most - paid, f"what {name} {'buy' if budget_usd is None else 'buys'}", cuts
-        )
-    if keep is not None and quality is not None:
-        plans += mixed_plans(pricing, quality, keep, cuts)
-    plans.insert(1, stay_plan(pricing, stay))
-    plans.append(_two_stage(store, pricing, quality, queries, progress))
+        plans += planner.within(most - paid, f"what {name} {'buy' if budget_usd is None else 'buys'}")
+    if keep is not None:
+        plans += planner.for_quality(keep)
+    plans.append(_two_stage(store, planner, queries, progress))
     chunking = chunk_long(count, target)
-    sentences = answers(plans, pricing, budget_usd)
+    sentences = answers(plans, budget_usd)
     best, said = None, ""
     if keep is not None:
         best, said = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
@@ -159,57 +137,29 @@ def assess_store(
         sentences += (f"{said}: {best.name} ({priced(best)}), {best.known.sentence}",)
     elif keep is not None:
         sentences += (f"{said}: none; a full re-embed keeps all ({priced(full)})",)
-    notes = _notes(pricing, chunking, store, today or date.today())
+    notes = _notes(planner, chunking, store, today or date.today())
     return Assessment(
         info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
     )
 
 
-def _first_tokens_plans(
-    pricing: Pricing, quality: StitchQuality | None, cuts: Mapping[int, TextCount]
-) -> Iterator[Plan]:
-    """For each number of first tokens a fit that leans on them, of which `quality` may say what to expect."""
-    for tokens, cut in cuts.items():
-        if quality is None:
-            yield first_tokens_plan(pricing, tokens, cut, min(SAMPLE_SIZE, pricing.count.to_embed), None)
-            continue
-        known = None
-        if tokens == quality.first_tokens:
-            known = quality.expected(quality.pairs, pricing.count.distinct, first_tokens=True)
-        name = f"the sample, first {tokens} tokens of all"
-        yield first_tokens_plan(pricing, tokens, cut, 0, known, name=name)
-
-
-def _most_tokens(pricing: Pricing, usd: float | None, tokens: int | None) -> tuple[float | None, str]:
-    """The tokens of a budget, and how it is called; None where there is none, or no price."""
-    if tokens is not None:
-        return tokens, f"{tokens:,} tokens"
-    price = pricing.target.price_usd_per_mtok
-    if usd is None or not price:
-        return None, ""
-    return usd * 1e6 / price, f"${usd:g}"
-
-
-def _two_stage(
-    store: Store, pricing: Pricing, quality: StitchQuality | None, queries: Sequence[Query], progress: Progress
-) -> Plan:
-    """What 1,000 queries embed: at most 50 documents each; where there is a log, what its words find."""
-    total, known = pricing.count.to_embed, None if quality is None else quality.two_stage()
+def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progress: Progress) -> Plan:
+    """Return what 1,000 queries embed: at most 50 documents each; where there is a log, what its words find."""
+    total = planner.count.to_embed
     if not queries:
-        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), 0, is_bound=True, known=known)
+        return planner.two_stage(min(QUERIES * DEPTH, total), 0, is_bound=True)
     log = queries[:QUERIES]
-    tokens = round(int(pricing.target.counter.count([query.text for query in log]).sum()) * QUERIES / len(log))
-    if store.info.count > _MOST_SEARCHED:
-        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), tokens, is_bound=True, known=known)
+    tokens = round(int(planner.target.counter.count([query.text for query in log]).sum()) * QUERIES / len(log))
+    if store.info.count > 50_000:  # BM25 holds all texts in memory
+        return planner.two_stage(min(QUERIES * DEPTH, total), tokens, is_bound=True)
     progress("look up the query log", 0, len(log))
     run = bm25_run(list(store.documents()), log, depth=DEPTH)
     documents = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
-    documents = min(round(documents * QUERIES / len(log)), total)
-    return two_stage_plan(pricing, documents, tokens, is_bound=False, known=known)
+    return planner.two_stage(min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
 
 
-def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: date) -> tuple[str, ...]:
-    target, count, size = pricing.target, pricing.count, pricing.size
+def _notes(planner: Planner, chunking: Chunking | None, store: Store, today: date) -> tuple[str, ...]:
+    target, count, size = planner.target, planner.count, planner.size
     notes = [f"tokens: {target.counter.sentence}"]
     if target.price_usd_per_mtok is None:
         why = "no price is known" if target.is_api else "a model that runs here costs no money"
@@ -218,7 +168,7 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
         notes.append(age)
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
-    notes.append(_time_note(pricing.rate, target))
+    notes.append(_time_note(planner.rate, target))
     if count.over_limit:
         notes.append(_long_note(count, chunking, target))
     notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")

@@ -1,4 +1,4 @@
-"""Counting the tokens of many texts: streaming, each text once, in memory that grows by a hash for each of them."""
+"""Counting the tokens of many texts: streaming, each text once, with a hash in memory for each of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from migrate.cost.rates import Cost, usd_of
+from migrate.cost.estimate import Estimate
+from migrate.cost.rates import usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts, whole
@@ -16,15 +17,12 @@ from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
 CacheLookup = Callable[[Sequence[Text]], list[bool]]
-"""Whether each text is in the embedding cache, so that it costs nothing."""
-
-BLOCK = 1_024
-_MOST_LONG = 100
+"""Tells of each text if it is in the embedding cache, so that it costs nothing."""
 
 
 @dataclass
 class TextCount:
-    """What some texts are to a model.
+    """The counts of some texts, as a model takes them.
 
     Attributes
     ----------
@@ -87,12 +85,12 @@ def count_texts(
 
 def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
     stream = iter(texts)
-    while block := list(islice(stream, BLOCK)):
+    while block := list(islice(stream, 1_024)):
         yield block
 
 
 def _fresh(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
-    """The texts of a block that are not blank and did not come before; the others are counted."""
+    """Return the texts of a block that are not blank and did not come before; the others are counted."""
     fresh = []
     for text in block:
         count.documents += 1
@@ -117,7 +115,7 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
     for text, here, taken in zip(texts, counts, read, strict=True):
         if here > taken:
             count.over_limit += 1
-            if len(count.long_documents) < _MOST_LONG:
+            if len(count.long_documents) < 100:
                 count.long_documents.append(Document(text.id, whole(text.text)))
     if lookup is not None and texts:
         paid = lookup(texts)
@@ -141,19 +139,20 @@ class Tally:
         return self.target.price_usd_per_mtok
 
     def tokens(self, texts: Sequence[Text]) -> Counts:
-        """Tokens that the model reads of each text, prefix and special tokens included; of a blank one none."""
+        """Count the tokens that the model reads of each text, with prefix and special ones; of a blank text none."""
         return self._look_up([text_digest(text.text) for text in texts], texts)
 
-    def cost(self, texts: Iterable[Text]) -> Cost:
-        """What these texts cost; one that comes twice is paid for once."""
-        count, unique, stream = 0, set[bytes](), iter(texts)
-        while block := list(islice(stream, BLOCK)):
+    def cost(self, texts: Iterable[Text]) -> Estimate:
+        """Return the cost of these texts; one that comes twice is paid for once."""
+        count, unique = 0, set[bytes]()
+        for block in _blocks(texts):
             digests = [text_digest(text.text) for text in block]
             self._look_up(digests, block)
             unique.update(digests)
             count += len(block)
         tokens = sum(self._tokens[digest] for digest in unique)
-        return Cost(count, tokens, usd_of(tokens, self.price), self.target.counter.exact)
+        usd = usd_of(tokens, self.price)
+        return Estimate(count, tokens=tokens, usd=usd, is_exact=self.target.counter.exact)
 
     def _look_up(self, digests: Sequence[bytes], texts: Sequence[Text]) -> Counts:
         new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in self._tokens}
@@ -164,5 +163,5 @@ class Tally:
 
 
 def tally_of(embedder: Embedder, price_usd_per_mtok: float | None = None) -> Tally:
-    """The tally of a model that is at hand; its price is by default that of the registry."""
+    """Return the tally of a model that is at hand; its price is by default that of the registry."""
     return Tally(embedder.profile.at_price(price_usd_per_mtok))

@@ -1,9 +1,8 @@
 """The ways to move a store, side by side: what each embeds, costs, takes and needs, and what is known of quality.
 
-Bytes on disk and in memory, before there are any: simple sums, held against real runs by `benchmarks/cost.py`.
-
-A flat index is told to the byte. What a coded index becomes in another dimension is for the writer to find; here its
-size goes with the dimension, and the figure is marked as about.
+Bytes on disk and in memory, before there are any, are simple sums, held against real runs by `benchmarks/cost.py`. A
+flat index is told to the byte. What a coded index becomes in another dimension is for the writer to find; here its size
+goes with the dimension, and the figure is marked as about.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from migrate.cost.quality import NOTHING, REFERENCE, STAYED, KnownPoint, StitchQ
 from migrate.cost.rates import Rate, usd_of
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
 from migrate.embedders.profile import Profile
+from migrate.selection import SAMPLE_SIZE
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store
@@ -58,7 +58,7 @@ class StoreBytes:
 
 
 def store_bytes(store: Store, dim: int) -> StoreBytes:
-    """What a store takes up, and will take up with vectors of dimension `dim`.
+    """Return what a store takes up, and will take up with vectors of dimension `dim`.
 
     An index that keeps whole vectors changes by four bytes a number, an inverted one by its centroids too. One that is
     built anew (`is_built`: all but flat ones) needs its rows on disk and the whole index in memory while it is built.
@@ -75,24 +75,24 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
 
 
 def cache_bytes(documents: int, dim: int) -> int:
-    """What the embedding cache grows by."""
+    """Return the bytes that the embedding cache grows by."""
     return documents * (dim * FLOAT_BYTES + _CACHE_OVERHEAD)
 
 
 def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
-    """A linear map and the true vectors of its sample; one that reads texts keeps a few megabytes more."""
+    """Return the bytes of a linear map and the true vectors of its sample; a reader of texts takes some MB more."""
     return (source_dim * dim + pairs * dim) * FLOAT_BYTES
 
 
 def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) -> int:
-    """Peak memory of embedding the store: one part of vectors and texts, ids and texts of the store, a built index."""
+    """Return the peak memory of embedding: a part of vectors and texts, ids and texts of the store, a built index."""
     base = _BASE_LOCAL if is_local else _BASE
     part = _PART_DOCUMENTS * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
     return base + part + 3 * (size.now - size.index_now) + (2 * size.index_after if size.is_built else 0)
 
 
 def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, is_local: bool) -> int:
-    """Peak memory of a fit on so many pairs, or of the translation, whichever is more.
+    """Return the peak memory of a fit on so many pairs, or of the translation, whichever is more.
 
     A fit holds every true vector, its pairs in float64 some times over, and the system of the old dimension; a
     translation holds batches of 16 MiB and, where the stitch reads texts, many times that of their words.
@@ -104,17 +104,7 @@ def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, i
     return base + max(fit, translate) + 3 * (size.now - size.index_now)
 
 
-SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Shares of the store that a migration may re-embed, each a plan."""
-
-_IN_FLIGHT = 8
 QUERIES = 1_000
-_NEAR = 1.05
-"""A share this much above the sample of a stitch is a plan of its own."""
-
-FEWEST_PAIRS = 40
-"""Below these a fit draws no learning curve: too few to learn a map from."""
-
 FULL, STAY, MIGRATE, FIRST_TOKENS, TWO_STAGE = "full re-embed", "stay", "migrate", "first tokens", "two-stage"
 
 
@@ -155,170 +145,160 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Pricing:
-    """All that a plan's cost depends on, beside what it embeds."""
+class Planner:
+    """The plans for a store, and all that their costs depend on beside what they embed.
+
+    `quality` is what a fit says of its stitch, whose sample is paid for, and counts; `cuts` are the counts of the first
+    tokens of all texts, by their number. Without a `dim` of the target, sizes are not known.
+    """
 
     target: Profile
     count: TextCount
     size: StoreBytes | None
     source_dim: int
     rate: Rate | None
-    texts_per_request: int | None = None
+    texts_per_request: int | None
+    quality: StitchQuality | None
+    cuts: Mapping[int, TextCount]
 
     @property
     def tokens_per_document(self) -> float:
         """On average, of what is not in the cache."""
         return self.count.tokens_to_embed / max(self.count.to_embed, 1)
 
-    def usd(self, tokens: int) -> tuple[float | None, float | None]:
-        """Return what tokens cost, and what they cost in a batch."""
-        target = self.target
-        return usd_of(tokens, target.price_usd_per_mtok), usd_of(tokens, target.batch_price_usd_per_mtok)
-
-    def cost(self, kind: str, name: str, documents: int, tokens: int) -> Plan:
-        """A plan that embeds so much, without what belongs to its kind."""
-        target, rate = self.target, self.rate
-        sent = documents
+    def _plan(self, kind: str, name: str, documents: int, tokens: int, first_tokens: int | None = None) -> Plan:
+        """Return a plan that embeds so much, and first tokens, without what belongs to its kind."""
+        target, sent = self.target, documents
         if target.is_api:
-            each = self.texts_per_request or fair_share(documents, _IN_FLIGHT, MAX_REQUEST_TEXTS)
+            each = self.texts_per_request or fair_share(documents, 8, MAX_REQUEST_TEXTS)  # as many fly at a time
             sent = ceil(max(documents / each, tokens / MAX_REQUEST_TOKENS))
+        total = tokens + (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
         return Plan(
             kind,
             name,
             documents / max(self.count.to_embed, 1),
             documents,
-            tokens,
+            total,
             sent if target.is_api else None,
-            *self.usd(tokens),
-            None if rate is None else rate.minutes(sent, tokens),
+            usd_of(total, target.price_usd_per_mtok),
+            usd_of(total, target.batch_price_usd_per_mtok),
+            None if self.rate is None or first_tokens else self.rate.minutes(sent, tokens),
+            first_tokens=first_tokens,
         )
 
+    def full(self) -> Plan:
+        """Embed everything that is not in the cache."""
+        count, size, dim = self.count, self.size, self.target.dim
+        plan = replace(self._plan(FULL, FULL, count.to_embed, count.tokens_to_embed), quality=REFERENCE)
+        if size is None or dim is None:
+            return plan
+        memory = embed_memory(size, count.documents, dim, is_local=self.target.is_local)
+        return replace(plan, disk_bytes=size.after + cache_bytes(count.to_embed, dim), memory_bytes=memory)
 
-def full_plan(pricing: Pricing) -> Plan:
-    """Embed everything that is not in the cache."""
-    count, size, dim = pricing.count, pricing.size, pricing.target.dim
-    plan = pricing.cost(FULL, FULL, count.to_embed, count.tokens_to_embed)
-    if size is None or dim is None:
-        return replace(plan, quality=REFERENCE)
-    memory = embed_memory(size, count.documents, dim, is_local=pricing.target.is_local)
-    return replace(
-        plan, quality=REFERENCE, disk_bytes=size.after + cache_bytes(count.to_embed, dim), memory_bytes=memory
-    )
+    def stay(self, known: KnownPoint | None) -> Plan:
+        """Leave everything as it is: what a move has to beat."""
+        quality = known.sentence if known else STAYED
+        return replace(self._plan(STAY, STAY, 0, 0), quality=quality, known=known, disk_bytes=0, minutes=0.0)
 
+    def migrate(
+        self,
+        documents: int,
+        name: str,
+        known: KnownPoint | None = None,
+        *,
+        pairs: int | None = None,
+        first_tokens: int | None = None,
+    ) -> Plan:
+        """Embed so many documents, learn from them, or from `pairs` with those that are paid for; translate the rest.
 
-def stay_plan(pricing: Pricing, known: KnownPoint | None) -> Plan:
-    """Leave everything as it is: what a move has to beat."""
-    plan = pricing.cost(STAY, STAY, 0, 0)
-    return replace(plan, quality=known.sentence if known else STAYED, known=known, disk_bytes=0, minutes=0.0)
+        With `first_tokens` of all documents, which are embedded too, the stitch leans on these.
+        """
+        pairs = documents if pairs is None else pairs
+        size, dim, tokens = self.size, self.target.dim, round(documents * self.tokens_per_document)
+        quality = NOTHING if known is None else known.sentence
+        plan = self._plan(FIRST_TOKENS if first_tokens else MIGRATE, name, documents, tokens, first_tokens)
+        # below these a fit draws no learning curve
+        plan = replace(plan, quality=quality if pairs >= 40 else "too few to learn from", known=known)
+        if size is None or dim is None:
+            return plan
+        disk = size.after + cache_bytes(documents, dim) + stitch_bytes(pairs, self.source_dim, dim)
+        memory = migrate_memory(size, pairs, self.source_dim, dim, is_local=self.target.is_local)
+        return replace(plan, disk_bytes=disk, memory_bytes=memory)
 
+    def by_share(self, measured: Sequence[KnownPoint]) -> Iterator[Plan]:
+        """Yield a migration for each of some shares, one for each point that was measured, and the stitch as it is.
 
-def migrate_plan(
-    pricing: Pricing,
-    documents: int,
-    name: str | None = None,
-    measured: KnownPoint | None = None,
-    *,
-    pairs: int | None = None,
-) -> Plan:
-    """Embed so many documents, learn from them, or from `pairs` with what was paid for, and translate the others."""
-    pairs = documents if pairs is None else pairs
-    count, size, dim = pricing.count, pricing.size, pricing.target.dim
-    share = documents / max(count.to_embed, 1)
-    tokens = round(documents * pricing.tokens_per_document)
-    plan = pricing.cost(MIGRATE, name or f"migrate {share:.0%}", documents, tokens)
-    quality = measured.sentence if measured else NOTHING
-    plan = replace(plan, quality=quality if pairs >= FEWEST_PAIRS else "too few to learn from", known=measured)
-    if size is None or dim is None:
-        return plan
-    disk = size.after + cache_bytes(documents, dim) + stitch_bytes(pairs, pricing.source_dim, dim)
-    memory = migrate_memory(size, pairs, pricing.source_dim, dim, is_local=pricing.target.is_local)
-    return replace(plan, disk_bytes=disk, memory_bytes=memory)
+        With a stitch, a share is of all documents that will have true vectors.
+        """
+        quality, points = self.quality, _best_points(measured)
+        total = self.count.to_embed if quality is None else self.count.distinct
+        paid = 0 if quality is None else quality.pairs
+        sizes = {max(round(share * total), 1) for share in (0.01, 0.05, 0.1, 0.2, 0.5) if share * total > 1.05 * paid}
+        if quality is None:  # a share beside a measured one says no more
+            sizes -= {n for n in sizes for documents in points if abs(n - documents) <= 0.005 * total}
+        for n in sorted({*sizes, *points, *([] if quality is None else [paid])}):
+            name = f"migrate {n / max(total, 1):.0%}"
+            if quality is not None and n == paid:
+                name = f"the stitch as it is, {n / max(total, 1):.0%}"
+            yield self.migrate(max(n - paid, 0), name, points.get(n) or self._expected(n), pairs=n)
 
+    def by_first_tokens(self) -> Iterator[Plan]:
+        """Yield a fit that leans on first tokens, for each number of them."""
+        quality = self.quality
+        for tokens in self.cuts:
+            if quality is None:
+                documents = min(SAMPLE_SIZE, self.count.to_embed)
+                name = f"{documents:,} and first {tokens} tokens of all"
+                yield self.migrate(documents, name, first_tokens=tokens)
+            else:
+                known = self._expected(quality.pairs, leans=True) if tokens == quality.first_tokens else None
+                name = f"the sample, first {tokens} tokens of all"
+                yield self.migrate(0, name, known, pairs=quality.pairs, first_tokens=tokens)
 
-def make_plans(
-    pricing: Pricing,
-    measured: Sequence[KnownPoint],
-    shares: Iterable[float] = SHARES,
-    quality: StitchQuality | None = None,
-) -> list[Plan]:
-    """The full re-embed, a migration for each share, and one for each point of which something is known.
+    def for_quality(self, wanted: float) -> Iterator[Plan]:
+        """Yield the plans of the fewest documents of which `wanted` overlap@10 may be expected, for `_ways`."""
+        quality = self.quality
+        for tokens, ending in self._ways():
+            leans = bool(tokens)
+            documents = quality.fewest(wanted, self.count.distinct, first_tokens=leans) if quality else None
+            if quality is not None and documents is not None:
+                known, name = self._expected(documents, leans=leans), f"for {wanted:g}{ending}"
+                yield self.migrate(documents - quality.pairs, name, known, pairs=documents, first_tokens=tokens)
 
-    Of the others `quality` says what to expect; its sample is paid for, and counts: a share is then of all documents
-    that will have true vectors.
-    """
-    if quality is not None:
-        return [full_plan(pricing), *_plans_of_stitch(pricing, measured, shares, quality)]
-    total = pricing.count.to_embed
-    at = {max(round(share * total), 1): f"migrate {share:.0%}" for share in shares if total}
-    points = best_points(measured)
-    for documents in points:
-        near = [number for number in at if abs(number - documents) <= 0.005 * total]
-        for number in near:
-            del at[number]
-        at[documents] = f"migrate {documents / max(total, 1):.0%}"
-    return [full_plan(pricing), *(migrate_plan(pricing, n, at[n], points.get(n)) for n in sorted(at))]
+    def within(self, tokens: float, name: str) -> Iterator[Plan]:
+        """Yield the plans that so many tokens, beside the sample of the stitch, buy, for `_ways`."""
+        each, paid = self.tokens_per_document, 0 if self.quality is None else self.quality.pairs
+        for first_tokens, ending in self._ways():
+            left = tokens - (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
+            if first_tokens and left < 0:
+                continue
+            documents = min(max(int(left / each), 0), self.count.to_embed) if each else 0
+            pairs = paid + documents
+            known = self._expected(pairs, leans=bool(first_tokens))
+            yield self.migrate(documents, f"{name}{ending}", known, pairs=pairs, first_tokens=first_tokens)
 
+    def _ways(self) -> Iterator[tuple[int | None, str]]:
+        """Yield the ways to spend tokens: on documents alone, and on the first tokens of all as the stitch did."""
+        yield None, ""
+        if self.quality is not None and (tokens := self.quality.first_tokens) is not None:
+            yield tokens, f", first {tokens} tokens of all"
 
-def _plans_of_stitch(
-    pricing: Pricing, measured: Sequence[KnownPoint], shares: Iterable[float], quality: StitchQuality
-) -> list[Plan]:
-    """The stitch as it is, and with true vectors for larger shares of the store; what an audit found goes first."""
-    total, points = pricing.count.distinct, best_points(measured)
-    at = {round(share * total): f"migrate {share:.0%}" for share in shares if share * total > quality.pairs * _NEAR}
-    at |= {documents: f"migrate {documents / max(total, 1):.0%}" for documents in points}
-    at[quality.pairs] = f"the stitch as it is, {quality.pairs / max(total, 1):.0%}"
-    expected = {n: points.get(n) or quality.expected(n, total, first_tokens=quality.leans) for n in at}
-    return [migrate_plan(pricing, max(n - quality.pairs, 0), at[n], expected[n], pairs=n) for n in sorted(at)]
+    def _expected(self, documents: int, *, leans: bool | None = None) -> KnownPoint | None:
+        """Return what the fit says of so many true vectors, where it leans on first tokens as the stitch or not."""
+        quality = self.quality
+        if quality is None:
+            return None
+        return quality.expected(documents, self.count.distinct, first_tokens=quality.leans if leans is None else leans)
 
-
-def mixed_plans(
-    pricing: Pricing, quality: StitchQuality, wanted: float, cuts: Mapping[int, TextCount]
-) -> Iterator[Plan]:
-    """The plans that `wanted` overlap@10 may be expected of, for the fewest documents: without first tokens, and with.
-
-    `cuts` are the counts of first tokens, of the numbers that were looked at.
-    """
-    total = pricing.count.distinct
-    documents = quality.fewest(wanted, total)
-    if documents is not None:
-        point = quality.expected(documents, total)
-        yield migrate_plan(pricing, documents - quality.pairs, f"for {wanted:g}", point, pairs=documents)
-    tokens = quality.first_tokens
-    documents = None if tokens is None else quality.fewest(wanted, total, first_tokens=True)
-    if tokens is not None and documents is not None:
-        point = quality.expected(documents, total, first_tokens=True)
-        more, name = documents - quality.pairs, f"for {wanted:g}, first {tokens} tokens of all"
-        yield first_tokens_plan(pricing, tokens, cuts[tokens], more, point, name=name)
-
-
-def bought_plans(
-    pricing: Pricing, quality: StitchQuality | None, left: float, name: str, cuts: Mapping[int, TextCount]
-) -> Iterator[Plan]:
-    """What so many tokens, beside a stitch's sample, buy: more documents, or first tokens and the rest."""
-    each = pricing.tokens_per_document
-    pairs, total = (0, pricing.count.distinct) if quality is None else (quality.pairs, pricing.count.distinct)
-    documents = min(max(int(left / each), 0), pricing.count.to_embed) if each else 0
-    expected = None if quality is None else quality.expected(pairs + documents, total)
-    yield migrate_plan(pricing, documents, name, expected, pairs=pairs + documents)
-    tokens = None if quality is None else quality.first_tokens
-    if quality is None or tokens is None or left < cuts[tokens].tokens_to_embed:
-        return
-    more = min(int((left - cuts[tokens].tokens_to_embed) / each), pricing.count.to_embed) if each else 0
-    point = quality.expected(pairs + more, total, first_tokens=True)
-    yield first_tokens_plan(pricing, tokens, cuts[tokens], more, point, name=f"{name}, first {tokens} tokens of all")
-
-
-def first_tokens_plan(
-    pricing: Pricing, tokens: int, cut: TextCount, documents: int, known: KnownPoint | None, *, name: str | None = None
-) -> Plan:
-    """Embed the first tokens of all documents, counted by `cut`, beside a migration that leans on them."""
-    name = name or f"{documents:,} and first {tokens} tokens of all"
-    plan = migrate_plan(pricing, documents, name, known, pairs=known.documents if known else None)
-    total = plan.tokens + cut.tokens_to_embed
-    usd, batch_usd = pricing.usd(total)
-    return replace(
-        plan, kind=FIRST_TOKENS, tokens=total, usd=usd, batch_usd=batch_usd, minutes=None, first_tokens=tokens
-    )
+    def two_stage(self, documents: int, query_tokens: int, *, is_bound: bool) -> Plan:
+        """Embed what 1,000 queries need beside a translated store: `documents` for the first time, and themselves."""
+        known, dim = None if self.quality is None else self.quality.two_stage(), self.target.dim
+        tokens = round(documents * self.tokens_per_document) + query_tokens
+        at_most = ", at most" if is_bound else ""
+        plan = self._plan(TWO_STAGE, f"two-stage {DEPTH}, {QUERIES:,} queries{at_most}", documents, tokens)
+        if known is not None:
+            plan = replace(plan, quality=known.sentence, known=known)
+        return plan if dim is None else replace(plan, disk_bytes=cache_bytes(documents, dim))
 
 
 def _comparable(plans: Iterable[Plan]) -> list[Plan]:
@@ -339,8 +319,8 @@ def cheapest_for(plans: Sequence[Plan], wanted: float) -> Plan | None:
     return min(able, key=lambda plan: plan.tokens, default=None)
 
 
-def best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
-    """One point for each number of documents: a frontier's before a fit's, of policies the one that keeps most."""
+def _best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
+    """Return a point for each number of documents: a frontier's before a fit's, of policies the one that keeps most."""
     best: dict[int, KnownPoint] = {}
     for point in points:
         rival = best.get(point.documents)
@@ -351,16 +331,3 @@ def best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
 
 def _rank(point: KnownPoint) -> tuple[bool, bool, float]:
     return point.outcome is not None, point.is_cheapest_safe, point.lower if point.lower is not None else -1.0
-
-
-def two_stage_plan(
-    pricing: Pricing, documents: int, query_tokens: int, *, is_bound: bool, known: KnownPoint | None = None
-) -> Plan:
-    """What 1,000 queries embed beside a translated store: `documents` for the first time, and themselves."""
-    tokens = round(documents * pricing.tokens_per_document) + query_tokens
-    at_most = ", at most" if is_bound else ""
-    plan = pricing.cost(TWO_STAGE, f"two-stage {DEPTH}, {QUERIES:,} queries{at_most}", documents, tokens)
-    if known is not None:
-        plan = replace(plan, quality=known.sentence, known=known)
-    dim = pricing.target.dim
-    return plan if dim is None else replace(plan, disk_bytes=cache_bytes(documents, dim))

@@ -1,7 +1,4 @@
-"""How fast texts can be embedded: what a provider allows in a minute, what a user says, or what was measured here.
-
-What tokens cost, by the price table.
-"""
+"""Prices, and how fast texts can be embedded: by a provider's limits, by a user's word, or as measured here."""
 
 from __future__ import annotations
 
@@ -16,32 +13,13 @@ from migrate.errors import UsageError
 from migrate.vectors import Text
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What some documents cost to embed. `usd` is None where no price is known, `is_exact` says who counted."""
-
-    documents: int
-    tokens: int
-    usd: float | None
-    is_exact: bool = False
-
-    @property
-    def sentence(self) -> str:
-        """The cost in words."""
-        price = "" if self.usd is None else f", ${self.usd:,.4f}"
-        return f"{self.documents:,} documents, {'' if self.is_exact else 'about '}{self.tokens:,} tokens{price}"
-
-
 def usd_of(tokens: float, price_usd_per_mtok: float | None) -> float | None:
-    """Tokens in US dollars; None where no price is known."""
+    """Return tokens in US dollars; None where no price is known."""
     return None if price_usd_per_mtok is None else tokens * price_usd_per_mtok / 1e6
 
 
 CALIBRATION_TEXTS = 32
 """Texts that a calibration embeds and times."""
-
-_WARM = 4
-"""Texts that are embedded before the clock starts."""
 
 _PER_MIN = {"h": 1 / 60, "min": 1, "s": 60}
 _PART = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<tokens>tok)?/(?P<unit>h|min|s)")
@@ -80,7 +58,7 @@ class Rate:
         return cls(amounts.get(False), amounts.get(True), "as given by rate=")
 
     def completed(self, limits: Rate | None) -> Rate:
-        """The limits of another where there are none of its own: so many requests may not carry any number of tokens.
+        """Return the rate with the limits of another where it has none: requests may not carry any number of tokens.
 
         >>> Rate(3000, None, "as given").completed(Rate(100, 40_000, "of the tier")).sentence(is_api=True)
         '3,000 requests/min and 40,000 tokens/min, as given, else of the tier'
@@ -92,7 +70,7 @@ class Rate:
         return Rate(requests, tokens, f"{self.source}, else {limits.source}")
 
     def minutes(self, requests: float, tokens: float) -> float:
-        """How long it takes to ask for so much without going beyond the limits.
+        """Return how long it takes to ask for so much without going beyond the limits.
 
         >>> Rate(3000, 1_000_000, "tier 1").minutes(10, 2_500_000)
         2.5
@@ -101,7 +79,7 @@ class Rate:
         return max(by_requests, 0 if self.tokens_per_min is None else tokens / self.tokens_per_min)
 
     def sentence(self, *, is_api: bool) -> str:
-        """The rate in words: requests of an API, texts of a local model.
+        """Describe the rate: requests of an API, texts of a local model.
 
         >>> Rate(50, None, "as given by rate=").sentence(is_api=False)
         '50 texts/min, as given by rate='
@@ -116,25 +94,19 @@ class Rate:
 
 
 def tier_rate(tier: str = "1") -> Rate:
-    """The limits of OpenAI's usage tier.
-
-    Raises
-    ------
-    UsageError
-        There is no such tier.
-    """
+    """Return the limits of OpenAI's usage tier."""
     for limit in RATE_LIMITS:
         if limit.tier == tier:
             source = f"OpenAI's limit for tier {tier} as of {PRICES_DATE}"
             return Rate(limit.requests_per_min, limit.tokens_per_min, source)
-    raise UsageError(f"expected a tier among {', '.join(limit.tier for limit in RATE_LIMITS)}; found {tier!r}")
+    raise UsageError(f"there is no tier {tier!r}; choose one of {', '.join(limit.tier for limit in RATE_LIMITS)}")
 
 
 def measure_rate(embedder: Embedder, texts: Sequence[Text]) -> Rate:
     """Embed some texts and time all but the first few; that no query chose them is kept with vectors that are kept."""
-    embedder = embedder.chosen_by(())
-    embedder.embed_documents(texts[:_WARM])
-    timed = texts[_WARM:] or texts
+    embedder, warm = embedder.chosen_by(()), 4
+    embedder.embed_documents(texts[:warm])
+    timed = texts[warm:] or texts
     started = time.perf_counter()
     embedder.embed_documents(timed)
     elapsed = max(time.perf_counter() - started, 1e-9)

@@ -1,32 +1,28 @@
-"""Plan, then run: what a step will embed with which models, what that costs, and the cap that it runs under.
-
-A step that spends money is a `SpendingPlan`. Making one embeds nothing; `estimate` counts what the models will be asked
-for; `run` does the work, and stops before the batch that would cost more than the cap.
-"""
+"""The models of a step, what they will be asked for, and what that costs. Nothing is embedded here."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Generic, TypeVar
+from functools import partial
 
-from migrate.cost.estimate import CostEstimate, dollars, estimate_cost
+from migrate.cost.count import TextCount, count_texts
+from migrate.cost.estimate import Estimate, dollars
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
+from migrate.cost.rates import tier_rate, usd_of
 from migrate.embedders.base import Embedder
+from migrate.embedders.openai import MANY_TEXTS
 from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, no_progress
 
-Result = TypeVar("Result")
-
 TARGET, SOURCE_MODEL, VIEW = "target", "source model", "view"
-"""What a model of a plan is for."""
+"""Roles of the models of a step."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedModel:
-    """A model of a plan, and the texts that it will be asked for.
+    """A model of a step, and the texts that it will be asked for.
 
     Attributes
     ----------
@@ -51,7 +47,7 @@ class PlannedModel:
     queries: Sequence[Text] = ()
     again: int = 0
     known: Callable[[], Sequence[Text]] = tuple
-    _estimates: list[CostEstimate] = field(default_factory=list, init=False, repr=False)
+    _estimates: list[Estimate] = field(default_factory=list, init=False, repr=False)
 
     @property
     def meter(self) -> MeteredEmbedder | None:
@@ -63,31 +59,51 @@ class PlannedModel:
         """The model and its role, for a person; empty for the target."""
         return "" if self.role == TARGET else f"{self.embedder.profile.spec} ({self.role})"
 
-    def estimate(self, *, progress: Progress = no_progress) -> CostEstimate | None:
-        """What it will cost, counted once; None where it costs no money."""
-        meter = self.meter
-        if meter is not None and not self._estimates:
-            profile = self.embedder.profile.at_price(meter.price)
-            self._estimates.append(
-                estimate_cost(
-                    self.documents(),
-                    self.queries,
-                    self.embedder,
-                    profile,
-                    progress,
-                    model=self.name,
-                    again=self.again,
-                    known=self.known(),
-                )
-            )
+    def estimate(self, *, progress: Progress = no_progress) -> Estimate | None:
+        """Count what must be embedded, and price it, once; None where it costs no money.
+
+        A text that comes twice is paid for twice where no cache keeps it. Those that are embedded `again` are of
+        average length.
+        """
+        if self.meter is not None and not self._estimates:
+            self._estimates.append(self._count(self.meter, progress))
         return self._estimates[0] if self._estimates else None
+
+    def _count(self, meter: MeteredEmbedder, progress: Progress) -> Estimate:
+        embedder, profile = self.embedder, self.embedder.profile.at_price(meter.price)
+        once = embedder.is_cached
+        lookup = partial(embedder.known, role="document") if once else None
+        documents = count_texts(self.documents(), profile, lookup=lookup, once=once, progress=progress)
+        queries = TextCount()
+        if self.queries:
+            lookup = partial(embedder.known, role="query") if once else None
+            queries = count_texts(self.queries, profile.for_queries(), lookup=lookup, once=once)
+        count, cached = documents.to_embed + queries.to_embed, documents.cached + queries.cached
+        again = self.again if count + cached else 0
+        again_tokens = math.ceil(again * (documents.tokens_read + queries.tokens_read) / max(count + cached, 1))
+        if again:
+            known = self.known()
+            again, again_tokens = again + len(known), again_tokens + count_texts(known, profile, once=False).tokens_read
+        tokens = documents.tokens_to_embed + queries.tokens_to_embed + again_tokens
+        return Estimate(
+            documents.to_embed,
+            queries.to_embed,
+            cached,
+            tokens,
+            usd_of(tokens, profile.price_usd_per_mtok),
+            tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None,
+            profile.counter.exact,
+            self.name,
+            again,
+            again_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEstimate:
-    """What a plan will cost, by model; models that cost no money are left out."""
+    """The cost of a step, by model; models that cost no money are left out."""
 
-    models: tuple[CostEstimate, ...]
+    models: tuple[Estimate, ...]
 
     @property
     def tokens(self) -> int:
@@ -110,71 +126,10 @@ class PlanEstimate:
         """A line for each model."""
         return "\n".join(model.sentence for model in self.models) or "to embed: nothing that costs money"
 
-
-def refuse_beyond(max_cost: float, estimate: PlanEstimate) -> None:
-    """Make sure that an estimate is within a limit.
-
-    Raises
-    ------
-    SpendingError
-        It is not; nothing was spent.
-    """
-    if estimate.usd > max_cost:
-        raise SpendingError(
-            f"expected to cost at most {dollars(max_cost)} (max_cost), found {dollars(estimate.usd)}; nothing was "
-            "spent, raise max_cost to go on"
-        )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class SpendingPlan(ABC, Generic[Result]):
-    """A step that is not done yet: its models, what they will be asked for, and the cap that they share."""
-
-    cap: SpendingCap = field(default_factory=SpendingCap)
-
-    def __repr__(self) -> str:
-        models = (f"{model.role} {model.embedder.profile.spec}" for model in self.models)
-        return f"<{type(self).__name__}: {', '.join(models) or 'nothing to embed'}>"
-
-    @cached_property
-    @abstractmethod
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The models of the step, each with the texts that are still to be embedded."""
-
-    @abstractmethod
-    def execute(self, progress: Progress) -> Result:
-        """Do the work under the cap as it is now, which other plans may share."""
-
-    def estimate(self, *, progress: Progress = no_progress) -> PlanEstimate:
-        """Count and price what the models that cost money will be asked for. Nothing is embedded.
-
-        Counted once: after a run it still says what was expected before.
-        """
-        estimates = [model.estimate(progress=progress) for model in self.models]
-        return PlanEstimate(tuple(estimate for estimate in estimates if estimate is not None))
-
-    def run(self, *, cap_usd: float | None = None, progress: Progress = no_progress) -> Result:
-        """Do it, spending at most `cap_usd` US dollars on all models together; None for no cap.
-
-        What was spent in earlier runs of this plan counts.
-
-        Raises
-        ------
-        SpendingError
-            What comes next would cost more than what is left of the cap; it was not sent. What was paid for is in the
-            cache, where there is one.
-        """
-        self.cap.cap_usd = cap_usd
-        return self.execute(progress)
-
-    def run_within(self, max_cost: float | None, *, progress: Progress = no_progress) -> Result:
-        """As `run`, after making sure that the estimate is within the cap, so that no money is lost half-way.
-
-        Raises
-        ------
-        SpendingError
-            It is not, and nothing was spent; or it was too low, as `run`.
-        """
-        if max_cost is not None:
-            refuse_beyond(max_cost, self.estimate(progress=progress))
-        return self.run(cap_usd=max_cost, progress=progress)
+    def refuse_beyond(self, max_cost: float) -> None:
+        """Make sure that the estimate is within a limit; raises a SpendingError."""
+        if self.usd > max_cost:
+            raise SpendingError(
+                f"this would cost {dollars(self.usd)}, more than max_cost ({dollars(max_cost)}); nothing was spent, "
+                "raise max_cost to go on"
+            )

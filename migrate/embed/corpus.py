@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -227,25 +227,23 @@ def stored_identity(work: Work, embedder: Embedder) -> ModelIdentity:
     return embedder.identity if first is None else ModelIdentity(**work.shards.facts(first)["model"])
 
 
-def finish_embedding(
+def embedding_manifest(
     work: Work,
     embedder: Embedder,
-    made_by: str,
-    facts: Mapping[str, Any],
+    facts: StoreFacts,
     inputs: Mapping[str, str] = NO_INPUTS,
     counts: Mapping[str, int] = NO_COUNTS,
-) -> dict[str, Any]:
-    """Write the state of the model and the manifest; `facts` are of the store, such as `hash_files` gives."""
-    identity = stored_identity(work, embedder)
+) -> tuple[Manifest, dict[str, Any]]:
+    """Write the state of the model; return the manifest, and the facts that `as_embedding` takes."""
+    identity, rows = stored_identity(work, embedder), work.rows
     embedder.save_state(work.content)
-    details = {**StoreFacts(made_by=made_by).as_details(), **facts}
-    counted = {"documents": work.rows, **counts}
-    Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=details).write(work.content)
-    return {"count": work.rows, "dim": identity.dim}
+    counted = {"documents": rows, **counts}
+    manifest = Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=facts.as_details())
+    return manifest, {"count": rows, "dim": identity.dim}
 
 
 def as_embedding(output: Path | str, facts: Mapping[str, Any]) -> Embedding:
-    """The facts that `finish_embedding` gave, as a result."""
+    """Return the facts of a finished job as a result."""
     skipped, remarks = (tuple(facts.get(name, ())) for name in ("skipped", "remarks"))
     return Embedding(output, facts["count"], facts["dim"], skipped, remarks)
 
@@ -295,50 +293,30 @@ def embed_corpus(
     RemoteError, InputError
         As the embedder.
     """
-    stamps = [FileStamp.of(path) for path in origin.files]
-    shape = _Shape(store_format, metric, skip_blank)
-    job = _CorpusJob(read_documents, embedder, output, shape, origin, stamps, progress)
+    job = _CorpusJob(read_documents, embedder, output, store_format, metric, skip_blank, origin, progress)
     with closing(job):
         return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What becomes of the documents."""
-
-    store_format: Literal["faiss", "langchain"]
-    metric: Metric
-    skip_blank: bool
-
-
+@dataclass(eq=False)
 class _CorpusJob(StoreJob):
     """Documents that are read as a stream, so that their shards are found as they come."""
+
+    read_documents: Callable[[], Iterable[Document]]
+    embedder: Embedder
+    output: Path
+    format: Literal["faiss", "langchain"]
+    metric: Metric
+    skip_blank: bool
+    origin: Origin
+    progress: Progress
 
     stage = COMMAND
     waits = True
     in_order = True
 
-    _work: Work
-    _writer: NewStoreWriter
-    _batches: Batches
-
-    def __init__(
-        self,
-        read_documents: Callable[[], Iterable[Document]],
-        embedder: Embedder,
-        output: Path,
-        shape: _Shape,
-        origin: Origin,
-        stamps: Sequence[FileStamp],
-        progress: Progress,
-    ) -> None:
-        self._read_documents = read_documents
-        self._embedder = embedder
-        self._output = output
-        self._shape = shape
-        self._origin = origin
-        self._stamps = stamps
-        self._progress = progress
+    def __post_init__(self) -> None:
+        self._stamps = [FileStamp.of(path) for path in self.origin.files]
         self._skipped: list[str] = []
         self._open = ExitStack()
 
@@ -347,30 +325,25 @@ class _CorpusJob(StoreJob):
         self._open.close()
 
     def configuration(self) -> Configuration:
-        skip_blank = self._shape.skip_blank
-        self._embedder.fit(_with_text(self._read_documents(), [], skip_blank=skip_blank))
-        shape = {"format": self._shape.store_format, "metric": self._shape.metric, "skip blank": skip_blank}
-        options = {**self._origin.options, **shape, **model_options(self._embedder)}
+        self.embedder.fit(self._documents([]))
+        shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
+        options = {**self.origin.options, **shape, **model_options(self.embedder)}
         return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in self._stamps)}, options)
 
     def writer(self, work: Work, dim: int) -> NewStoreWriter:
-        shape, goes_on = self._shape, bool(len(work.shards))
-        self._writer = create_store(
-            work.content, format=shape.store_format, dim=dim, metric=shape.metric, goes_on=goes_on
-        )
+        goes_on = bool(len(work.shards))
+        self._writer = create_store(work.content, format=self.format, dim=dim, metric=self.metric, goes_on=goes_on)
         return self._writer
 
     def begin(self, work: Work) -> None:
-        documents = _with_text(self._read_documents(), self._skipped, skip_blank=self._shape.skip_blank)
+        documents = self._documents(self._skipped)
         self._work, self._rows = work, work.rows
         done = self._keep(work, documents)
-        self._batches = Batches(
-            self._embedder,
-            documents,
-            lambda done: self._progress(self.stage, self._rows + done, None),
-            source=str(self._output),
-            done=done,
-        )
+
+        def report(done: int) -> None:
+            self.progress(self.stage, self._rows + done, None)
+
+        self._batches = Batches(self.embedder, documents, report, source=str(self.output), done=done)
         self._open.callback(self._batches.close)
 
     def shards(self, work: Work) -> Iterator[Shard]:
@@ -380,16 +353,30 @@ class _CorpusJob(StoreJob):
         documents, vectors = self._batches.next()
         self._work.writer(vectors.shape[1])
         self._writer.keep(documents)
-        yield embedded_block(self._work, self._embedder, vectors, {"documents": _digest(documents)})
+        yield embedded_block(self._work, self.embedder, vectors, {"documents": _digest(documents)})
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         self._batches.settle()
         writer.finish(work.all_rows(writer.dim))
         for stamp in self._stamps:
             stamp.check()
-        documents = (PICKLE_NAME if self._shape.store_format == "langchain" else DOCS_NAME,)
+        manifest, facts = embedding_manifest(work, self.embedder, StoreFacts(made_by=COMMAND))
+        documents = (PICKLE_NAME if self.format == "langchain" else DOCS_NAME,)
         hashes = hash_files(work.content, INDEX_NAME, documents)
-        return finish_embedding(work, self._embedder, COMMAND, hashes) | {"skipped": self._skipped}
+        replace(manifest, details={**manifest.details, **hashes}).write(work.content)
+        return {**facts, "skipped": self._skipped}
+
+    def _documents(self, skipped: list[str]) -> Iterator[Document]:
+        """Yield the documents with a text; the ids of others are added to `skipped`, or the first one is an error."""
+        for document in self.read_documents():
+            if document.text.strip():
+                yield document
+            elif self.skip_blank:
+                skipped.append(document.id)
+            else:
+                raise DatasetError(
+                    f"document {document.id!r} has no text to embed; give it one, or drop it with `skip_bad=True`"
+                )
 
     def _keep(self, work: Work, documents: Iterator[Document]) -> list[Document]:
         """Hand the documents that are embedded already to the writer, after making sure that they are the same.
@@ -401,7 +388,7 @@ class _CorpusJob(StoreJob):
             batch, facts = list(islice(documents, len(shard))), work.shards.facts(shard)
             if _digest(batch) != facts["documents"]:
                 raise StoreError(
-                    f"{self._output}: the documents up to number {shard.stop}: changed since the unfinished work was "
+                    f"{self.output}: the documents up to number {shard.stop}: changed since the unfinished work was "
                     f"begun; {START_OVER}"
                 )
             work.writer(facts["dim"])
@@ -416,18 +403,6 @@ def documents_left(
     """The documents that `embed_corpus` would still embed into `output`, without those that an earlier run did."""
     worded = (document for document in read_documents() if document.text.strip())
     return islice(worded, 0 if restart else rows_done(output, COMMAND), None)
-
-
-def _with_text(documents: Iterable[Document], skipped: list[str], *, skip_blank: bool) -> Iterator[Document]:
-    for document in documents:
-        if document.text.strip():
-            yield document
-        elif skip_blank:
-            skipped.append(document.id)
-        else:
-            raise DatasetError(
-                f"document {document.id!r}: expected a text to embed, found none; drop it with `skip_bad=True`"
-            )
 
 
 def _digest(documents: Sequence[Document]) -> str:

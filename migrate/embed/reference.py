@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from migrate.embed.corpus import (
     as_embedding,
     batches_of,
     embedded_block,
-    finish_embedding,
+    embedding_manifest,
     model_options,
     stored_identity,
 )
+from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError
@@ -33,10 +35,9 @@ from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
-from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
-from migrate.work.writer import StoreWriter
 
 COMMAND = "re-embed"
 _ROWS_AT_ONCE = 1 << 20
@@ -67,85 +68,69 @@ def reembed_store(
     """
     verify_files(store)
     place = output_of(output)
-    with closing(_ReembedJob(store, embedder, place, progress)) as job:
+    with closing(_ReembedJob(store, place, store.snapshot(), embedder, progress)) as job:
         facts = write_store(place, job, force=force, restart=restart)
     note_content(place.location)
     return as_embedding(place.where, facts)
 
 
-class _ReembedJob(StoreJob):
+@dataclass(eq=False)
+class _ReembedJob(RewriteJob):
     """Every document of a store, and the model that embeds them."""
 
+    embedder: Embedder
+    progress: Progress
+
     stage = "embed every document"
+    command = COMMAND
     waits = True
 
-    _work: Work
-    _batches: Batches
-
-    def __init__(self, store: Store, embedder: Embedder, output: Output, progress: Progress) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._output = output
-        self._progress = progress
-        self._before = store.snapshot()
+    def __post_init__(self) -> None:
         self._open = ExitStack()
 
     def close(self) -> None:
         """Let go of the workers of an embedder."""
         self._open.close()
 
-    @property
-    def total(self) -> int:
-        return self._store.info.count
-
-    def configuration(self) -> Configuration:
-        options = {**model_options(self._embedder), **self._output.work_options}
-        return Configuration(COMMAND, self._store.snapshot().as_json(), options)
-
-    def writer(self, work: Work, dim: int) -> StoreWriter:
-        return self._output.writer(self._store, work.content, dim)
+    def options(self) -> dict[str, Any]:
+        return model_options(self.embedder)
 
     def begin(self, work: Work) -> None:
         before, self._work = work.rows, work
 
         def report(done: int) -> None:
-            self._progress(self.stage, before + done, self.total)
+            self.progress(self.stage, before + done, self.total)
 
-        source = self._store.info.location
-        self._batches = Batches(self._embedder, self._documents(work), report, source=source, done=self._done(work))
+        source = self.store.info.location
+        self._batches = Batches(self.embedder, self._documents(work), report, source=source, done=self._done(work))
         self._open.callback(self._batches.close)
 
     def shards(self, work: Work) -> Iterator[Shard]:
-        return batches_of(self._store.info.count)
+        return batches_of(self.total)
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         _, vectors = self._batches.next()
-        yield embedded_block(self._work, self._embedder, vectors)
+        yield embedded_block(self._work, self.embedder, vectors)
 
-    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+    def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
         self._batches.settle()
-        model = stored_identity(work, self._embedder)
-        writer.finish(work.all_rows(model.dim))
-        self._store.check_unchanged(self._before)
-        counts = NO_COUNTS
+        model, counts = stored_identity(work, self.embedder), NO_COUNTS
         if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
             counts = {TRUE: self.total}
             write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
-        source_state = StoreFacts(source_state=state_of(self._store, self._before)).as_details()
-        facts = {**source_state, **self._output.facts(self._store, work.content, writer.sha256)}
-        done = finish_embedding(work, self._embedder, MADE_BY, facts, source_hashes(self._store), counts)
-        return {**done, "remarks": list(writer.remarks)}
+        facts = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
+        return embedding_manifest(work, self.embedder, facts, source_hashes(self.store), counts)
 
     def _documents(self, work: Work) -> Iterator[Document]:
         """Those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
         for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
             left = work.lacking(batches_of(len(rows), rows.start))
-            yield from known_documents(self._store, np.concatenate([np.arange(it.start, it.stop) for it in left]))
+            yield from known_documents(self.store, np.concatenate([np.arange(it.start, it.stop) for it in left]))
 
     def _done(self, work: Work) -> list[Document]:
         """Some that an earlier run has embedded."""
         first = next(iter(work.shards), Shard(0, 0))
-        return list(known_documents(self._store, np.arange(first.start, first.stop)))
+        return list(known_documents(self.store, np.arange(first.start, first.stop)))
 
 
 def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import ssl
 import threading
 import time
@@ -261,13 +262,10 @@ class Client:
 
     def _unconnected(self, error: APIConnectionError, tried: int) -> RemoteError:
         """The error for a connection that was not made or broke, with its cause, or for no answer in time."""
-        causes: list[BaseException] = [error]
-        while cause := causes[-1].__cause__ or causes[-1].__context__:
-            causes.append(cause)
-        words = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
-        names = [type(cause).__name__ for cause in causes]
-        reason = f"no connection ({words[-1] if words else names[-1]})"
-        if "APITimeoutError" in names and "ConnectTimeout" not in names:
+        cause = error.__cause__ or error
+        words = re.sub(r"^\[Errno -?\d+\] ", "", str(cause)).partition("\n")[0] or type(cause).__name__
+        reason = f"no connection ({words})"
+        if type(error).__name__ == "APITimeoutError" and type(cause).__name__ != "ConnectTimeout":
             reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller batch-size"
         advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
         return self._failed(tried + _attempts(error), reason, advice)

@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
-from migrate.cli.options import MarginOptions, ModelOptions, option
+from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
@@ -72,8 +72,8 @@ def run(
             "far to go with --budget, or agree with --yes"
         )
     worker = Worker(location, embedder, replace(asked, margin=safe.margin, margin_from=safe.origin))
-    said = shlex.join(["lead-migrate", "live", "status", store])
-    advise(f"working at {store}; `{said}` says how it is doing", quiet=quiet)
+    line = shlex.join(["lead-migrate", "live", "status", store])
+    advise(f"working at {store}; `{line}` says how it is doing", quiet=quiet)
     report = worker.run()
     if as_json:
         show_json(run_document(report))
@@ -89,9 +89,9 @@ def run(
 )
 @click.argument("store", type=options.STORE)
 @option("--metrics", type=options.PATH, metavar="FILE", help="Write the counters in the text format of Prometheus.")
-@option("--html", type=options.PATH, metavar="FILE", help="Write a page with quality and spending over time.")
+@options.report_options
 @options.as_json
-def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -> None:
+def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) -> None:
     """Say how the live STORE is doing: the verdict on what was served first.
 
     The files are written anew each time.
@@ -104,24 +104,26 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     from migrate.report.terminal import report_text
     from migrate.stores import open_store
 
-    paths = [path for path in (metrics, html) if path is not None]
-    if paths:
-        kept = state_path(open_store(store)).parent
-        kept = kept if kept.name.endswith(".live") else kept.parent  # with the states of other tables beside it
-    for path in paths:
-        refuse_file(path, *options.local_paths(store), kept, force=True)
-    found = status_of(store)
-    sections = status_sections(found)
-    for path in paths:
-        with atomic_file(path, force=True) as aside:
-            aside.write_text(metrics_text(found) if path == metrics else report_page(sections), encoding="utf-8")
+    if metrics is not None or outputs.report:
+        folder = state_path(open_store(store)).parent
+        folder = folder if folder.name.endswith(".live") else folder.parent  # with the states of other tables beside it
+        read = (*options.local_paths(store), folder)
+        outputs.refuse(*read, endings=(".json", ".html"), force=True)
+        if metrics is not None:
+            refuse_file(metrics, *read, force=True)
+    state = status_of(store)
+    document = status_document(state)
+    if metrics is not None:
+        with atomic_file(metrics, force=True) as unfinished:
+            unfinished.write_text(metrics_text(state), encoding="utf-8")
+    outputs.leave(document, lambda: report_page(status_sections(state)), force=True)
     if as_json:
-        show_json(status_document(found))
+        show_json(document)
     else:
-        show(report_text(sections))
-        if found.is_all_true:
+        show(report_text(status_sections(state)))
+        if state.is_all_true:
             advise_switch(OLD, None, store, quiet=False)
-        elif not found.is_running:
+        elif not state.is_running:
             advise_worker(store, quiet=False)
 
 

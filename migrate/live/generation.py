@@ -85,12 +85,12 @@ class Texts:
         with self.turn:
             if self._records is not None:
                 return self._records.find_documents(ids)
-            known = [doc_id for doc_id in ids if doc_id in self.rows]
-            rows = np.array([self.rows[doc_id] for doc_id in known], np.int64)
+            present = [doc_id for doc_id in ids if doc_id in self.rows]
+            rows = np.array([self.rows[doc_id] for doc_id in present], np.int64)
             documents = list(self._store.documents(rows))
-        if [document.id for document in documents] != known:
+        if [document.id for document in documents] != present:
             raise StoreError(f"{self._store.info.location}: {_CHANGED}")
-        return dict(zip(known, documents, strict=True))
+        return dict(zip(present, documents, strict=True))
 
     def vectors(self, ids: Sequence[str]) -> Vectors | None:
         """Return the vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
@@ -106,8 +106,8 @@ class Texts:
 
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
         """Return the hash of the text that each document has now; None where it has none, or cannot be read now."""
-        now, known = time.monotonic(), self._hashes
-        new = [doc_id for doc_id in ids if doc_id not in known or known[doc_id][1] < now - self._valid_s]
+        now, hashes = time.monotonic(), self._hashes
+        new = [doc_id for doc_id in ids if doc_id not in hashes or hashes[doc_id][1] < now - self._valid_s]
         if new and self._pause.is_over:
             try:
                 documents = self.find(new)
@@ -118,8 +118,8 @@ class Texts:
                 self._pause.end()
                 for doc_id in new:
                     text = documents[doc_id].text if doc_id in documents else ""
-                    known[doc_id] = text_hash(text) if text.strip() else None, now
-        return [known[doc_id][0] if doc_id in known else None for doc_id in ids]
+                    hashes[doc_id] = text_hash(text) if text.strip() else None, now
+        return [hashes[doc_id][0] if doc_id in hashes else None for doc_id in ids]
 
 
 @dataclass(frozen=True)
@@ -254,6 +254,6 @@ def _marker(store: Store) -> Any:
     else:
         exchange = store.exchanged()
         answering = {} if exchange is None else exchange.record() or {}
-    place = path_in(store.info.location)
-    status = None if place is None else place.stat()
+    folder = path_in(store.info.location)
+    status = None if folder is None else folder.stat()
     return answering, status and (status.st_dev, status.st_ino)

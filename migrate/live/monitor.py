@@ -48,7 +48,7 @@ from migrate.audit.verdict import (
     FEWEST_QUERIES,
     FLOOR_SHARE,
     MARGIN,
-    RESAMPLES,
+    Bootstrap,
     Outcome,
 )
 from migrate.embedders.base import Embedder
@@ -166,8 +166,8 @@ class Monitor:
             low, high = low.after(float(below)), high.after(float(above))
             if first:
                 first_low, first_high = first_low.after(float(below)), first_high.after(float(above))
-        found = replace(self, last=last, n_documents=count, low=low, high=high)
-        return replace(found, kinds=kinds, first_low=first_low, first_high=first_high)
+        monitor = replace(self, last=last, n_documents=count, low=low, high=high)
+        return replace(monitor, kinds=kinds, first_low=first_low, first_high=first_high)
 
     def verdict(self, waiting: int = 0) -> LiveVerdict:
         """Return the verdict of now, at any time; `waiting` are queries that were not looked at yet."""
@@ -283,8 +283,8 @@ class ServedPool:
         outside[self.pooled] = False
         start = 0
         for batch in self.store.scan() if outside.any() else ():
-            places = np.flatnonzero(outside[start : start + len(batch)])
-            top.add([batch.ids[place] for place in places.tolist()], self._compared(batch.vectors[places]))
+            rows = np.flatnonzero(outside[start : start + len(batch)])
+            top.add([batch.ids[row] for row in rows.tolist()], self._compared(batch.vectors[rows]))
             start += len(batch)
         return top.run()
 
@@ -330,8 +330,7 @@ class ServedPool:
             with_groups(self.query_set, self.vectors),
             self.metric,
             temperature,
-            seed=self.seed,
-            resamples=RESAMPLES,
+            Bootstrap(seed=self.seed),
             error=error,
         )
         return EpochCalibration(temperature, tuple(bands), most)
@@ -340,10 +339,10 @@ class ServedPool:
         """The later half of a query's documents, those that are translated; served or not, which depends on errors."""
         half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
         rows = self.ranked.rows[query, half]
-        other = ~self.is_true[rows]
-        names = frozenset(self.ids[row] for row in rows[other])
-        true = self._scores_of(query, rows[other]) if other.any() else np.empty(0)
-        return Lately(self.ranked.scores[query, half][other], true, names)
+        untrue = ~self.is_true[rows]
+        names = frozenset(self.ids[row] for row in rows[untrue])
+        true = self._scores_of(query, rows[untrue]) if untrue.any() else np.empty(0)
+        return Lately(self.ranked.scores[query, half][untrue], true, names)
 
     def scores(self, calibration: EpochCalibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
@@ -369,7 +368,7 @@ class ServedPool:
             return np.zeros(len(self.queries))
         bands = len(around.ranked.edges) + 1
         tails = (calibration.tails + [calibration.tails[-1]] * bands)[:bands]  # the store may have grown
-        places = {query_id: place for place, query_id in enumerate(self.query_set.query_ids)}
-        outside = Outside(around, tails, self.metric, places, 1.0, calibration.most, calibration.temperature)
+        numbers = {query_id: number for number, query_id in enumerate(self.query_set.query_ids)}
+        outside = Outside(around, tails, self.metric, numbers, 1.0, calibration.most, calibration.temperature)
         losses: NDArray[np.float64] = np.clip(calibration.most * outside.losses(self.run, self.query_set), 0, 1)
         return losses

@@ -77,9 +77,9 @@ class Renewal:
             raise UsageError(f"{source.location}: this is the translated store itself; name the one it was made from")
         require_direction(manifest, DOCUMENT, source=source.location)
         if manifest.model is None or whole_model(manifest.model) != model:
-            found = "a model without a name" if manifest.model is None else manifest.model.spec
+            target = "a model without a name" if manifest.model is None else manifest.model.spec
             raise StitchError(
-                f"{store.info.location}: the stitch leads to {found}, the store is of {model.spec}; name the stitch "
+                f"{store.info.location}: the stitch leads to {target}, the store is of {model.spec}; name the stitch "
                 "that it was translated by"
             )
         if input_dim(manifest) != source.dim:
@@ -131,16 +131,16 @@ class Renewal:
 
     def refitted(self, embedder: Embedder, *, seed: int) -> FittedStitch:
         """Return the stitch of all pairs that the cache has, up to as many as a fit takes."""
-        known, fresh, documents_of = self.fitted.sample, list[int](), self.source.documents()
+        known, new_rows, documents_of = self.fitted.sample, list[int](), self.source.documents()
         for start in range(0, self.source.info.count, batch_rows(self.source.info.dim)):
             block = list(islice(documents_of, batch_rows(self.source.info.dim)))
             cached = embedder.find(block, "document")
-            fresh += [start + place for place in cached if block[place].id not in known.row_of]
-        chosen = np.sort(np.random.default_rng(seed).permutation(np.array(fresh, dtype=np.int64))[:MOST_PAIRS])
+            new_rows += [start + row for row in cached if block[row].id not in known.row_of]
+        chosen = np.sort(np.random.default_rng(seed).permutation(np.array(new_rows, dtype=np.int64))[:MOST_PAIRS])
         documents = list(self.source.documents(chosen))
         vectors: Vectors = embedder.embed_documents(documents)  # all of them from the cache
-        found = extended(self.source, known, documents, vectors)
-        fitted = refit(self.source, self.fitted, found, _rows_of(self.source, found.row_of), seed=seed)
+        pairs = extended(self.source, known, documents, vectors)
+        fitted = refit(self.source, self.fitted, pairs, _rows_of(self.source, pairs.row_of), seed=seed)
         choices = [choice for choice in embedder.choices(documents, "document") if choice is not None]
         chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
         facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))

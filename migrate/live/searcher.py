@@ -15,7 +15,6 @@ import random
 import threading
 import time
 from collections import Counter as Tally
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -118,7 +117,7 @@ class _Buffer:
     """Counts since they were last written down."""
 
     counts: Tally[Counter] = field(default_factory=Tally)
-    wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    wanted: Tally[str] = field(default_factory=Tally)
     choosers: set[str] = field(default_factory=set)
     queries: list[ServedQuery] = field(default_factory=list)
 
@@ -308,14 +307,14 @@ class LiveSearcher:
         scores: NDArray[np.floating] = hits.scores
         hashes = texts.hashes(pool)
         lacking = generation.untrue(pool, hashes)
-        ids, digests = [pool[place] for place in lacking.tolist()], [hashes[place] for place in lacking.tolist()]
+        ids, digests = [pool[row] for row in lacking.tolist()], [hashes[row] for row in lacking.tolist()]
         chooser = digest_of(Query("query", query)) if isinstance(query, str) else UNKNOWN_QUERY
         self._want(ids, lacking, chooser)
         found, rows = vectors.in_memory(digests)
 
         def missing(order: Iterable[int]) -> dict[str, bytes]:
             at_hand = set(found.tolist())
-            pairs = ((ids[place], digests[place]) for place in order if place not in at_hand)
+            pairs = ((ids[row], digests[row]) for row in order if row not in at_hand)
             return {doc_id: digest for doc_id, digest in pairs if digest is not None}
 
         if unasked := {i: digest for i, digest in missing(range(len(ids))).items() if vectors.worth_a_look(digest)}:
@@ -367,9 +366,7 @@ class LiveSearcher:
         with self._lock:
             if ids:
                 self._buffer.choosers.add(chooser)
-            demand = self._buffer.wanted
-            for doc_id, more in zip(ids, (1 / (places + 1)).tolist(), strict=True):
-                demand[doc_id] += more
+            self._buffer.wanted.update(dict(zip(ids, (1 / (places + 1)).tolist(), strict=True)))
 
     def _allowed(self) -> int:
         """Return how many documents a query may have embedded now."""
@@ -379,7 +376,7 @@ class LiveSearcher:
         return most if budget is None else max(min(most, budget - spent), 0)
 
     def _documents(self, texts: Texts, hashes: Mapping[str, bytes]) -> dict[bytes, Document]:
-        """Documents by the hash of their text, as long as that is still their text."""
+        """Return documents by the hash of their text, as long as that is still their text."""
         try:
             documents = texts.find(list(hashes))
         except LeadMigrateError as error:
@@ -394,12 +391,12 @@ class LiveSearcher:
     # In the background.
 
     def _opened(self) -> Generation:
-        started, before = time.monotonic(), self._state.true_documents()
+        started, marked = time.monotonic(), self._state.true_documents()
         generation = open_generation(self.location, self._vectors, valid_s=self.limits.refresh_s)
         self._state.adopt(generation.vectors.embedder.cache_scope("document"), generation.key)
         true = self._state.true_documents()
         if generation.store.is_copy:  # what the worker wrote while the copy was made may not be in it
-            true = dict(true.items() & before.items())
+            true = dict(true.items() & marked.items())
             now = time.monotonic()
             self._copied_until = now + max(_COPY_REST * (now - started), self.limits.refresh_s)
         return replace(generation, true_in_store=true)
@@ -447,16 +444,15 @@ class LiveSearcher:
             with self._lock:
                 self._embedded -= int(buffer.counts["embedded_by_queries"])
                 self._buffer.counts.update(buffer.counts)
-                for doc_id, weight in buffer.wanted.items():
-                    self._buffer.wanted[doc_id] += weight
+                self._buffer.wanted.update(buffer.wanted)
                 self._buffer.choosers |= buffer.choosers
                 self._buffer.queries[:0] = buffer.queries
             raise
 
 
-def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:
-    """The models by which queries may be embedded, each behind a cache; `known` is the store's own."""
-    named = known.spec if models is None else models
+def _embedders(store: Store, own: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:
+    """Return the models by which queries may be embedded, each behind a cache; `own` is the store's own."""
+    named = own.spec if models is None else models
     listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
     if not listed or not all(isinstance(model, str | Embedder) for model in listed):
         raise UsageError(
@@ -466,19 +462,19 @@ def _embedders(store: Store, known: ModelIdentity, models: Models, cache: Path |
     embedders = []
     for model in listed:
         if isinstance(model, str):
-            model = load_known(model, known, state=folder_of(store))
+            model = load_known(model, own, state=folder_of(store))
         model = whole_embedder(model)
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())
-        embedders.append(model.with_model(lambda inner: _AsNoted(inner, known) if _is_noted(inner, known) else inner))
+        embedders.append(model.with_model(lambda inner: _AsNoted(inner, own) if _is_noted(inner, own) else inner))
     return embedders
 
 
-def _is_noted(model: Embedder, known: ModelIdentity) -> bool:
+def _is_noted(model: Embedder, own: ModelIdentity) -> bool:
     """Tell if a model of an API, which may be out when a server starts, is by its name the store's own."""
     profile = model.profile
     named = (profile.spec, profile.document_prefix, profile.query_prefix)
-    return profile.is_api and named == (known.spec, known.document_prefix, known.query_prefix)
+    return profile.is_api and named == (own.spec, own.document_prefix, own.query_prefix)
 
 
 class _AsNoted(WrappedEmbedder):

@@ -65,12 +65,12 @@ class VectorMemory:
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """Return the places of those digests that are known, (n,), and their vectors, (n, dim)."""
-        found = [(place, digest) for place, digest in enumerate(digests) if digest in self._vectors]
-        for _, digest in found:
+        known = [(position, digest) for position, digest in enumerate(digests) if digest in self._vectors]
+        for _, digest in known:
             self._vectors.move_to_end(digest)  # type: ignore[arg-type]
-        rows = [self._vectors[digest] for _, digest in found]  # type: ignore[index]
-        places = np.array([place for place, _ in found], np.intp)
-        return places, np.stack(rows) if rows else np.empty((0, self._dim), np.float32)
+        rows = [self._vectors[digest] for _, digest in known]  # type: ignore[index]
+        positions = np.array([position for position, _ in known], np.intp)
+        return positions, np.stack(rows) if rows else np.empty((0, self._dim), np.float32)
 
     def keep(self, digest: bytes, vector: Vectors) -> None:
         """Hold a copy of a vector: a row would keep all of its batch."""
@@ -146,16 +146,16 @@ class LiveVectors:
 
         def take() -> None:
             try:
-                found = self.embedder.find(list(documents.values()), "document")
+                vectors = self.embedder.find(list(documents.values()), "document")
             except Exception as error:
                 self._failed(error)
                 return
             with self._lock:
                 self._absent |= dict.fromkeys(documents, time.monotonic())
-                for place, digest in enumerate(documents):
-                    if place in found:
-                        self._keep(digest, found[place])
-            self._count({"found_in_cache": len(found)})
+                for position, digest in enumerate(documents):
+                    if position in vectors:
+                        self._keep(digest, vectors[position])
+            self._count({"found_in_cache": len(vectors)})
 
         with suppress(RuntimeError):  # closed meanwhile
             wait([self._readers.submit(take)] if documents else [], timeout=max(seconds, 0))

@@ -1,7 +1,7 @@
 """The worker of a live store: writes true vectors into it, most wanted first, and watches what is served.
 
-All that it does can be done again: vectors are in the embedding cache before anything else happens to them, and what
-the store holds is found out anew at each start. So a worker that was killed at any moment has lost nothing.
+Vectors are in the embedding cache before anything else happens to them, and a store is surveyed anew at each start: a
+worker that was killed at any moment has lost nothing.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _RENEWED: Final = "own shares at which the stitch was fitted again"
 class LiveSurvey:
     """The documents of a store: hashes of the `texts` by id, and of those that are `true`; ids `left`, in their order.
 
-    `embedded` are those whose vectors the cache has and the store has not. `n_embedded` are these and the true ones,
-    `counters` what had been counted by then, `judged` what the verdict has had embedded since. `bitwise` says that all
-    that is true is so to the last bit; `refused` are texts that the model takes no vector of.
+    `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
+    `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if
+    all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
     count: int = 0
@@ -131,7 +131,6 @@ class Worker:
         self._failures = 0
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
-        self._is_checked = False
         self._is_proven = not needs_proof(self.embedder)
 
     def run(self) -> WorkerReport:
@@ -194,9 +193,6 @@ class Worker:
         """Take one step of the work; return the phase and why, where there was nothing to write."""
         if self._is_other():
             self._survey()
-        if not self._is_checked and self.renewal is not None:
-            self.renewal.require_documents(self.store, self.embedder, self.survey.texts)
-        self._is_checked = True
         if not self._is_proven:
             self._prove_model()
         self._look()
@@ -220,9 +216,9 @@ class Worker:
     def _end(self) -> tuple[WorkerPhase, str] | None:
         """Return the phase and why, where nothing is left; None where another look at the store found something."""
         if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
-            before = len(self.survey.true)
+            n_true = len(self.survey.true)
             self._survey()
-            if len(self.survey.true) != before and not self.survey.is_complete:
+            if len(self.survey.true) != n_true and not self.survey.is_complete:
                 return None
         survey = self.survey
         if survey.is_complete:
@@ -272,19 +268,19 @@ class Worker:
         confidence, cosine = confidence_of(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
             cached = self.embedder.find(documents, "document")
-            for place, document in enumerate(documents):
-                digest, row = text_hash(document.text), start + place
-                survey.rows[ids[place]] = row
+            for number, document in enumerate(documents):
+                digest, row = text_hash(document.text), start + number
+                survey.rows[ids[number]] = row
                 survey.texts[document.id] = digest
                 if refused.get(document.id, (None,))[0] == digest:
                     survey.refused += 1
                     continue
-                true = cached.get(place)
+                true = cached.get(number)
                 sure = 0.0 if confidence is None or np.isnan(confidence[row]) else float(confidence[row])
                 if true is not None and not store.info.exact:  # it keeps codes: nothing to compare
                     same, bitwise = sure == 1, False
                 else:
-                    same, bitwise = _same(vectors[place], true, cosine=cosine)
+                    same, bitwise = _same(vectors[number], true, cosine=cosine)
                 if same:
                     survey.true[document.id] = digest
                     survey.bitwise &= bitwise
@@ -295,6 +291,8 @@ class Worker:
         survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.left))
+        if self.renewal is not None and not self.survey.count:  # at first
+            self.renewal.require_documents(store, self.embedder, survey.texts)
         self.survey, self._surveyed_at = survey, time.monotonic()
         self.writer.waiting = {}
 
@@ -349,8 +347,8 @@ class Worker:
         cached = self.embedder.known(documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
         fits = self.account.fits(new)
-        left = {document.id for document in new[fits:]}
-        batch = [document for document in documents if document.id not in left]
+        unpaid = {document.id for document in new[fits:]}
+        batch = [document for document in documents if document.id not in unpaid]
         try:
             for part, vectors in self._embedded(batch):
                 if self.writer.put(self.store, part, vectors) < len(part):
@@ -360,9 +358,9 @@ class Worker:
         except RemoteError:
             self.survey.left.extend(document.id for document in batch)
             raise
-        if not left:
+        if not unpaid:
             return None
-        self.survey.left.extend(sorted(left))
+        self.survey.left.extend(sorted(unpaid))
         return f"the budget of {self.budget} is used up"
 
     def _note_choosers(self) -> None:
@@ -410,8 +408,8 @@ class Worker:
         try:
             renewal.check(self.store, survey.texts)
             fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            left = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
-            renewal.renew(self.store, fitted, self.writer, left)
+            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
+            renewal.renew(self.store, fitted, self.writer, untrue)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
             self._not_renewed = (*self._not_renewed, *due)
             self._remark = f"; the stitch was not fitted again: {error}"
@@ -444,7 +442,7 @@ class Worker:
         self._tell(self._verdict)
 
     def _judge(self, queries: Sequence[ServedQuery]) -> None:
-        true, before = self.survey.true, self._since("embedded_by_worker")
+        true, n_embedded = self.survey.true, self._since("embedded_by_worker")
         is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
         self._note_choosers()
         try:
@@ -452,7 +450,7 @@ class Worker:
             self._monitor = self._monitor.judged(pool)
             self._monitor.keep(self.state)
         finally:
-            self.survey.judged += self._since("embedded_by_worker") - before
+            self.survey.judged += self._since("embedded_by_worker") - n_embedded
 
     def _tell(self, verdict: LiveVerdict) -> None:
         """Run the shell command where the verdict has become NOT SAFE: once, and whatever comes of it."""
@@ -487,9 +485,9 @@ class Worker:
             counted |= {name: getattr(self._verdict, name) for name in ("mean", "likely", "lower", "upper")}
         self.state.note_history(counted)
 
-    def _pause(self, why: str) -> None:
+    def _pause(self, reason: str) -> None:
         """Wait for a model or a server that does not answer, longer each time."""
-        self._say("paused", why)
+        self._say("paused", reason)
         self.state.count({"embedder_failures": 1})
         self._wait(min(2.0**self._failures, _MINUTE_S))
         self._failures += 1
@@ -497,10 +495,10 @@ class Worker:
     def _wait(self, seconds: float) -> bool:
         """Wait, unless somebody asks to stop; return whether it waited for so long."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             if self.state.noted(STOP):
                 return False
-            time.sleep(min(left, _POLL_S))
+            time.sleep(min(remaining, _POLL_S))
         return True
 
 

@@ -104,8 +104,8 @@ class FolderWriter(VectorWriter):
         super().__init__(location, state)
         self._share, self._seconds = share, seconds
         self._published_at = time.monotonic()
-        place = path_in(location)
-        if place is None or real_path(place) != folder:
+        named = path_in(location)
+        if named is None or real_path(named) != folder:
             raise UsageError(
                 f"{location}: this is a file, and true vectors come by a new folder; give the store a folder of its "
                 "own, and name that"
@@ -134,8 +134,8 @@ class FolderWriter(VectorWriter):
             return None
         with output_lock(self.folder):
             shutil.rmtree(self._next, ignore_errors=True)
-            place = self.location if self.renewed is None else str(self.renewed)
-            backfill_store(open_store(place), embedder, self._next, force=True, restart=True, prove=False)
+            location = self.location if self.renewed is None else str(self.renewed)
+            backfill_store(open_store(location), embedder, self._next, force=True, restart=True, prove=False)
             with output_errors(self.folder):
                 _complete(self.folder, self._next)
                 sync_path(self._next)
@@ -167,13 +167,13 @@ def _complete(old: Path, new: Path) -> None:
 
     shutil.copytree(old, new, symlinks=True, ignore=passed_over, dirs_exist_ok=True)
     for path in sorted([new, *new.rglob("*")], reverse=True):  # what is in a folder first: it may be one to read alone
-        before = old / path.relative_to(new)
+        replaced = old / path.relative_to(new)
         if path.is_symlink():
             continue
-        if not before.exists():  # the store had no such file
+        if not replaced.exists():  # the store had no such file
             path.chmod(old.stat().st_mode & 0o666)
             continue
-        status = before.stat()
+        status = replaced.stat()
         for owner in ((-1, status.st_gid), (status.st_uid, -1)):
             with suppress(PermissionError):  # only root may give files away
                 os.chown(path, *owner)

@@ -26,18 +26,15 @@ from migrate.steps.base import (
     option,
     parameter,
 )
-from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET, Fit
+from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET
 
 if TYPE_CHECKING:
     from migrate.audit.places import Places
     from migrate.audit.pool import PoolStep
     from migrate.audit.query_set import QuerySet
     from migrate.cost.spending import PlannedModel
-    from migrate.embedders.base import Embedder
-    from migrate.finished import Finished, Kept, RunConfiguration
-    from migrate.pipeline.job import Migration
+    from migrate.pipeline.job import Migration, RunJob
     from migrate.steps.base import ModelLike, StoreLike
-    from migrate.stores.base import Store
     from migrate.vectors import Query
 
 
@@ -122,89 +119,20 @@ class Run(PaidStep["Migration"]):
         return Path(self.output)
 
     @cached_property
-    def source(self) -> Store:
-        """The store, opened."""
-        from migrate.steps.opening import store_of
+    def job(self) -> RunJob:
+        """The work: store and models, opened, and what earlier runs have left."""
+        from migrate.pipeline.job import RunJob
 
-        return store_of(self.store, verify=True)
-
-    @cached_property
-    def embedder(self) -> Embedder:
-        """The target model, which spends under the cap."""
-        from migrate.steps.opening import model_at
-
-        return self.cap.meter(model_at(self.target), self.price)
-
-    @cached_property
-    def source_embedder(self) -> Embedder | None:
-        """The model of the store, for the arm `stay`: the one that is named, or the store's own if it is at hand."""
-        from migrate.pipeline.job import source_embedder
-
-        return source_embedder(self)
-
-    @cached_property
-    def questions(self) -> QuerySet:
-        """The queries that judge: without those that choose documents, or that chose documents of the store before."""
-        from migrate.pipeline.job import questions
-
-        return questions(self)
+        return RunJob(self)
 
     @property
-    def is_pooled(self) -> bool:
-        """True where the translated store is audited by a pool; else every document is embedded for a reference."""
-        return self.reference == "pool"
-
-    @cached_property
-    def fit(self) -> Fit:
-        """The fit that it begins with."""
-        return Fit(
-            self.source,
-            self.embedder,
-            stitch=self.stitch,
-            sample=self.sample,
-            strategy=self.strategy,
-            query_log=self.query_log,
-            source_model=self.source_embedder,
-            prefix=self.prefix,
-            price=self.price,
-            seed=self.seed,
-            progress=self.progress,
-            cap=self.cap,
-        )
-
-    @cached_property
-    def made_from(self) -> RunConfiguration:
-        """What stitch and store depend on, and the audit besides; costs no embedding."""
-        from migrate.pipeline.job import configuration
-
-        return configuration(self)
-
-    @cached_property
-    def finished(self) -> Finished | None:
-        """What the same run said before; None where it has not come to its end, or is to be done again."""
-        from migrate.pipeline.job import find_finished_run
-
-        return None if self.force or self.restart else find_finished_run(self)
-
-    @cached_property
-    def kept(self) -> Kept:
-        """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
-        from migrate.pipeline.job import find_kept_outputs
-
-        return find_kept_outputs(self)
-
-    @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the sample, all documents and the queries; the source model, for the query log and these."""
-        from migrate.pipeline.job import models
-
-        return models(self)
+        return self.job.models
 
     def execute(self, documents_per_s: float | None = None) -> Migration:
         """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
-        from migrate.pipeline.job import run
-
-        return run(self, documents_per_s)
+        return self.job.run(documents_per_s)
 
 
 run = function(Run)

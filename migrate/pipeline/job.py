@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
-from migrate.steps.opening import log_of, model_of
+from migrate.steps.fit import Fit
+from migrate.steps.opening import log_of, model_at, model_of, store_of
 from migrate.steps.translate import Translate
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
@@ -38,9 +40,9 @@ from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
-from migrate.vectors import Document, Progress
+from migrate.vectors import Document
 from migrate.work.jobs import Configuration
-from migrate.work.outputs import RunState, Steps, open_steps
+from migrate.work.outputs import RunState, open_steps
 
 if TYPE_CHECKING:
     from migrate.pipeline import Run
@@ -51,230 +53,262 @@ STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What came of the whole path."""
+    """The result of a run."""
 
     stitch: FittedStitch
     translation: Translation
     report: AuditReport
 
 
-def source_embedder(step: Run) -> Embedder | None:
-    """Return the model of the store: the one that is named, or its own if that is at hand, and no code to be run."""
-    named, manifest = step.source_model, step.source.info.manifest
-    if named is None:
-        known = manifest.model if manifest else None
-        if known is None or runs_code(known.spec):
-            return None
-        kind, name = split_spec(known.spec)
-        if kind == "file" and not Path(name).is_file():
-            return None
-    model = model_of(step.source, named, "source_model") if named is None or isinstance(named, str) else named
-    return step.cap.meter(model)
+@dataclass(frozen=True, eq=False)
+class RunJob:
+    """The store and the models of a run, opened when they are needed, and what earlier runs have left in its folder."""
 
+    step: Run
 
-def questions(step: Run) -> QuerySet:
-    """Return the queries that judge, without choosers, and without those that are held out."""
-    beir, field = step.beir, step.group_field
-    if isinstance(beir, QuerySet) and step.queries is None:
-        query_set = beir if field is None else by_field(beir, field)
-    else:
-        judged = beir.name if isinstance(beir, QuerySet) else beir
-        query_set = load_query_set(
-            step.source,
-            judged,
-            step.queries,
-            split=step.split,
-            group_field=field,
+    @cached_property
+    def store(self) -> Store:
+        """The store, opened."""
+        return store_of(self.step.store, verify=True)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The target model, which spends under the cap."""
+        return self.step.cap.meter(model_at(self.step.target), self.step.price)
+
+    @cached_property
+    def source_embedder(self) -> Embedder | None:
+        """The model of the store, for the arm `stay`: the one that is named, or its own if that is at hand."""
+        named, manifest = self.step.source_model, self.store.info.manifest
+        if named is None:
+            known = manifest.model if manifest else None
+            if known is None or runs_code(known.spec):
+                return None
+            kind, name = split_spec(known.spec)
+            if kind == "file" and not Path(name).is_file():
+                return None
+        model = model_of(self.store, named, "source_model") if named is None or isinstance(named, str) else named
+        return self.step.cap.meter(model)
+
+    @cached_property
+    def log(self) -> QueryLog | None:
+        """The queries that choose documents."""
+        log = self.step.query_log
+        return None if log is None else QueryLog(log_of(log), self.source_embedder)
+
+    @cached_property
+    def questions(self) -> QuerySet:
+        """The queries that judge: without those that are held out, or that choose documents, or did so before."""
+        step, beir, field = self.step, self.step.beir, self.step.group_field
+        if isinstance(beir, QuerySet) and step.queries is None:
+            query_set = beir if field is None else by_field(beir, field)
+        else:
+            judged = beir.name if isinstance(beir, QuerySet) else beir
+            query_set = load_query_set(
+                self.store,
+                judged,
+                step.queries,
+                split=step.split,
+                group_field=field,
+                seed=step.seed,
+                progress=step.progress,
+            )
+        if step.hold_out is not None:
+            query_set = hold_out(query_set, share_of(step.hold_out))
+        choosing = digests_of(self.log.looked_up if self.log else ())
+        return independent(query_set, choosers_of(self.store.info.manifest) | choosing)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The fit that it begins with."""
+        step = self.step
+        return Fit(
+            self.store,
+            self.embedder,
+            stitch=step.stitch,
+            sample=step.sample,
+            strategy=step.strategy,
+            query_log=step.query_log,
+            source_model=self.source_embedder,
+            prefix=step.prefix,
+            price=step.price,
             seed=step.seed,
             progress=step.progress,
+            cap=step.cap,
         )
-    if step.hold_out is not None:
-        query_set = hold_out(query_set, share_of(step.hold_out))
-    log = _log_of(step)
-    choosing = digests_of(log.looked_up if log else ())
-    return independent(query_set, choosers_of(step.source.info.manifest) | choosing)
 
+    @property
+    def is_pooled(self) -> bool:
+        """True where the translated store is audited by a pool; else every document is embedded for a reference."""
+        return self.step.reference == "pool"
 
-def configuration(step: Run) -> RunConfiguration:
-    """Return what a run that broke off must have in common with the one that goes on, and what its audit rests on.
+    @cached_property
+    def made_from(self) -> RunConfiguration:
+        """The inputs that a run that goes on has in common with the one that broke off, and those of its audit.
 
-    The audit can be another for the same translated store.
-    """
-    store, embedder, log = step.source, step.embedder, _log_of(step)
-    source_scope = step.source_embedder.cache_scope("query") if step.source_embedder else None
-    if store.info.has_texts:
-        embedder.fit(store.documents())
-    options = {
-        "stitch": list(step.fit.specs),
-        "sample": step.sample,
-        "seed": step.seed,
-        "model": embedder.cache_scope("document"),
-        "strategy": choose_strategy(step.strategy, has_log=log is not None),
-        "query log": log and log.digest(),
-        "source model": source_scope if log else None,
-    }
-    if step.prefix is not None:  # runs from before there was one go on
-        options["prefix"] = step.prefix
-    judges = step.questions
-    asked_for: list[Any] = [judges.name, [[query.id, query.text] for query in judges.queries], judges.qrels]
-    if judges.group_field is not None:
-        asked_for.append([judges.group_of(query) for query in judges.queries])
-    audit = {
-        "queries": hashlib.sha256(canonical_json(asked_for).encode(errors="surrogatepass")).hexdigest(),
-        "price": step.price,
-        "margin": step.margin,
-        "reference": "pool 200" if step.is_pooled else "build",
-        "source model": source_scope,
-    }
-    if step.plan != TRANSLATED:
-        audit["plan"] = step.plan
-    if step.margin_from:  # the verdict names it; runs from before it was known go on
-        audit["margin from"] = step.margin_from
-    return RunConfiguration(Configuration("run", store.snapshot().as_json(), options), audit)
+        The audit can be another for the same translated store. Costs no embedding.
+        """
+        step, embedder, source = self.step, self.embedder, self.source_embedder
+        source_scope = source.cache_scope("query") if source else None
+        if self.store.info.has_texts:
+            embedder.fit(self.store.documents())
+        options = {
+            "stitch": list(self.fit.specs),
+            "sample": step.sample,
+            "seed": step.seed,
+            "model": embedder.cache_scope("document"),
+            "strategy": choose_strategy(step.strategy, has_log=self.log is not None),
+            "query log": self.log and self.log.digest(),
+            "source model": source_scope if self.log else None,
+        }
+        if step.prefix is not None:  # runs from before there was one go on
+            options["prefix"] = step.prefix
+        judges = self.questions
+        asked_for: list[Any] = [judges.name, [[query.id, query.text] for query in judges.queries], judges.qrels]
+        if judges.group_field is not None:
+            asked_for.append([judges.group_of(query) for query in judges.queries])
+        audit = {
+            "queries": hashlib.sha256(canonical_json(asked_for).encode(errors="surrogatepass")).hexdigest(),
+            "price": step.price,
+            "margin": step.margin,
+            "reference": "pool 200" if self.is_pooled else "build",
+            "source model": source_scope,
+        }
+        if step.plan != TRANSLATED:
+            audit["plan"] = step.plan
+        if step.margin_from:  # the verdict names it; runs from before it was known go on
+            audit["margin from"] = step.margin_from
+        return RunConfiguration(Configuration("run", self.store.snapshot().as_json(), options), audit)
 
+    @cached_property
+    def finished(self) -> Finished | None:
+        """The result of the same run before; None where it has not come to its end, or is to be done again.
 
-def find_finished_run(step: Run) -> Finished | None:
-    """Return what the same run said before; None where it has not come to its end, or only the audit was another.
+        Raises
+        ------
+        UsageError
+            A run of another store or with another stitch has come to its end in this folder.
+        InputError
+            The record of it is damaged.
+        """
+        folder, outputs = self.step.folder, (STITCH, STORE) if self.is_pooled else (STITCH, STORE, REFERENCE)
+        if self.step.force or self.step.restart or not (folder / RECORD).is_file():
+            return None
+        if not all((folder / name).is_dir() for name in outputs):
+            return None
+        return find_finished(folder, folder / REPORT, self.made_from)
 
-    Raises
-    ------
-    UsageError
-        A run of another store or with another stitch has come to its end in this folder.
-    InputError
-        The record of it is damaged.
-    """
-    folder, outputs = step.folder, (STITCH, STORE) if step.is_pooled else (STITCH, STORE, REFERENCE)
-    if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in outputs):
-        return None
-    return find_finished(folder, folder / REPORT, step.made_from)
+    @cached_property
+    def kept(self) -> Kept:
+        """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
+        check_plan(self.step.plan, self.store.info.count)
+        if self.step.force:
+            return Kept()
+        return find_kept(self.step.folder, self.made_from, (STITCH, STORE, REPORT, PAGE))
 
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The models that are asked, each with what is left to embed."""
+        judges, source, cap = self.questions.queries, self.source_embedder, self.step.cap
+        again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
+        _, fit = self.kept, self.fit.inputs  # what cannot be done is refused before anything is counted
+        target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=again)
+        if source is None:
+            return (target,)
+        log = fit.log.looked_up if fit.log else ()
+        return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=[*log, *judges]))
 
-def find_kept_outputs(step: Run) -> Kept:
-    """Return stitch and stores of a finished run, after making sure that the plan can be."""
-    check_plan(step.plan, step.source.info.count)
-    return Kept() if step.force else find_kept(step.folder, step.made_from, (STITCH, STORE, REPORT, PAGE))
-
-
-def models(step: Run) -> tuple[PlannedModel, ...]:
-    """Return the models that are asked, each with what is left to embed."""
-    judges = step.questions.queries
-    again = AGAIN + (0 if step.is_pooled else EMBEDDED_AGAIN)
-    kept, fit = step.kept, step.fit.inputs  # what cannot be done is refused before anything is counted
-
-    def texts_left() -> Iterator[Document]:
+    def _texts_left(self) -> Iterator[Document]:
         """Yield the sample, and all documents or about those of a pool, without what an earlier run has done.
 
         A document of the sample comes twice, as it is embedded twice by an embedder without a cache. First tokens are
         counted for all documents, though it may turn out that the stitch does not read them.
         """
-        store, folder = step.source, step.folder
+        step, store, folder = self.step, self.store, self.step.folder
         state = None if step.restart else RunState.read(folder)
-        names = state.steps if state and state.steps else kept.outputs
+        names = state.steps if state and state.steps else self.kept.outputs
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
-            yield from step.fit.expected_documents()
+            yield from self.fit.expected_documents()
         if STORE not in done and step.prefix is not None:
-            yield from first_of(store.documents(), step.embedder.profile.counter, step.prefix)
-        if step.is_pooled:
-            arms = 1 if step.source_embedder is None else 2
-            yield from expected_documents(store, step.questions, arms, seed=step.seed)
+            yield from first_of(store.documents(), self.embedder.profile.counter, step.prefix)
+        if self.is_pooled:
+            arms = 1 if self.source_embedder is None else 2
+            yield from expected_documents(store, self.questions, arms, seed=step.seed)
         elif REFERENCE not in done:
             yield from documents_left(store, folder / REFERENCE, restart=step.restart)
 
-    target = PlannedModel(step.embedder, step.cap, documents=texts_left, queries=judges, again=again)
-    if step.source_embedder is None:
-        return (target,)
-    log = fit.log.looked_up if fit.log else ()
-    return (target, PlannedModel(step.source_embedder, step.cap, SOURCE_MODEL, queries=[*log, *judges]))
+    def run(self, documents_per_s: float | None) -> Migration:
+        """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
+        step, folder, made_from, kept = self.step, self.step.folder, self.made_from, self.kept.outputs
+        outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
+        with open_steps(folder, outputs, made_from.work, kept=kept, force=step.force, restart=step.restart) as steps:
+            fitted, force, restart, progress = None, steps.force, steps.restart, step.progress
+            if steps.known(STITCH) is None:
+                fitted = self.fit.execute()
+                fitted.save(folder / STITCH, force=force)
+                steps.note(STITCH)
+            saved = load_stitch(folder / STITCH).with_base(self.embedder)
+            known = steps.known(STORE)
+            if known is None:
+                translate = Translate(
+                    self.store, saved, folder / STORE, force=force, restart=restart, progress=progress
+                )
+                translation = translate.execute()
+                steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
+            else:
+                made = open_store(folder / STORE, verify=True)
+                seen = {"outside": find_outside(made), "distrust": distrust(made)}
+                translation = Translation(folder / STORE, **{**known, "remarks": tuple(known["remarks"]), **seen})
+            if not self.is_pooled and steps.known(REFERENCE) is None:
+                output = folder / REFERENCE
+                reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
+                steps.note(REFERENCE)
+            report = replace(self._audit(), documents_per_s=documents_per_s)
+            with atomic_file(folder / REPORT, force=force) as aside:
+                write_json(aside, audit_document(report))
+            with atomic_file(folder / PAGE, force=force) as aside:
+                write_bytes(aside, report_page(audit_sections(report)).encode())
+            made_here = {name: facts for name in (STITCH, STORE, REFERENCE) if (facts := steps.known(name)) is not None}
+            left = {**made_here, REPORT: {}, PAGE: {}}
+            note_finished(folder, report, made_from, left, page=folder / PAGE, force=force)
+        return Migration(fitted or saved, translation, report)
 
+    @property
+    def places(self) -> Places:
+        """What is read and left, as the next command names it."""
+        store, folder, places = self.store, self.step.folder, self.step.places or Places()
+        return replace(
+            places,
+            source=store.info.location,
+            translated=str(folder / STORE),
+            stitch=str(folder / STITCH),
+            full=places.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+            target=places.target or ("--target", self.embedder.identity.spec),
+            report=str(folder / REPORT),
+            has_texts=store.info.has_texts,
+        )
 
-def run(step: Run, documents_per_s: float | None) -> Migration:
-    """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
-    store, folder, force = step.source, step.folder, step.force
-    kept, made_from = step.kept.outputs, step.made_from
-    outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
-    with open_steps(folder, outputs, made_from.work, kept=kept, force=force, restart=step.restart) as steps:
-        fitted = None
-        if steps.known(STITCH) is None:
-            fitted = step.fit.execute()
-            fitted.save(folder / STITCH, force=steps.force)
-            steps.note(STITCH)
-        saved = load_stitch(folder / STITCH).with_base(step.embedder)
-        translation = _translate(store, saved, steps, step.progress)
-        if not step.is_pooled and steps.known(REFERENCE) is None:
-            reembed_store(
-                store,
-                step.embedder,
-                folder / REFERENCE,
-                force=steps.force,
-                restart=steps.restart,
-                progress=step.progress,
-            )
-            steps.note(REFERENCE)
-        report = replace(_audit(step), documents_per_s=documents_per_s)
-        with atomic_file(folder / REPORT, force=steps.force) as aside:
-            write_json(aside, audit_document(report))
-        with atomic_file(folder / PAGE, force=steps.force) as aside:
-            write_bytes(aside, report_page(audit_sections(report)).encode())
-        made = {name: facts for name in (STITCH, STORE, REFERENCE) if (facts := steps.known(name)) is not None}
-        note_finished(folder, report, made_from, {**made, REPORT: {}, PAGE: {}}, page=folder / PAGE, force=steps.force)
-    return Migration(fitted or saved, translation, report)
-
-
-def known_places(step: Run) -> Places:
-    """Return what is read and left, as the next command names it."""
-    store, folder, places = step.source, step.folder, step.places or Places()
-    return replace(
-        places,
-        source=store.info.location,
-        translated=str(folder / STORE),
-        stitch=str(folder / STITCH),
-        full=places.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
-        target=places.target or ("--target", step.embedder.identity.spec),
-        report=str(folder / REPORT),
-        has_texts=store.info.has_texts,
-    )
-
-
-def _log_of(step: Run) -> QueryLog | None:
-    return None if step.query_log is None else QueryLog(log_of(step.query_log), step.source_embedder)
-
-
-def _audit(step: Run) -> AuditReport:
-    audit = Audit(
-        open_store(step.folder / STORE),
-        POOL if step.is_pooled else open_store(step.folder / REFERENCE),
-        beir=step.questions,
-        target=step.embedder,
-        source=step.source if step.source_embedder else None,
-        source_model=step.source_embedder,
-        plan=step.plan,
-        margin=step.margin,
-        margin_from=step.margin_from,
-        price=step.price,
-        seed=step.seed,
-        announce=step.announce,
-        progress=step.progress,
-        cap=step.cap,
-    )
-    report = audit.execute()
-    found = places_of(audit.translated, step.source, step.embedder)
-    places = replace(known_places(step), can_switch=found.can_switch, can_serve=found.can_serve, server=found.server)
-    report = replace(report, places=places)
-    if "source" in report.stores:
-        return report
-    return replace(report, stores={**report.stores, "source": content_of(step.source)})
-
-
-def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progress) -> Translation:
-    """Return the translation, or what is known of it where an earlier run has made it."""
-    path = steps.folder / STORE
-    known = steps.known(STORE)
-    if known is not None:
-        made = open_store(path, verify=True)
-        seen = {"outside": find_outside(made), "distrust": distrust(made)}
-        return Translation(path, **{**known, "remarks": tuple(known["remarks"]), **seen})
-    step = Translate(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
-    done = step.execute()
-    steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
-    return done
+    def _audit(self) -> AuditReport:
+        step = self.step
+        audit = Audit(
+            open_store(step.folder / STORE),
+            POOL if self.is_pooled else open_store(step.folder / REFERENCE),
+            beir=self.questions,
+            target=self.embedder,
+            source=self.store if self.source_embedder else None,
+            source_model=self.source_embedder,
+            plan=step.plan,
+            margin=step.margin,
+            margin_from=step.margin_from,
+            price=step.price,
+            seed=step.seed,
+            announce=step.announce,
+            progress=step.progress,
+            cap=step.cap,
+        )
+        report = audit.execute()
+        found = places_of(audit.translated, self.store, self.embedder)
+        places = replace(self.places, can_switch=found.can_switch, can_serve=found.can_serve, server=found.server)
+        stores = {"source": content_of(self.store)} if "source" not in report.stores else {}
+        return replace(report, places=places, stores={**report.stores, **stores})

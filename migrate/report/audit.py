@@ -8,7 +8,6 @@ from math import floor, log10
 
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
 from migrate.audit.frontier import Frontier, FrontierPoint
-from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
     AGREEMENT,
@@ -154,7 +153,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if gain is not None:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
-    yield f"recommendation: {recommend(report).headline}"
+    yield f"recommendation: {report.recommendation.headline}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats)
     yield report.sentence
 

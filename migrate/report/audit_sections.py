@@ -11,7 +11,7 @@ import numpy as np
 from migrate.audit.diagnostics import Diagnostics, Hit, Regression, Spaces, ThresholdTable
 from migrate.audit.frontier import SAMPLE, Frontier
 from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import Recommendation, recommend
+from migrate.audit.recommendation import Recommendation
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
 from migrate.audit.verdict import Outcome
@@ -93,7 +93,7 @@ def audit_sections(report: AuditReport) -> Report:
 
 def _lead(report: AuditReport) -> Iterator[Content]:
     """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
-    verdict, found = report.verdict, recommend(report)
+    verdict, found = report.verdict, report.recommendation
     is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
     outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
     beside = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from migrate.audit.options import Option, options_of
+from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM
 from migrate.audit.verdict import Bounds
@@ -42,7 +42,7 @@ def decision_chart(report: AuditReport) -> Chart | None:
 
 
 def _with_costs(report: AuditReport) -> list[Option]:
-    return [option for option in options_of(report) if option.cost < float("inf") and option.retention.is_known]
+    return [option for option in report.options if option.cost < float("inf") and option.retention.is_known]
 
 
 def _is_priced(options: Sequence[Option]) -> bool:

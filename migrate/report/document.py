@@ -10,9 +10,7 @@ from typing import Any
 
 from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.held_out import HeldOut
-from migrate.audit.options import options_of
 from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
@@ -92,7 +90,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": report.family,
         "plan": {"name": report.plan, "outcome": report.outcome},
         "recommendation": recommendation_document(report),
-        "options": _by_measure(options_of(report), measured),
+        "options": _by_measure(report.options, measured),
         "missing": report.skipped_arms,
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
@@ -115,7 +113,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
     """Return the recommendation: `command` are words to type after the program's name, None where none does it."""
-    (document,) = _by_measure([recommend(report)], report.verdict.measured)
+    (document,) = _by_measure([report.recommendation], report.verdict.measured)
     return document
 
 

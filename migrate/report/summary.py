@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migrate.audit.options import Option, options_of
-from migrate.audit.recommendation import recommend
+from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.cost.estimate import dollars
@@ -25,7 +24,7 @@ _MILLION = 1e6
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH) -> str:
     """Return the recommendation, the verdict and the options, `width` columns wide; `page` shows the whole report."""
-    shown = "--html FILE for a page" if page is None else page
+    shown = "--report FILE.html for a page" if page is None else page
     more = f"the whole report: {shown}; --verbose for all arms, slices and notes here"
     return as_text(*_blocks(report, width), more, width=width)
 
@@ -36,7 +35,7 @@ def audit_answer(report: AuditReport) -> str:
 
 
 def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
-    yield recommend(report).headline
+    yield report.recommendation.headline
     yield f"{'translated alone: ' if report.plan == TRANSLATED else ''}{report.sentence}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats[:_MOST_CAVEATS])
     yield _table(report, width)
@@ -49,7 +48,7 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
 
 
 def _table(report: AuditReport, width: int) -> Table:
-    options = _shown(options_of(report))
+    options = _shown(report.options)
     has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
     columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]

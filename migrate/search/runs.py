@@ -12,7 +12,7 @@ from migrate.stores.base import Metric
 from migrate.vectors import Batch, Vectors, squared_norms
 
 DEPTH = 100
-"""How many documents a run keeps for a query."""
+"""Documents that a run keeps for a query."""
 
 DocKey = Callable[[str], str]
 """From a store's id to the document that is judged: the parent of a chunk, else the id itself."""

@@ -18,7 +18,7 @@ from migrate.errors import UsageError, VectorError
 from migrate.files import canonical_json
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Run, TopK
-from migrate.stores.base import Store
+from migrate.stores.base import Metric, Store
 from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress
 
 MOST_QUERIES = 5_000
@@ -26,8 +26,6 @@ MOST_QUERIES = 5_000
 
 BM25_POOL = 20_000
 """Documents that BM25 ranks, drawn at random from a larger store: it holds every word of them in memory."""
-
-_QUERY_BLOCK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def query_log_rows(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> NDArray[np.int64]:
-    """Rows of a store that the log's queries would find, in order of worth: every first hit, then every second ...
+    """Return the rows that the log's queries would find, in order of worth: every first hit, then every second ...
 
     Each query, of the first 5,000, has two rankings: the store's vectors, searched exactly where the log has an
     embedder, and its texts by BM25, where it has texts (at most 20,000 of them, drawn at random). Within a rank the
@@ -92,7 +90,7 @@ def query_log_rows(
 
 
 def rank_by_rank(rankings: Sequence[Sequence[int]]) -> Iterator[int]:
-    """All first entries, then all second ones, and so on; none comes twice.
+    """Yield all first entries, then all second ones, and so on; none comes twice.
 
     >>> list(rank_by_rank([[3, 1, 2], [3, 5], [4, 3]]))
     [3, 4, 1, 5, 2]
@@ -109,26 +107,43 @@ def _query_vectors(store: Store, embedder: Embedder, queries: Sequence[Query], p
     vectors = embedder.embed_queries(queries, progress=progress)
     if vectors.shape[1] != store.info.dim:
         raise VectorError(
-            f"{store.info.location}: expected vectors of dimension {vectors.shape[1]}, as {embedder.identity.spec} "
-            f"gives, found {store.info.dim}; name the model that the store was built with"
+            f"{store.info.location}: the store has {store.info.dim} dimensions, and {embedder.identity.spec} gives "
+            f"{vectors.shape[1]}; name the model that the store was built with"
         )
     return vectors
 
 
 def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) -> list[list[int]]:
-    """The rows nearest to each query. The store is read once; queries come in blocks, to bound memory."""
-    names = [str(number) for number in range(len(queries))]
-    blocks = [slice(start, start + _QUERY_BLOCK) for start in range(0, len(queries), _QUERY_BLOCK)]
-    tops = [TopK(names[block], queries[block], metric=store.info.metric, depth=depth) for block in blocks]
-    done = 0
+    nearest = NearestRows(queries, store.info.metric, depth)
     for batch in store.scan():
-        progress("search the query log", done, store.info.count)
+        progress("search the query log", nearest.count, store.info.count)
         check_vectors(batch.ids, batch.vectors, source=store.info.location)
-        keys = [_key(row) for row in range(done, done + len(batch))]
-        for top in tops:
-            top.add(keys, batch.vectors)
-        done += len(batch)
-    return [rows for top in tops for rows in _rows(top.run())]
+        nearest.add(batch.vectors)
+    return nearest.rankings()
+
+
+class NearestRows:
+    """The rows of a store that are nearest to each of some queries, (m, dim), of vectors that come in their order.
+
+    Queries are searched in blocks, to bound memory. `count` is the number of rows so far.
+    """
+
+    def __init__(self, queries: Vectors, metric: Metric, depth: int = DEPTH) -> None:
+        names = [str(number) for number in range(len(queries))]
+        blocks = [slice(start, start + 500) for start in range(0, len(queries), 500)]
+        self._tops = [TopK(names[block], queries[block], metric=metric, depth=depth) for block in blocks]
+        self.count = 0
+
+    def add(self, vectors: Vectors) -> None:
+        """Take in the next rows, (n, dim)."""
+        keys = [_key(row) for row in range(self.count, self.count + len(vectors))]
+        for top in self._tops:
+            top.add(keys, vectors)
+        self.count += len(vectors)
+
+    def rankings(self) -> list[list[int]]:
+        """Return the rows nearest to each query, best first, ties by row."""
+        return [rows for top in self._tops for rows in _rows(top.run())]
 
 
 def _by_words(store: Store, queries: Sequence[Query], depth: int, *, seed: int, progress: Progress) -> list[list[int]]:
@@ -141,7 +156,7 @@ def _by_words(store: Store, queries: Sequence[Query], depth: int, *, seed: int, 
 
 
 def _key(row: int) -> str:
-    """A row as the documents of a run are named; these sort as the rows do."""
+    """Return a row as the documents of a run are named; these sort as the rows do."""
     return f"{row:015}"
 
 

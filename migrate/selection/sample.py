@@ -39,13 +39,18 @@ many. Every true vector that was paid for is kept anyway."""
 def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
     """Return the named strategy; by default `query-log` where there is a log, else `random`."""
     chosen = strategy or (QUERY_LOG if has_log else RANDOM)
-    if chosen not in STRATEGIES:
-        raise UsageError(f"unknown strategy {chosen!r}; choose one of {', '.join(STRATEGIES)}")
-    if chosen == QUERY_LOG and not has_log:
-        raise UsageError("the strategy query-log needs a query log; name it with --query-log FILE")
-    if chosen != QUERY_LOG and has_log:
-        raise UsageError(f"the strategy {chosen} does not read a query log; leave out --query-log or --strategy")
+    check_choice("strategy", chosen, STRATEGIES, has_log=has_log)
     return chosen
+
+
+def check_choice(name: str, chosen: str, options: Sequence[str], *, has_log: bool) -> None:
+    """Make sure that what the option `name` takes is one of `options`, and goes with a query log or without."""
+    if chosen not in options:
+        raise UsageError(f"unknown {name} {chosen!r}; choose one of {', '.join(options)}")
+    if chosen == QUERY_LOG and not has_log:
+        raise UsageError(f"the {name} {QUERY_LOG} needs a query log; name it with --query-log FILE")
+    if chosen != QUERY_LOG and has_log:
+        raise UsageError(f"the {name} {chosen} does not read a query log; leave out --query-log or --{name}")
 
 
 def pool_size(size: int, dim: int) -> int:
@@ -103,14 +108,14 @@ def random_order(store: Store, *seeds: int) -> NDArray[np.int64]:
     return np.argsort(keys, kind="stable")
 
 
-class Candidate(NamedTuple):
+class DocumentRow(NamedTuple):
     """A document and its row."""
 
     row: int
     document: Document
 
 
-def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterator[Candidate]:
+def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterator[DocumentRow]:
     """Yield the first `count` documents in `order` with a text that is neither blank nor that of one before.
 
     Texts are read in blocks, no further than needed, and remembered by hash: a store may hold more of them than
@@ -118,7 +123,7 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
     """
     if not store.info.has_texts:
         rows = order[:count]
-        return map(Candidate, rows.tolist(), known_documents(store, rows))
+        return map(DocumentRow, rows.tolist(), known_documents(store, rows))
     return islice(_distinct(store, order, min(count, _BLOCK)), count)
 
 
@@ -140,7 +145,7 @@ def text_digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
-def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Candidate]:
+def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[DocumentRow]:
     digests: set[bytes] = set()
     for start in range(0, len(order), block):
         rows = order[start : start + block]
@@ -148,7 +153,7 @@ def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Ca
             digest = text_digest(document.text)
             if document.text.strip() and digest not in digests:
                 digests.add(digest)
-                yield Candidate(row, document)
+                yield DocumentRow(row, document)
 
 
 def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]:

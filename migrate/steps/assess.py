@@ -63,7 +63,7 @@ class Assess(Step["Assessment"]):
     keep: float | None = field(
         default=None,
         metadata=option(
-            "Look for the cheapest plan to keep so much: of overlap@10 with --stitch, of retention with --report.",
+            "Look for the cheapest plan to keep so much: of overlap@10 with --stitch, of retention with --audit.",
             "share",
             metavar="0-1",
         ),
@@ -88,9 +88,14 @@ class Assess(Step["Assessment"]):
         default=None,
         metadata=option("Stitch fitted on STORE: says what is known of its quality.", "stitch", **_QUALITY),
     )
-    report: str | Path | None = field(
+    audit: str | Path | None = field(
         default=None,
-        metadata=option("JSON report of an audit with --frontier: says which plans are SAFE.", "path", **_QUALITY),
+        metadata=option(
+            "JSON report of an audit with --frontier: says which plans are SAFE.",
+            "path",
+            metavar="FILE.json",
+            **_QUALITY,
+        ),
     )
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
@@ -113,9 +118,9 @@ class Assess(Step["Assessment"]):
 
         _amounts(self.budget)
         read_first_tokens(self.prefix)
-        if self.keep is not None and self.stitch is None and self.report is None:
+        if self.keep is not None and self.stitch is None and self.audit is None:
             raise UsageError(
-                "--keep: expected something that says what plans keep, found neither --stitch nor --report; fit a "
+                "--keep: expected something that says what plans keep, found neither --stitch nor --audit; fit a "
                 "stitch first, and name it with --stitch"
             )
         if self.keep is not None and self.budget is not None:
@@ -156,7 +161,7 @@ class Assess(Step["Assessment"]):
         from migrate.cost.quality import read_frontier, read_stay
         from migrate.datasets.records import read_query_log
 
-        log, report = self.query_log, None if self.report is None else Path(self.report)
+        log, report = self.query_log, None if self.audit is None else Path(self.audit)
         usd, tokens = _amounts(self.budget)
         return assess_store(
             self.source,

@@ -182,11 +182,9 @@ class PaidStep(Step[Result]):
             The estimate is beyond it, and nothing was spent; or it was too low, and what would have gone beyond was not
             sent. What was paid for is in the cache, where there is one.
         """
-        from migrate.cost.spending import refuse_beyond
-
         self.check()
         if self.max_cost is not None:
-            refuse_beyond(self.max_cost, self.estimate())
+            self.estimate().refuse_beyond(self.max_cost)
         self.cap.cap_usd = self.max_cost
         return self.execute()
 

@@ -54,13 +54,13 @@ class Stitch(ABC):
     options: ClassVar[Sequence[str]] = ()
     """Specs with an option, for a person who looks for one: `lowrank:RANK`."""
     cost: ClassVar[int] = 100
-    """Of equally good stitches the one with the least is chosen: reading texts costs more than arithmetic."""
+    """Cost of use: the least decides between equally good stitches; reading texts costs more than arithmetic."""
     learned: ClassVar[Sequence[str]] = ()
     """Names of the arrays that `fit` learns, each an attribute with an underscore behind its name."""
     reads_texts: ClassVar[bool] = False
-    """Whether it needs the texts as well as the vectors; other stitches ignore them."""
+    """True if it needs the texts as well as the vectors; other stitches ignore them."""
     reads_prefix: ClassVar[bool] = False
-    """Whether it also needs the first tokens of the texts, embedded by the target model: `TextRows.base`."""
+    """True if it also needs the first tokens of the texts, embedded by the target model: `TextRows.base`."""
     reach: Reach | None = None
     """The region that the sample covers, after `with_reach`."""
     prior: AffineMap | None = None
@@ -147,7 +147,7 @@ class StretchableStitch(Stitch):
     """A stitch behind whose map a linear one can be put: selection gives its predictions the spread of true vectors."""
 
     spread: AffineMap | None = None
-    """How `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
+    """Map by which `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
 
     @abstractmethod
     def stretch(self, spread: AffineMap) -> Self:

@@ -146,7 +146,7 @@ class Additive(StretchableStitch):
 
     reads_vectors: ClassVar[bool] = True
     has_companions: ClassVar[bool] = False
-    """Whether regressions over the texts alone and over the old vector alone may be averaged in."""
+    """True if regressions over the texts alone and over the old vector alone may be averaged in."""
     gaussians: ClassVar[frozenset[str]] = frozenset()
     """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
     mean_: Vectors
@@ -255,7 +255,8 @@ class Additive(StretchableStitch):
         residual = target - leant_on
         several = [(share, one, kernels.total(one)) for share, one in weighing.regressions]
         for fit_rows, held_out in splits:
-            vectors, predictions = leant_on[held_out], []
+            vectors = leant_on[held_out]
+            predictions: list[Prediction] = []
             for share, one, total in several:
                 system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
                 prior = np.diag(total)[held_out] if with_variance and not predictions else None

@@ -27,7 +27,7 @@ RELATIVE_GRID = np.logspace(-4, 2, 13)
 
 
 Loss = Callable[[Matrix], float]
-"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
+"""Judgement of a λ: a number from the leave-one-out residuals, (n, q); less is better."""
 
 
 @dataclass(frozen=True)
@@ -173,15 +173,6 @@ def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
         return 1 - float(neighbours().overlap(truth - residuals.astype(np.float32)).mean())
 
     return loss
-
-
-def best_penalty(source: Vectors, target: Vectors) -> Matrix:
-    """The one of `RELATIVE_GRID` with the best leave-one-out retrieval, (1,)."""
-    check_pairs(source, target)
-    x, _ = centred(source)
-    y, mean = centred(target)
-    best = ridge_path(x, y, loss=retrieval_loss(y, mean)).best
-    return RELATIVE_GRID[best : best + 1]
 
 
 class Affine(StretchableStitch):
@@ -371,8 +362,8 @@ class LowRank(StretchableStitch):
         self.penalties = penalties
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """One of the same rank with the one penalty that is best for these pairs."""
-        return type(self)(self.rank, best_penalty(source, target))
+        """One of the same rank with the one penalty that is best for a ridge of these pairs."""
+        return type(self)(self.rank, Ridge().tuned(source, target).penalties)
 
     @property
     def spec(self) -> str:

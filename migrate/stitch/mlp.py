@@ -1,7 +1,6 @@
 """The stitches mlp:1 to mlp:7: a small neural network from the old vector to the new one.
 
-`Training` holds the settings, `Network` the weights and the loss; `train` runs gradient descent until the loss on
-held-out pairs stops falling. Training needs torch, translating does not.
+`train` descends until the loss on held-out pairs stops falling. Training needs torch, translating does not.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
@@ -23,6 +23,7 @@ from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
+    from torch.nn import Sequential
     from torch.optim import Optimizer
 
 
@@ -43,16 +44,10 @@ class Training:
         over them along half a cosine
     patience : share of the epochs after which training stops if the held-out loss has not fallen
     batch_size : pairs in a step
-    learning_rate, reference_width : of Adam, for one layer of `reference_width` inputs. The rate falls with the inputs
-        of a layer, and starts at no more than 0.03, so that one rate serves all widths (Yang et al. 2022, Tensor
-        Programs V). It is divided by the number of layers, whose changes add up in the output
-    weight_decay : decoupled (Loshchilov & Hutter 2019), on weights only
+    learning_rate : of Adam, for one layer of 384 inputs
     noise : standard deviation of Gaussian noise on the standardised inputs, drawn each step. For the squared error
         of one layer this is ridge regression with penalty n · noise² (Bishop 1995, Training with noise is equivalent to
         Tikhonov regularization)
-    bend : how far from the mean of its input, in standard deviations, a rectifier bends at the start
-    held_out, min_pairs : share of the pairs that decide when to stop, at least 3; none where pairs are fewer than
-        `min_pairs`
     """
 
     steps: int = 1_500
@@ -60,90 +55,63 @@ class Training:
     patience: float = 0.15
     batch_size: int = 64
     learning_rate: float = 3e-3
-    reference_width: int = 384
-    weight_decay: float = 0.01
     noise: float = 0.15
-    bend: float = 1.5
-    held_out: float = 0.1
-    min_pairs: int = 20
 
     def epochs(self, pairs: int) -> int:
         """Epochs of the whole schedule for this number of training pairs."""
         return max(self.min_epochs, math.ceil(self.steps / math.ceil(pairs / self.batch_size)))
 
-    def rate(self, inputs: int) -> float:
-        """Learning rate of a layer with this number of inputs, before it is divided by the number of layers."""
-        return min(3e-2, self.learning_rate * self.reference_width / inputs)
 
-    def held_out_count(self, pairs: int) -> int:
-        """Return the number of pairs to hold out."""
-        return max(3, round(self.held_out * pairs)) if pairs >= self.min_pairs else 0
+def held_out_count(pairs: int) -> int:
+    """Return how many pairs decide when to stop; none where pairs are few."""
+    return max(3, round(0.1 * pairs)) if pairs >= 20 else 0
 
 
-class Network:
-    """Weights, biases and what is needed to change them.
+def new_network(widths: Sequence[int], generator: Generator) -> Sequential:
+    """Return affine layers with rectifiers between them, near a linear map that loses nothing at any depth.
 
     The first weights have orthonormal rows or columns (Saxe, McClelland & Ganguli 2014), and the first biases put the
-    bend of each rectifier `bend` standard deviations below its mean input and take the shift back in the next layer.
-    So any depth starts near a linear map that loses nothing. Rectifiers that start at their bend lose half of their
-    input, which few pairs cannot repair; those that start far from it stay linear.
+    bend of each rectifier 1.5 standard deviations below its mean input and take the shift back in the next layer.
+    Rectifiers that start at their bend lose half of their input, which few pairs cannot repair; those that start far
+    from it stay linear.
     """
+    from torch import nn
 
-    def __init__(self, widths: Sequence[int], settings: Training, generator: Generator) -> None:
-        self.settings = settings
-        self.generator = generator
-        self.weights = [self._orthogonal(*shape) for shape in pairwise(widths)]
-        # the inputs have variance 1, spread over at most max(widths) neurons
-        lift = settings.bend * math.sqrt(widths[0] / max(widths))
-        lifts = [0.0, *[lift] * (len(self.weights) - 1), 0.0]
-        shifts = zip(self.weights, pairwise(lifts), strict=True)
-        self.biases = [after - before * w.sum(1) for w, (before, after) in shifts]
-        self.tensors = [tensor.requires_grad_() for tensor in (*self.weights, *self.biases)]
+    # the inputs have variance 1, spread over at most max(widths) neurons
+    lift = 1.5 * math.sqrt(widths[0] / max(widths))
+    lifts = [0.0, *[lift] * (len(widths) - 2), 0.0]
+    layers: list[nn.Module] = []
+    for (inputs, outputs), (before, after) in zip(pairwise(widths), pairwise(lifts), strict=True):
+        layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")  # by no random numbers of others
+        nn.init.orthogonal_(layer.weight, generator=generator)
+        layer.bias.data = after - before * layer.weight.data.sum(1)
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
 
-    def _orthogonal(self, inputs: int, outputs: int) -> Tensor:
-        import torch
 
-        empty = torch.empty(outputs, inputs, dtype=torch.float32)
-        return torch.nn.init.orthogonal_(empty, generator=self.generator)
+def new_optimizer(network: Sequential, settings: Training) -> Optimizer:
+    """Return AdamW with a rate for each layer; weights decay (Loshchilov & Hutter 2019), biases do not.
 
-    def optimizer(self) -> Optimizer:
-        """AdamW with a rate for each layer."""
-        from torch.optim import AdamW
+    A rate falls with the inputs of a layer, and starts at no more than 0.03, so that one serves all widths (Yang et al.
+    2022, Tensor Programs V). It is divided by the number of layers, whose changes add up in the output.
+    """
+    from torch.nn import Linear
+    from torch.optim import AdamW
 
-        s, depth = self.settings, len(self.weights)
-        groups = [{"params": [w], "lr": s.rate(w.shape[1]) / depth} for w in self.weights]
-        biases = {"params": self.biases, "lr": s.learning_rate / depth, "weight_decay": 0.0}
-        return AdamW([*groups, biases], weight_decay=s.weight_decay, fused=True)
+    layers = [layer for layer in network if isinstance(layer, Linear)]
+    rate = settings.learning_rate
+    groups = [{"params": [a.weight], "lr": min(3e-2, rate * 384 / a.in_features) / len(layers)} for a in layers]
+    biases = {"params": [layer.bias for layer in layers], "lr": rate / len(layers), "weight_decay": 0.0}
+    return AdamW([*groups, biases], weight_decay=0.01, fused=True)
 
-    def noisy(self, x: Tensor) -> Tensor:
-        """The inputs with fresh noise."""
-        import torch
 
-        return x + self.settings.noise * torch.randn(x.shape, generator=self.generator, dtype=x.dtype)
+def _loss(network: Sequential, x: Tensor, y: Tensor) -> Tensor:
+    """Mean squared error plus one minus the mean cosine; `y` is centred and of unit variance."""
+    from torch.nn import functional
 
-    def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Mean squared error plus one minus the mean cosine; `y` is centred and of unit variance."""
-        from torch.nn import functional
-
-        for index, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = functional.linear(functional.relu(x) if index else x, weights, biases)
-        cosine = functional.cosine_similarity(x, y, dim=1).mean()
-        return functional.mse_loss(x, y) + 1 - cosine
-
-    def layers(self) -> list[AffineLayer]:
-        """The weights and biases as they are now, as numpy holds them."""
-        arrays = [tensor.detach().numpy().copy() for tensor in (*self.weights, *self.biases)]
-        count = len(self.weights)
-        return [AffineLayer(w.T, b) for w, b in zip(arrays[:count], arrays[count:], strict=True)]
-
-    def state(self) -> list[Tensor]:
-        """A copy of all that is learned."""
-        return [tensor.detach().clone() for tensor in self.tensors]
-
-    def load(self, state: Sequence[Tensor]) -> None:
-        """Take back what `state` gave."""
-        for tensor, kept in zip(self.tensors, state, strict=True):
-            tensor.data.copy_(kept)
+    found = network(x)
+    cosine = functional.cosine_similarity(found, y, dim=1).mean()
+    return functional.mse_loss(found, y) + 1 - cosine
 
 
 @dataclass(frozen=True)
@@ -166,11 +134,13 @@ def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training) -> 
     with _quiet_torch(max(widths)):
         generator = torch.Generator().manual_seed(0)
         order = torch.randperm(len(x), generator=generator)
-        count = settings.held_out_count(len(x))
-        network = Network(widths, settings, generator)
-        sides = torch.tensor(x), torch.tensor(y)
-        curve = _descend(network, [side[order[count:]] for side in sides], [side[order[:count]] for side in sides])
-        return Trained(network.layers(), curve, np.sort(order[:count].numpy()))
+        count = held_out_count(len(x))
+        network, sides = new_network(widths, generator), (torch.tensor(x), torch.tensor(y))
+        fit, held_out = ([side[rows] for side in sides] for rows in (order[count:], order[:count]))
+        curve = _descend(network, fit, held_out, settings, generator)
+        arrays = [parameter.detach().numpy().copy() for parameter in network.parameters()]
+        layers = [AffineLayer(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)]
+        return Trained(layers, curve, np.sort(order[:count].numpy()))
 
 
 @contextmanager
@@ -187,47 +157,41 @@ def _quiet_torch(width: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _descend(network: Network, fit: Sequence[Tensor], held_out: Sequence[Tensor]) -> Vectors:
+def _descend(
+    network: Sequential, fit: Sequence[Tensor], held_out: Sequence[Tensor], settings: Training, generator: Generator
+) -> Vectors:
     """Train until the held-out loss stops falling, leave the best state in the network, and return the loss curve."""
     import torch
     from torch.optim.lr_scheduler import CosineAnnealingLR
 
-    epochs, n_held_out = network.settings.epochs(len(fit[0])), len(held_out[0])
-    patience = max(1, round(network.settings.patience * epochs))
-    optimizer = network.optimizer()
+    epochs, n_held_out = settings.epochs(len(fit[0])), len(held_out[0])
+    optimizer = new_optimizer(network, settings)
     schedule = CosineAnnealingLR(optimizer, epochs)
     curve: list[tuple[float, ...]] = []
-    best, best_epoch, kept = math.inf, 0, network.state()
+    best, best_epoch, kept = math.inf, 0, deepcopy(network.state_dict())
     for epoch in range(1, epochs + 1):
-        losses = [_epoch(network, optimizer, *fit)]
+        total = 0.0
+        for rows in torch.split(torch.randperm(len(fit[0]), generator=generator), settings.batch_size):
+            x, y = (side[rows] for side in fit)
+            optimizer.zero_grad()
+            loss = _loss(network, x + settings.noise * torch.randn(x.shape, generator=generator, dtype=x.dtype), y)
+            torch.autograd.backward(loss)
+            optimizer.step()
+            total += float(loss.detach()) * len(rows)
+        losses = [total / len(fit[0])]
         if n_held_out:
             with torch.no_grad():
-                losses.append(float(network.loss(*held_out)))
+                losses.append(float(_loss(network, *held_out)))
         schedule.step()
         if not all(map(math.isfinite, losses)):
             break
         curve.append((epoch, *losses))
         if losses[-1] < best - 1e-4 or not n_held_out:
-            best, best_epoch, kept = losses[-1], epoch, network.state()
-        if epoch - best_epoch >= patience:
+            best, best_epoch, kept = losses[-1], epoch, deepcopy(network.state_dict())
+        if epoch - best_epoch >= max(1, round(settings.patience * epochs)):
             break
-    network.load(kept)
+    network.load_state_dict(kept)
     return np.array(curve, dtype=np.float32).reshape(len(curve), 3 if n_held_out else 2)
-
-
-def _epoch(network: Network, optimizer: Optimizer, x: Tensor, y: Tensor) -> float:
-    """One pass over the training pairs in a fresh order; the mean loss on the way."""
-    import torch
-
-    total = 0.0
-    order = torch.randperm(len(x), generator=network.generator)
-    for rows in torch.split(order, network.settings.batch_size):
-        optimizer.zero_grad()
-        loss = network.loss(network.noisy(x[rows]), y[rows])
-        torch.autograd.backward(loss)
-        optimizer.step()
-        total += float(loss.detach()) * len(rows)
-    return total / len(x)
 
 
 class Mlp(StretchableStitch):

@@ -33,7 +33,7 @@ from migrate.work.remote import download
 Fact = TypeVar("Fact")
 
 _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
-"""Of stitches at URLs, by these; gone with the process."""
+"""Copies of stitches at URLs, by these; gone with the process."""
 
 
 def stitch_folder(location: str | Path) -> Path:

@@ -42,7 +42,7 @@ AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text")
-"""What `auto` chooses from, the cheaper to use first."""
+"""Stitches that `auto` chooses from, the cheaper to use first."""
 
 LARGEST_JUDGED = 2_000
 """Pairs that candidates are judged on: more show the differences no better, and the time grows with the cube."""
@@ -54,7 +54,7 @@ QUERY_CANDIDATES = (
     f"{Adjoint.kind}:{Procrustes.kind}",
     Adjoint.kind,
 )
-"""What `auto` chooses from for queries, the simpler first: on equal scores the earlier wins."""
+"""Stitches that `auto` chooses from for queries, the simpler first: on equal scores the earlier wins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 """Working precision of the fits: Gram matrices square the condition number, float32 would not do."""
 
 AnyMatrix: TypeAlias = NDArray[Any]
-"""Of float32 or float64, as the caller chooses."""
+"""A matrix of float32 or float64, as the caller chooses."""
 
 _BLOCK = 2_048
 _COLUMNS = 8_192

@@ -51,7 +51,7 @@ DECAY = 0.3
 BUCKETS = 1 << 16
 
 CORPUS_SIZE = 20_000
-"""How many documents are enough to learn frequencies and topics from."""
+"""Documents that are enough to learn frequencies and topics from."""
 
 TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
 READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)

@@ -22,7 +22,7 @@ PENALTIES = tuple(np.logspace(-4, 0.5, 10).tolist())
 NEARBY = (1 / 3, 1.0, 3.0)
 
 _LEAST_GAIN = 0.002
-"""Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
+"""Gain of overlap@10 for which a weight is changed: about half a standard error over 1,000 documents."""
 
 
 @dataclass(frozen=True, slots=True)

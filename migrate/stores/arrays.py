@@ -12,13 +12,12 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp
-from migrate.manifest import find_manifest
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.base import LabelsOnly
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
-from migrate.stores.file_store import RowFileStore, RowFileWriter
+from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
 from migrate.stores.sources import SOURCES_NAME
 from migrate.work.writer import StoreWriter
 
@@ -67,14 +66,11 @@ class ArrayStore(RowFileStore):
             self.source = JsonlDocuments(docs, None, array.count, in_order=True)
         documents = self.source
         self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
-        manifest = find_manifest(index.parent, "store")
+        manifest, foreign = own_manifest(index)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":
             notes.append(f"the vectors are {array.dtype.name}, read as float32")
-        notes += documents.notes
-        if manifest is not None and manifest.store.index != index.name:
-            manifest = None
-            notes.append(f"the manifest in the folder is not of {index.name}; it is ignored")
+        notes += [*documents.notes, *foreign]
         self.info = StoreInfo(
             location=str(path),
             kind=ArraysKind.name,

@@ -66,13 +66,8 @@ class StoreInfo:
 
     @property
     def way_to_texts(self) -> str:
-        """The way in which a store without texts gets some."""
-        return way_to_texts(self.notes)
-
-
-def way_to_texts(notes: Iterable[str]) -> str:
-    """Return how a store without texts gets some, as a clause: as its notes say, or by a file to write."""
-    return next((note.removeprefix(NO_TEXTS) for note in notes if note.startswith(NO_TEXTS)), WAY_TO_TEXTS)
+        """The way in which a store without texts gets some: as its notes say, or by a file to write."""
+        return next((note.removeprefix(NO_TEXTS) for note in self.notes if note.startswith(NO_TEXTS)), WAY_TO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ from migrate.errors import OutputError, StoreError
 from migrate.files import FileStamp, describe_os_error, refuse_endless
 from migrate.work.rows import Rows
 
-DAMAGED = "the file is damaged or was not copied whole; copy it again"
-
-
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 80
 _SHOWN.maxlevel = 2
@@ -40,7 +37,9 @@ def read_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def malformed(path: Path, problem: str, remedy: str = DAMAGED) -> StoreError:
+def malformed(
+    path: Path, problem: str, remedy: str = "the file is damaged or was not copied whole; copy it again"
+) -> StoreError:
     """Return the error of a file that is not what it claims to be, to be raised."""
     return StoreError(f"{path}: {problem}; {remedy}")
 

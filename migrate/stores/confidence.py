@@ -74,7 +74,7 @@ LEAST_SPEARMAN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Uncovered:
     """Documents unlike those that the stitch was fitted on: less confident than 99 % of the sample, held out.
 
     `examples` are the ids of the least confident ones.
@@ -129,7 +129,7 @@ def usable_confidence(store: Store) -> Vectors | None:
     return stored_confidence(store) if distrust(store) is None else None
 
 
-def find_outside(store: Store) -> Outside | None:
+def find_outside(store: Store) -> Uncovered | None:
     """Find the documents of a translated store that its sample does not cover; raises as `stored_confidence`.
 
     None where nothing is known of it, or the confidence that would say so is not to be used.
@@ -142,8 +142,8 @@ def find_outside(store: Store) -> Outside | None:
     return outside_of(values, lowest, lambda rows: store.get(rows).ids)
 
 
-def outside_of(values: Vectors, lowest: float, ids_of: Callable[[NDArray[np.int64]], Sequence[str]]) -> Outside:
+def outside_of(values: Vectors, lowest: float, ids_of: Callable[[NDArray[np.int64]], Sequence[str]]) -> Uncovered:
     """Find the documents whose confidence, (n,), is below `lowest`; `ids_of` some rows."""
     below = np.flatnonzero(values < lowest)
     worst = below[np.argsort(values[below], kind="stable")[:3]]
-    return Outside(len(below), len(values), float(lowest), tuple(ids_of(worst)) if len(worst) else ())
+    return Uncovered(len(below), len(values), float(lowest), tuple(ids_of(worst)) if len(worst) else ())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, canonical_json, sha256_file, write_json
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
@@ -175,6 +175,14 @@ class RowFileWriter(FlatFileWriter):
         """Complete both."""
         self.finish_file(rows.count, self._tail)
         self._documents.write(self.path.parent)
+
+
+def own_manifest(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
+    """Return the manifest of an index, and a note where the one in the folder is of another."""
+    manifest = find_manifest(index.parent, "store")
+    if manifest is None or manifest.store.index == index.name:
+        return manifest, ()
+    return None, (f"the manifest in the folder is not of {index.name}; it is ignored",)
 
 
 def as_files(store: Store) -> FileStore | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -60,7 +61,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
     return "ip", () if is_unit else (_COSINE,)
 
 
-def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
+def choose_text(location: Path | str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
     """Return the column of texts among those that could be, and a note that says why.
 
     The one that is asked for, or StoreError; else that with the likeliest of `TEXT_NAMES`; else the only one.
@@ -77,7 +78,7 @@ def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tup
     return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
 
 
-def choose(location: str, noun: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
+def choose(location: Path | str, noun: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
     """Return the name that is asked for, or the only one; else a StoreError lists all, with a `remedy`."""
     if asked in names:
         return str(asked)

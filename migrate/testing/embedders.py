@@ -1,4 +1,4 @@
-"""What every kind of embedder keeps to.
+"""A suite that every kind of embedder keeps to.
 
 A test module inherits it:
 
@@ -89,21 +89,21 @@ class EmbedderTests:
     @pytest.mark.parametrize("role", ["document", "query"])
     def test_vectors_are_float32_contiguous_and_finite(self, wrapped: Embedder, role: Role) -> None:
         vectors = wrapped.embed(self.inputs(role), role)
-        _expect(vectors.shape == (len(self.texts), wrapped.identity.dim), f"shape {vectors.shape}")
-        _expect(vectors.dtype == np.float32, f"dtype {vectors.dtype}")
-        _expect(vectors.flags.c_contiguous, "not C-contiguous")
-        _expect(bool(np.isfinite(vectors).all()), "not finite")
-        _expect(bool((np.linalg.norm(vectors, axis=1) > 0).all()), "a zero vector")
+        assert vectors.shape == (len(self.texts), wrapped.identity.dim), f"shape {vectors.shape}"
+        assert vectors.dtype == np.float32, f"dtype {vectors.dtype}"
+        assert vectors.flags.c_contiguous, "not C-contiguous"
+        assert np.isfinite(vectors).all(), "not finite"
+        assert (np.linalg.norm(vectors, axis=1) > 0).all(), "a zero vector"
 
     @pytest.mark.parametrize("role", ["document", "query"])
     def test_no_texts_give_no_vectors(self, wrapped: Embedder, role: Role) -> None:
         vectors = wrapped.embed([], role)
-        _expect(vectors.shape == (0, wrapped.identity.dim), f"shape {vectors.shape}")
-        _expect(vectors.dtype == np.float32, f"dtype {vectors.dtype}")
+        assert vectors.shape == (0, wrapped.identity.dim), f"shape {vectors.shape}"
+        assert vectors.dtype == np.float32, f"dtype {vectors.dtype}"
 
     def test_vectors_tell_texts_apart(self, embedder: Embedder) -> None:
         vectors = embedder.embed_documents(self.documents())
-        _expect(len(np.unique(vectors, axis=0)) > 1, "one vector for all texts")
+        assert len(np.unique(vectors, axis=0)) > 1, "one vector for all texts"
 
     @pytest.mark.parametrize("role", ["document", "query"])
     def test_order_and_company_do_not_matter(self, wrapped: Embedder, role: Role) -> None:
@@ -122,28 +122,28 @@ class EmbedderTests:
         parts: dict[int, Vectors] = {}
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
-            _expect(not parts.keys() & set(positions), "a position twice")
+            assert not parts.keys() & set(positions), "a position twice"
             parts.update(zip(positions, vectors, strict=True))
 
         wrapped.embed_each(documents, "document", keep)
-        _expect(sorted(parts) == list(range(len(documents))), f"positions {sorted(parts)}")
+        assert sorted(parts) == list(range(len(documents))), f"positions {sorted(parts)}"
         self.same(np.stack([parts[row] for row in range(len(documents))]), wrapped.embed_documents(documents))
 
     def test_progress_ends_at_the_total(self, wrapped: Embedder) -> None:
         calls: list[tuple[int, int | None]] = []
         wrapped.embed_documents(self.documents(), progress=lambda _stage, done, total: calls.append((done, total)))
-        _expect(bool(calls) and calls[-1] == (len(self.texts), len(self.texts)), f"progress {calls}")
+        assert bool(calls) and calls[-1] == (len(self.texts), len(self.texts)), f"progress {calls}"
 
     def test_the_identity_is_stable_and_the_same_after_a_reload(self, embedder: Embedder, make: Make) -> None:
         before = embedder.identity
         vectors = embedder.embed_documents(self.documents())
         again = make()
-        _expect(embedder.identity == before, f"{embedder.identity} after embedding, {before} before")
-        _expect(again.identity == before, f"{again.identity} after a reload, {before} before")
-        _expect(again.quick_identity() == before, f"quick identity {again.quick_identity()}, identity {before}")
-        _expect(before.dim == vectors.shape[1], f"identity of dimension {before.dim}, vectors of {vectors.shape[1]}")
+        assert embedder.identity == before, f"{embedder.identity} after embedding, {before} before"
+        assert again.identity == before, f"{again.identity} after a reload, {before} before"
+        assert again.quick_identity() == before, f"quick identity {again.quick_identity()}, identity {before}"
+        assert before.dim == vectors.shape[1], f"identity of dimension {before.dim}, vectors of {vectors.shape[1]}"
         unit = bool(np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3))
-        _expect(unit == before.normalized, f"normalized {before.normalized}, norms {np.linalg.norm(vectors, axis=1)}")
+        assert unit == before.normalized, f"normalized {before.normalized}, norms {np.linalg.norm(vectors, axis=1)}"
         self.same(again.embed_documents(self.documents()), vectors)
 
     def test_another_dimension_is_refused(self, wrapped: Embedder) -> None:
@@ -154,49 +154,49 @@ class EmbedderTests:
 
     def test_the_profile_is_of_the_model(self, embedder: Embedder) -> None:
         profile, identity = embedder.profile, embedder.identity
-        _expect(isinstance(profile, Profile), f"{profile!r}")
-        _expect(profile.dim in (None, identity.dim), f"dimension {profile.dim}, identity {identity.dim}")
-        _expect(profile.document_prefix == identity.document_prefix, "another document prefix than the identity's")
-        _expect(profile.query_prefix == identity.query_prefix, "another query prefix than the identity's")
+        assert isinstance(profile, Profile), f"{profile!r}"
+        assert profile.dim in (None, identity.dim), f"dimension {profile.dim}, identity {identity.dim}"
+        assert profile.document_prefix == identity.document_prefix, "another document prefix than the identity's"
+        assert profile.query_prefix == identity.query_prefix, "another query prefix than the identity's"
         counts = profile.count(self.documents())
-        _expect(counts.shape == (len(self.texts),) and bool((counts > 0).all()), f"counts {counts}")
-        _expect(profile.max_tokens is None or bool((profile.read(self.documents()) <= profile.max_tokens).all()), "cut")
+        assert counts.shape == (len(self.texts),) and bool((counts > 0).all()), f"counts {counts}"
+        assert profile.max_tokens is None or bool((profile.read(self.documents()) <= profile.max_tokens).all()), "cut"
 
     def test_wrappers_are_transparent(self, wrapped: Embedder, make: Make) -> None:
         plain = make()
         self.same(wrapped.embed_documents(self.documents()), plain.embed_documents(self.documents()))
         self.same(wrapped.embed(self.inputs("query"), "query"), plain.embed(self.inputs("query"), "query"))
-        _expect(wrapped.identity == plain.identity, "another identity")
-        _expect(wrapped.profile == plain.profile, "another profile")
-        _expect(wrapped.needs_texts == plain.needs_texts, "needs_texts differs")
+        assert wrapped.identity == plain.identity, "another identity"
+        assert wrapped.profile == plain.profile, "another profile"
+        assert wrapped.needs_texts == plain.needs_texts, "needs_texts differs"
         for role in _roles():
-            _expect(wrapped.cache_scope(role) == plain.cache_scope(role), "another cache scope")
-        _expect((wrapped.token_table() is None) == (plain.token_table() is None), "token tables differ")
-        _expect((wrapped.with_prefixes("a ", "b ") is None) == (plain.with_prefixes("a ", "b ") is None), "prefixes")
+            assert wrapped.cache_scope(role) == plain.cache_scope(role), "another cache scope"
+        assert (wrapped.token_table() is None) == (plain.token_table() is None), "token tables differ"
+        assert (wrapped.with_prefixes("a ", "b ") is None) == (plain.with_prefixes("a ", "b ") is None), "prefixes"
         kinds = [variant.meaning for variant in plain.variants()]
-        _expect([variant.meaning for variant in wrapped.variants()] == kinds, "variants differ")
-        _expect(dict(wrapped.state()) == dict(plain.state()), "states differ")
+        assert [variant.meaning for variant in wrapped.variants()] == kinds, "variants differ"
+        assert dict(wrapped.state()) == dict(plain.state()), "states differ"
 
     def test_a_cache_is_asked_before_the_model(self, make: Make, tmp_path: Path) -> None:
         embedder = make()
         if not embedder.cacheable:
             pytest.skip(NOT_CACHEABLE)
         cached = CachedEmbedder(embedder, tmp_path / "cache.sqlite")
-        _expect(cached.known(self.documents(), "document") == [False] * len(self.texts), "an empty cache knows texts")
+        assert cached.known(self.documents(), "document") == [False] * len(self.texts), "an empty cache knows texts"
         vectors = cached.embed_documents(self.documents())
         again = CachedEmbedder(make(), tmp_path / "cache.sqlite")
-        _expect(all(again.known(self.documents(), "document")), "a text was not kept")
-        _expect(bool((again.embed_documents(self.documents()) == vectors).all()), "another vector than was kept")
-        _expect(again.misses == 0, f"{again.misses} texts embedded again")
+        assert all(again.known(self.documents(), "document")), "a text was not kept"
+        assert (again.embed_documents(self.documents()) == vectors).all(), "another vector than was kept"
+        assert again.misses == 0, f"{again.misses} texts embedded again"
 
     def test_a_cache_keeps_prefixes_apart(self, embedder: Embedder) -> None:
         other = embedder.with_prefixes("passage: ", "query: ")
         if other is None:
             pytest.skip("it takes no prefixes")
-        _expect(other.identity.document_prefix == "passage: ", "the identity has another document prefix")
-        _expect(other.identity.query_prefix == "query: ", "the identity has another query prefix")
+        assert other.identity.document_prefix == "passage: ", "the identity has another document prefix"
+        assert other.identity.query_prefix == "query: ", "the identity has another query prefix"
         for role in _roles():
-            _expect(other.cache_scope(role) != embedder.cache_scope(role), "one cache scope for two prefixes")
+            assert other.cache_scope(role) != embedder.cache_scope(role), "one cache scope for two prefixes"
 
     def test_errors_are_of_the_tree(self, embedder: Embedder) -> None:
         """A text that nothing can embed is embedded all the same, or refused in one line."""
@@ -204,9 +204,9 @@ class EmbedderTests:
             try:
                 vectors = embedder.embed_documents([Document("odd", text)])
             except LeadMigrateError as error:
-                _expect("\n" not in str(error), f"more than one line: {error}")
+                assert "\n" not in str(error), f"more than one line: {error}"
             else:
-                _expect(bool(np.isfinite(vectors).all()), f"a vector that is not finite for {text!r}")
+                assert np.isfinite(vectors).all(), f"a vector that is not finite for {text!r}"
 
     def same(self, vectors: Vectors, expected: Vectors) -> None:
         """Hold vectors against others of the same texts."""
@@ -216,8 +216,3 @@ class EmbedderTests:
 def _roles() -> Iterator[Role]:
     yield "document"
     yield "query"
-
-
-def _expect(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise AssertionError(otherwise)

@@ -1,4 +1,4 @@
-"""What every kind of store must do, as a class of tests to inherit; pytest runs it, and it imports nothing of pytest's.
+"""A suite that every kind of store keeps to, a class to inherit; pytest runs it, and it imports nothing of pytest's.
 
 >>> class TestMyStore(StoreTests):  # doctest: +SKIP
 ...     def make_store(self, folder, documents, vectors, metric):
@@ -91,7 +91,7 @@ class StoreTests(ABC):
         """
 
     def new_location(self, folder: Path) -> Path | str:
-        """Where a new store goes: `folder`, which is not there yet, or `KIND:...` for one that lies in no folder."""
+        """Return the place of a new store: `folder`, not there yet, or `KIND:...` for one that lies in no folder."""
         return folder
 
     def filter_by(self, name: str, value: Any) -> Any:
@@ -105,7 +105,7 @@ class StoreTests(ABC):
         return open_store(self.make_store(folder, documents, vectors, self.metrics[0]))
 
     def _order(self, documents: Sequence[Document]) -> list[int]:
-        """Which of the given documents each row of the store has."""
+        """Return which of the given documents each row of the store has."""
         places = range(len(documents))
         return list(places) if self.has_rows else sorted(places, key=lambda place: documents[place].id)
 

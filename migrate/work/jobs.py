@@ -83,37 +83,24 @@ class Task(ABC):
         return shard.name
 
 
-MakeBlocks = Callable[[Shard], Iterator[Block]]
-
-
-class ShardTask(Task):
-    """Making the shards of a store in any process.
+def shard_maker(
+    work: Path | None, blocks: Callable[[Shard], Iterator[Block]], open_writer: OpenWriter
+) -> Callable[[Shard], bytes]:
+    """Return the function by which a task makes shards, of the rows that `blocks` makes.
 
     Processes of this machine write shard files into the folder `work`, and return their names alone. Without that
-    folder, on another machine, they return the content.
+    folder, on another machine, they return the content, and the writer takes no parts but those that go to where every
+    machine can write.
     """
+    shards = None if work is None else ShardFolder(work / "shards")
 
-    work: Path | None
+    def make(shard: Shard) -> bytes:
+        arrays, facts = make_shard(shard, blocks(shard), open_writer)()
+        if shards is not None:
+            arrays, facts = {}, {"shard_file": shards.write(shard, arrays, facts)}
+        return b"".join(pack(arrays, facts))
 
-    @abstractmethod
-    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
-        """Open what is needed, and return the function that makes the rows of a shard, and the writer of a dimension.
-
-        Without a `work` folder the writer takes no parts but those that go to where every machine can write.
-        """
-
-    def open(self) -> Callable[[Shard], bytes]:
-        """Open what the rows are made from."""
-        blocks, writer = self.open_rows()
-        shards = None if self.work is None else ShardFolder(self.work / "shards")
-
-        def make(shard: Shard) -> bytes:
-            arrays, facts = make_shard(shard, blocks(shard), writer)()
-            if shards is not None:
-                arrays, facts = {}, {"shard_file": shards.write(shard, arrays, facts)}
-            return b"".join(pack(arrays, facts))
-
-        return make
+    return make
 
 
 class Pool(Protocol):
@@ -276,7 +263,7 @@ class StoreJob(ABC):
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Return the rows of a shard, some at a time, made in this process."""
 
-    def task(self, work: Path | None) -> ShardTask | None:
+    def task(self, work: Path | None) -> Task | None:
         """Return the same for other processes; None where only this one can.
 
         `work` is the folder of unfinished work if they see it.

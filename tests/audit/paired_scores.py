@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from migrate.audit.verdict import Bootstrap, decide
+
 
 def make(n, *, loss=0.03, noise=0.15, seed=0):
     """Scores of a full re-embed, between 0 and 1 with many zeros, and of an arm that loses `loss` of them."""
@@ -15,3 +17,8 @@ def alternating(n, retained, spread):
     """Scores that retain `retained` exactly, half of the queries `spread` more and half of them less."""
     full = np.repeat([0.3, 0.5, 0.63, 1], n // 4)
     return full * (retained + spread * np.tile([-1, 1], n // 2)), full
+
+
+def judge(*scores, margin=0.95, provisional=False, **rules):
+    """The verdict on scores by the rules of a bootstrap."""
+    return decide(*scores, margin=margin, provisional=provisional, bootstrap=Bootstrap(**rules))

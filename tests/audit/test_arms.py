@@ -1,4 +1,4 @@
-"""An arm is one class and one line in a list: the audit and every report take it from there."""
+"""An arm is one function and one line in a list: the audit and every report take it from there."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from topics import QUESTIONS, audit, make_store, noisy
 
 from migrate.audit import arms as arms_module
-from migrate.audit.arms import ARMS, Arm
+from migrate.audit.arms import ARMS, Arm, Skipped
 from migrate.audit.results import FULL
 from migrate.audit.retrieval import TimedRun
 from migrate.report.audit_sections import audit_sections
@@ -15,24 +15,19 @@ from migrate.report.page import report_page
 from migrate.report.terminal import report_text
 from migrate.search.runs import Run
 
+MEANING = "the first ten of the full re-embed, worst first"
 
-class Reverse(Arm):
-    name, meaning = "reverse", "the first ten of the full re-embed, worst first"
 
-    def retrieve(self, retriever):
+def reverse(retriever):
+    def retrieve():
         full = retriever.search(FULL)
         return TimedRun(Run({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
 
-    def cost(self, retriever):
-        return retriever.cost_of_share(0.5)
+    yield Arm("reverse", MEANING, retrieve, lambda: retriever.cost_of_share(0.5))
 
 
-class Telepathy(Reverse):
-    name, meaning = "telepathy", "no search at all"
-
-    @classmethod
-    def skip_reason(cls, retriever):
-        return "needs a gift"
+def telepathy(_):
+    yield Skipped("telepathy", "needs a gift")
 
 
 @pytest.fixture
@@ -41,26 +36,26 @@ def stores(tmp_path):
 
 
 def test_a_new_arm_is_in_every_form_of_the_report(stores, monkeypatch):
-    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, Reverse])
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, reverse])
     report = audit(*stores, price=2.0)
     assert [arm.name for arm in report.arms][-1] == "reverse"
-    (full, reverse) = (report.arm(name) for name in (FULL, "reverse"))
-    assert 0 < reverse.mean("nDCG@10") < full.mean("nDCG@10")
+    full, turned = (report.arm(name) for name in (FULL, "reverse"))
+    assert 0 < turned.mean("nDCG@10") < full.mean("nDCG@10")
     assert report.comparisons["reverse"].losses > report.comparisons["reverse"].wins
-    assert (reverse.tokens, reverse.usd) == (full.tokens / 2, full.usd / 2)
+    assert (turned.tokens, turned.usd) == (full.tokens / 2, full.usd / 2)
     (line,) = [
         line
         for line in report_text(audit_sections(report)).splitlines()
         if line.startswith("reverse ") and ".." in line
     ]
-    assert f"{reverse.mean('nDCG@10'):.3f}" in line
+    assert f"{turned.mean('nDCG@10'):.3f}" in line
     (entry,) = [arm for arm in json.loads(json.dumps(audit_document(report)))["arms"] if arm["name"] == "reverse"]
-    assert entry["meaning"] == Reverse.meaning and len(entry["per_query"]["nDCG@10"]) == len(QUESTIONS.queries)
-    assert "reverse" in report_page(audit_sections(report)) and Reverse.meaning in report_page(audit_sections(report))
+    assert entry["meaning"] == MEANING and len(entry["per_query"]["nDCG@10"]) == len(QUESTIONS.queries)
+    assert "reverse" in report_page(audit_sections(report)) and MEANING in report_page(audit_sections(report))
 
 
 def test_an_arm_says_what_it_needs(stores, monkeypatch):
-    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, Telepathy])
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, telepathy])
     report = audit(*stores)
     assert "telepathy" not in {arm.name for arm in report.arms}
     assert audit_document(report)["missing"]["telepathy"] == "needs a gift"

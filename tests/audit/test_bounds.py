@@ -3,7 +3,7 @@ import pytest
 from paired_scores import make
 from scipy.stats import binomtest, bootstrap
 
-from migrate.audit.verdict import difference_bounds, family_bounds, retention_bounds, weighted_sums
+from migrate.audit.verdict import Bootstrap, weighted_sums
 
 
 def ratio(arm, full, axis=-1):
@@ -27,7 +27,7 @@ def dirichlet_bounds(arm, full, statistic, worst, best):
 @pytest.mark.parametrize(("n", "seed"), [(30, 0), (150, 1), (400, 2)])
 def test_bounds_are_quantiles_over_all_weightings_of_the_queries_and_an_imagined_one(n, seed):
     arm, full = make(n, seed=seed)
-    found, gain = retention_bounds(arm, full, seed=5), difference_bounds(arm, full, seed=5)
+    found, gain = Bootstrap(seed=5).retention(arm, full), Bootstrap(seed=5).difference(arm, full)
     assert found.estimate == pytest.approx(arm.sum() / full.sum())
     assert gain.estimate == pytest.approx((arm - full).mean())
     expected = dirichlet_bounds(arm, full, np.divide, (0, 1), (1, 0))
@@ -38,22 +38,22 @@ def test_bounds_are_quantiles_over_all_weightings_of_the_queries_and_an_imagined
 
 @pytest.mark.parametrize(("n", "right"), [(20, 20), (60, 57), (300, 285), (300, 40), (20, 0)])
 def test_bounds_of_right_and_wrong_are_those_of_clopper_and_pearson(n, right):
-    found = retention_bounds((np.arange(n) < right).astype(float), np.ones(n), seed=3, resamples=20_000)
+    found = Bootstrap(seed=3, resamples=20_000).retention((np.arange(n) < right).astype(float), np.ones(n))
     expected = binomtest(right, n).proportion_ci(confidence_level=0.9)
     tolerance = 0.02 * (expected.high - expected.low)
     assert (found.lower, found.upper) == pytest.approx((expected.low, expected.high), abs=tolerance)
 
 
 def test_nothing_is_won_over_a_full_re_embed_that_is_always_right():
-    assert retention_bounds(np.ones(30), np.ones(30)).upper == 1
-    assert retention_bounds(np.full(30, 0.9), np.ones(30)).upper < 1
-    assert retention_bounds(np.ones(30), np.append(np.ones(29), 0.99)).upper > 1
+    assert Bootstrap().retention(np.ones(30), np.ones(30)).upper == 1
+    assert Bootstrap().retention(np.full(30, 0.9), np.ones(30)).upper < 1
+    assert Bootstrap().retention(np.ones(30), np.append(np.ones(29), 0.99)).upper > 1
 
 
 @pytest.mark.parametrize("statistic", [ratio, difference])
 def test_among_many_queries_bounds_are_those_of_scipys_paired_bootstrap(statistic):
     arm, full = make(4_000, seed=3)
-    found = (retention_bounds if statistic is ratio else difference_bounds)(arm, full, resamples=4_000)
+    found = getattr(Bootstrap(resamples=4_000), "retention" if statistic is ratio else "difference")(arm, full)
     theirs = bootstrap(
         (arm, full), statistic, paired=True, confidence_level=0.9, method="BCa", n_resamples=4_000, rng=1, batch=100
     )
@@ -66,7 +66,7 @@ def test_among_many_queries_bounds_are_those_of_scipys_paired_bootstrap(statisti
 
 def test_bounds_lie_around_the_estimate_and_depend_on_the_seed_alone():
     arm, full = make(100)
-    first, again, other = (retention_bounds(arm.copy(), full.copy(), seed=seed) for seed in (1, 1, 2))
+    first, again, other = (Bootstrap(seed=seed).retention(arm.copy(), full.copy()) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     assert first.lower < first.estimate < first.upper
@@ -75,7 +75,7 @@ def test_bounds_lie_around_the_estimate_and_depend_on_the_seed_alone():
 
 def test_many_queries_are_resampled_in_pieces_with_the_same_meaning():
     arm, full = make(30_000, noise=0.3)
-    found = difference_bounds(arm, full, resamples=400)
+    found = Bootstrap(resamples=400).difference(arm, full)
     error = np.std(arm - full) / np.sqrt(30_000)
     assert found.lower == pytest.approx(found.estimate - 1.645 * error, abs=0.35 * error)
     assert found.upper == pytest.approx(found.estimate + 1.645 * error, abs=0.35 * error)
@@ -85,15 +85,15 @@ def test_queries_are_paired():
     """The same scores in another order are a noisier comparison."""
     arm, full = make(300, loss=0, noise=0.02)
     shuffled = np.random.default_rng(0).permutation(arm)
-    paired, unpaired = retention_bounds(arm, full), retention_bounds(shuffled, full)
+    paired, unpaired = Bootstrap().retention(arm, full), Bootstrap().retention(shuffled, full)
     assert paired.estimate == pytest.approx(unpaired.estimate)
     assert unpaired.upper - unpaired.estimate > 4 * (paired.upper - paired.estimate)
 
 
-@pytest.mark.parametrize("bounds", [retention_bounds, difference_bounds])
+@pytest.mark.parametrize("bounds", [Bootstrap.retention, Bootstrap.difference])
 def test_more_confidence_is_less_precision(bounds):
     arm, full = make(100)
-    found = [bounds(arm, full, confidence=level) for level in (0.8, 0.95, 0.99)]
+    found = [bounds(Bootstrap(confidence=level), arm, full) for level in (0.8, 0.95, 0.99)]
     lower, upper = [one.lower for one in found], [one.upper for one in found]
     assert lower == sorted(lower, reverse=True) and len(set(lower)) == 3
     assert upper == sorted(upper) and len(set(upper)) == 3
@@ -111,22 +111,22 @@ def test_weights_are_the_same_in_pieces_and_at_once(monkeypatch):
 def test_bounds_of_a_family_are_bounds_of_each_arm_with_the_risk_shared_out():
     full = make(200)[1]
     arms = {f"arm {seed}": make(200, seed=0, noise=0.1 * seed)[0] for seed in range(1, 6)}
-    found = family_bounds(arms, full, seed=2)
+    found = Bootstrap(seed=2).family(arms, full)
     assert list(found) == list(arms)
     for name, arm in arms.items():
-        alone = retention_bounds(arm, full, seed=2)
+        alone = Bootstrap(seed=2).retention(arm, full)
         assert found[name].estimate == alone.estimate
         assert found[name].lower < alone.lower and alone.upper < found[name].upper
-        shared = retention_bounds(arm, full, seed=2, confidence=0.99)
+        shared = Bootstrap(seed=2, confidence=0.99).retention(arm, full)
         assert (found[name].lower, found[name].upper) == pytest.approx((shared.lower, shared.upper))
 
 
 def test_a_family_of_one_is_an_arm_and_one_of_none_is_empty():
     arm, full = make(80)
-    alone = retention_bounds(arm, full)
-    one = family_bounds({"only": arm}, full)["only"]
+    alone = Bootstrap().retention(arm, full)
+    one = Bootstrap().family({"only": arm}, full)["only"]
     assert (one.estimate, one.lower, one.upper) == pytest.approx((alone.estimate, alone.lower, alone.upper))
-    assert family_bounds({}, full) == {}
+    assert Bootstrap().family({}, full) == {}
 
 
 def test_the_best_of_many_arms_at_the_margin_is_seldom_above_it():
@@ -135,8 +135,8 @@ def test_the_best_of_many_arms_at_the_margin_is_seldom_above_it():
     above = {"family": 0, "alone": 0}
     for audit in range(60):
         arms = {str(i): (rng.random(300) >= 0.05).astype(float) for i in range(6)}
-        family = family_bounds(arms, full, seed=audit, resamples=400)
-        alone = (retention_bounds(arm, full, seed=audit, resamples=400) for arm in arms.values())
+        family = Bootstrap(seed=audit, resamples=400).family(arms, full)
+        alone = (Bootstrap(seed=audit, resamples=400).retention(arm, full) for arm in arms.values())
         above["family"] += any(bounds.lower >= 0.95 for bounds in family.values())
         above["alone"] += any(bounds.lower >= 0.95 for bounds in alone)
     assert above["family"] <= 8

@@ -9,7 +9,6 @@ from ir_measures import calc_aggregate, nDCG
 from topics import copy_store
 
 import migrate
-from migrate.audit.arms import Bridge
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BRIDGE, FULL, STAY
 from migrate.datasets.beir import load_beir
@@ -120,7 +119,7 @@ def test_it_stands_in_table_and_document_without_a_source_model(reference, sourc
     row = next(line for line in report_text(audit_sections(report)).split("\n") if line.startswith("bridge "))
     assert f"{report.comparisons[BRIDGE].retention.estimate:.3f}" in row
     arm = next(arm for arm in audit_document(report)["arms"] if arm["name"] == "bridge")
-    assert arm["meaning"] == Bridge.meaning
+    assert arm["meaning"] == "the source store, queries embedded by the target model and mapped back by a stitch"
     assert arm["against"]["retention"]["estimate"] == report.comparisons[BRIDGE].retention.estimate
 
 
@@ -174,5 +173,5 @@ def test_a_bridge_for_queries_of_another_model_is_refused(
     if accepted:
         assert audit(reference, questions, new_model, source=source, bridge=known).arm(BRIDGE)
         return
-    with pytest.raises(StitchError, match=r"expected a bridge for queries of tfidf:48 .*found one for those of"):
+    with pytest.raises(StitchError, match=r"the bridge is for queries of .* not of tfidf:48"):
         audit(reference, questions, new_model, source=source, bridge=known)

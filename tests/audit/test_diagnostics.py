@@ -100,7 +100,7 @@ def runs(metric, n=400, seed=0):
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 def test_thresholds_follow_a_map_of_the_scores(metric):
     old, new, questions = runs(metric)
-    found = calibrate(old, new, questions, (metric, metric), names=("stay", "translated"))
+    found = calibrate(old, new, questions, (metric, metric))
     for one, rate in zip(found.thresholds, PASS_RATES, strict=True):
         mapped = 0.5 * one.old + 0.1 if metric == "ip" else 3 * one.old
         assert one.same_pass_rate == pytest.approx(mapped)
@@ -118,13 +118,13 @@ def test_thresholds_follow_a_map_of_the_scores(metric):
 def test_no_threshold_is_as_precise_where_nothing_new_is_relevant():
     old, new, questions = runs("ip")
     strange = Run({q: tuple(f"x{k}" for k in range(10)) for q in new.rankings}, new.scores)
-    found = calibrate(old, strange, questions, ("ip", "ip"), names=("stay", "translated"))
+    found = calibrate(old, strange, questions, ("ip", "ip"))
     assert all(one.same_precision is None and one.precision_new == 0 for one in found.thresholds)
 
 
 def test_without_judgements_only_the_pass_rate_is_kept():
     old, new, questions = runs("ip")
-    found = calibrate(old, new, replace(questions, qrels=None), ("ip", "ip"), names=("stay", "translated"))
+    found = calibrate(old, new, replace(questions, qrels=None), ("ip", "ip"))
     assert {(one.precision_old, one.precision_new, one.same_precision) for one in found.thresholds} == {(None,) * 3}
 
 

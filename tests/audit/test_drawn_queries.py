@@ -1,18 +1,10 @@
 import numpy as np
 import pytest
-from paired_scores import make
+from paired_scores import judge, make
 
 from migrate.audit.drawn_queries import FLOOR, chances_of, draw_queries, greatest_change, weighting_of
 from migrate.audit.measures import ndcg
-from migrate.audit.verdict import (
-    Outcome,
-    Weighting,
-    decide,
-    difference_bounds,
-    family_bounds,
-    queries_needed,
-    retention_bounds,
-)
+from migrate.audit.verdict import Bootstrap, Outcome, Weighting
 from migrate.search.runs import Run
 
 
@@ -65,17 +57,17 @@ def test_queries_that_cannot_change_keep_a_chance():
 def test_queries_that_were_all_drawn_for_certain_have_the_bounds_of_any_others():
     arm, full = make(120)
     even = Weighting(np.ones(120), 1.0)
-    assert retention_bounds(arm, full, weighting=even) == retention_bounds(arm, full)
-    assert difference_bounds(arm, full, weighting=even) == difference_bounds(arm, full)
-    assert family_bounds({"a": arm}, full, weighting=even) == family_bounds({"a": arm}, full)
-    assert queries_needed(arm, full, 0.9, weighting=even) == queries_needed(arm, full, 0.9)
-    assert decide(arm, full, arm, weighting=even) == decide(arm, full, arm)
+    assert Bootstrap(weighting=even).retention(arm, full) == Bootstrap().retention(arm, full)
+    assert Bootstrap(weighting=even).difference(arm, full) == Bootstrap().difference(arm, full)
+    assert Bootstrap(weighting=even).family({"a": arm}, full) == Bootstrap().family({"a": arm}, full)
+    assert Bootstrap(weighting=even).queries_needed(arm, full, 0.9) == Bootstrap().queries_needed(arm, full, 0.9)
+    assert judge(arm, full, arm, weighting=even) == judge(arm, full, arm)
 
 
 def test_without_a_limit_the_imagined_query_is_as_heavy_as_any():
     arm, full = make(300)
     chances = np.random.default_rng(0).uniform(0.3, 1, 300)
-    near, far = (retention_bounds(arm, full, weighting=weighting_of(chances, limited=of)) for of in (True, False))
+    near, far = (Bootstrap(weighting=weighting_of(chances, limited=of)).retention(arm, full) for of in (True, False))
     assert near.estimate == far.estimate == pytest.approx((arm / chances).sum() / (full / chances).sum())
     assert far.lower < near.lower < near.estimate < near.upper < far.upper
 
@@ -95,7 +87,7 @@ def audits(arm, full, changes, n, times, seed=1):
     for audit in range(times):
         rows = rng.choice(len(arm), size=n, p=chances / chances.sum())
         weighting = weighting_of(chances[rows], limited=True)
-        yield retention_bounds(arm[rows], full[rows], seed=audit, resamples=300, weighting=weighting)
+        yield Bootstrap(seed=audit, resamples=300, weighting=weighting).retention(arm[rows], full[rows])
 
 
 @pytest.mark.parametrize("hit", [0.05, 0.3])
@@ -121,10 +113,10 @@ def test_gains_are_not_underrated_where_both_score_much():
 
 def test_drawn_queries_settle_what_as_many_at_random_do_not():
     arm, full, changes = population(hit=0.02)
-    even = decide(arm[:80], full[:80], resamples=1_000)
+    even = judge(arm[:80], full[:80], resamples=1_000)
     rows = np.random.default_rng(2).choice(len(arm), size=80, p=chances_of(changes) / chances_of(changes).sum())
     weighting = weighting_of(chances_of(changes)[rows], limited=True)
-    drawn = decide(arm[rows], full[rows], resamples=1_000, weighting=weighting)
+    drawn = judge(arm[rows], full[rows], resamples=1_000, weighting=weighting)
     assert (even.outcome, drawn.outcome) == (Outcome.INCONCLUSIVE, Outcome.SAFE)
 
 
@@ -133,8 +125,6 @@ def test_staying_is_not_limited_by_the_chances():
     arm, full, changes = population(200)
     chances = chances_of(changes)
     stay = np.clip(arm - 0.02, 0, 1)
-    gains = [
-        decide(arm, full, stay, weighting=weighting_of(chances, limited=of)).gain_over_stay for of in (True, False)
-    ]
+    gains = [judge(arm, full, stay, weighting=weighting_of(chances, limited=of)).gain_over_stay for of in (True, False)]
     assert gains[0] == gains[1]
     assert gains[0].upper > 0.02 + 0.5 * 3 / 200

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from paired_scores import judge
 from topics import DIM, DOCUMENTS, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy
 
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.verdict import Outcome, decide
+from migrate.audit.verdict import Outcome
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
 from migrate.report.audit_sections import audit_sections
@@ -100,7 +100,7 @@ def test_twenty_queries_fifty_times_would_be_safe_if_each_counted(reference, per
     report = audit(perfect, reference, repeated(QUERIES[:20], 50), Caseless())
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     full, arm = (report.arm(name).scores["nDCG@10"] for name in (FULL, TRANSLATED))
-    assert decide(np.tile(arm, 50), np.tile(full, 50), resamples=500).outcome is Outcome.SAFE
+    assert judge(np.tile(arm, 50), np.tile(full, 50), resamples=500).outcome is Outcome.SAFE
 
 
 def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp_path):
@@ -197,7 +197,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     if outcome == "INCONCLUSIVE":
         told = f"the first 10 of {count} documents are hardly a selection, at least 100 are needed to say SAFE"
         assert told in " ".join(text.split())
-        assert recommend(report).plan == "full re-embed"
+        assert report.recommendation.plan == "full re-embed"
         assert report.verdict.queries_needed is None and not report.ways_out
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from migrate.audit.drawn_queries import FLOOR
-from migrate.audit.judging import alike_grades, one_sided, sampled, unrelated_grades
+from migrate.audit.findings import alike_grades, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
+from migrate.audit.verdict import Bootstrap
 from migrate.cli.main import run
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
@@ -151,13 +152,13 @@ def judged(grades_of):
 
 def test_judgements_of_relevant_documents_alone_are_not_alike():
     """As in most BEIR sets: what is not judged is not relevant."""
-    assert alike_grades(judged(lambda row: {"d3": 1}), RANKINGS) == ()
-    assert alike_grades(judged(lambda row: {f"d{place}": 1 for place in range(9)}), RANKINGS) == ()
-    assert alike_grades(judged(lambda row: {f"d{place}": 0 for place in range(9)}), RANKINGS) == ()
+    assert alike_grades(judged(lambda row: {"d3": 1}), RANKINGS) == []
+    assert alike_grades(judged(lambda row: {f"d{place}": 1 for place in range(9)}), RANKINGS) == []
+    assert alike_grades(judged(lambda row: {f"d{place}": 0 for place in range(9)}), RANKINGS) == []
     (doubt,) = alike_grades(judged(lambda row: {f"d{place}": 2 for place in range(10)} if row % 10 else {}), RANKINGS)
     assert doubt.text.startswith("in 36 of 36 queries with relevant documents")
-    assert alike_grades(judged(lambda row: {f"d{place}": 2 + place % 2 for place in range(10)}), RANKINGS) == ()
-    assert alike_grades(judged(lambda row: {f"d{place}": row % 2 for place in range(9)} | {"d9": 1}), RANKINGS) == ()
+    assert alike_grades(judged(lambda row: {f"d{place}": 2 + place % 2 for place in range(10)}), RANKINGS) == []
+    assert alike_grades(judged(lambda row: {f"d{place}": row % 2 for place in range(9)} | {"d9": 1}), RANKINGS) == []
 
 
 @pytest.mark.parametrize(("first", "doubts"), [(2, 0), (None, 1)])
@@ -167,7 +168,7 @@ def test_grades_that_follow_the_ranking_are_related_to_it(first, doubts):
     places = [rng.permutation(10)[:2] if first is None else range(first) for _ in range(40)]
     query_set = judged(lambda row: {f"d{place}": int(place in places[row]) for place in range(10)})
     full = ndcg(RANKINGS[0], query_set.qrels, query_set.query_ids, 10)
-    assert len(unrelated_grades(query_set, full, seed=0, resamples=500)) == doubts
+    assert len(unrelated_grades(query_set, full, Bootstrap(resamples=500))) == doubts
 
 
 def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, capsys):
@@ -377,7 +378,7 @@ def test_judgements_that_lie_with_one_ranking_are_doubted(grades_of, doubts):
 
 def test_judgements_of_equal_rankings_favour_none():
     for grades_of in (lambda row: {"d2": 1}, lambda row: {f"d{i}": i % 2 for i in range(10)}):
-        assert one_sided(judged(grades_of), *RANKINGS) == ()
+        assert one_sided(judged(grades_of), *RANKINGS) == []
 
 
 @pytest.mark.parametrize(

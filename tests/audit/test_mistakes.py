@@ -70,7 +70,7 @@ def test_a_reference_that_only_looks_odd_is_not_refused(name, good, tmp_path, ca
 SAID_OF_QUESTIONS = {
     "five_queries_forty_times": (3, "5 queries are too few for a verdict"),
     "spellings_of_few_queries": (3, "the margin of 0.95 lies between"),
-    "judgements_of_another_set": (4, "expected judgements of the documents in the stores, found none"),
+    "judgements_of_another_set": (4, "none of the judged documents is in the stores"),
     "judgements_of_another_set_by_the_same_numbers": (3, "not significantly better than documents drawn at random"),
     "documents_as_queries": (3, "queries are word for word the document that they look for"),
 }
@@ -208,7 +208,7 @@ def test_a_pool_needs_texts_or_a_file_of_vectors(good, tmp_path, capsys):
     (bare / "lead-migrate.json").write_text(json.dumps(facts))
     code, report, told = audited(by_pool(good, good.target_file, translated=bare), capsys)
     assert code == 4 and report is None
-    assert "expected texts, of which a pool is embedded, found vectors only" in told and told.count("\n") == 1
+    assert "has no texts, of which a pool is embedded" in told and told.count("\n") == 1
 
 
 def test_what_a_pool_cannot_do_is_said(good, capsys):

@@ -1,24 +1,26 @@
 import numpy as np
 import pytest
-from paired_scores import alternating
+from paired_scores import alternating, judge
 
-from migrate.audit.verdict import MOST_QUERIES, Outcome, decide, queries_needed
+from migrate.audit.verdict import MOST_QUERIES, Bootstrap, Outcome
 
 pytestmark = pytest.mark.slow
+
+needed_of = Bootstrap().queries_needed
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])
 def test_the_nearer_the_margin_the_more_queries_are_needed(spread):
-    above = [queries_needed(*alternating(40, retained, spread), 0.9) for retained in (0.99, 0.96, 0.94, 0.92, 0.91)]
-    below = [queries_needed(*alternating(40, retained, spread), 0.9) for retained in (0.7, 0.84, 0.86, 0.88, 0.89)]
+    above = [needed_of(*alternating(40, retained, spread), 0.9) for retained in (0.99, 0.96, 0.94, 0.92, 0.91)]
+    below = [needed_of(*alternating(40, retained, spread), 0.9) for retained in (0.7, 0.84, 0.86, 0.88, 0.89)]
     for needed in (above, below):
         assert needed == sorted(needed)
         assert needed[-1] > 3 * needed[-3]
-    assert queries_needed(*alternating(40, 0.9, spread), 0.9) is None
+    assert needed_of(*alternating(40, 0.9, spread), 0.9) is None
 
 
 def test_the_more_queries_differ_the_more_are_needed():
-    needed = [queries_needed(*alternating(40, 0.93, spread), 0.9) for spread in (0.01, 0.1, 0.2, 0.4)]
+    needed = [needed_of(*alternating(40, 0.93, spread), 0.9) for spread in (0.01, 0.1, 0.2, 0.4)]
     assert needed == sorted(set(needed))
 
 
@@ -27,7 +29,7 @@ def settled(n, retained, spread, margin, audits=200):
     rng = np.random.default_rng(3)
     fulls = (rng.choice([0.3, 0.5, 0.63, 1], size=n) for _ in range(audits))
     scores = ((full * (retained + spread * rng.choice([-1, 1], size=n)), full) for full in fulls)
-    verdicts = [decide(*pair, margin=margin, resamples=200, seed=i) for i, pair in enumerate(scores)]
+    verdicts = [judge(*pair, margin=margin, resamples=200, seed=i) for i, pair in enumerate(scores)]
     return sum(verdict.outcome is not Outcome.INCONCLUSIVE for verdict in verdicts) / audits
 
 
@@ -36,7 +38,7 @@ def settled(n, retained, spread, margin, audits=200):
     [(0.97, 0.05, 0.94), (0.97, 0.15, 0.94), (0.97, 0.3, 0.94), (0.91, 0.3, 0.94), (0.8, 0.3, 0.95), (0.97, 0, 0.94)],
 )
 def test_as_many_queries_as_estimated_settle_eight_audits_of_ten(retained, spread, margin):
-    needed = queries_needed(*alternating(40, retained, spread), margin)
+    needed = needed_of(*alternating(40, retained, spread), margin)
     assert 60 < needed < 5_000
     assert settled(needed // 3, retained, spread, margin) < 0.5
     found = settled(needed, retained, spread, margin)
@@ -46,21 +48,21 @@ def test_as_many_queries_as_estimated_settle_eight_audits_of_ten(retained, sprea
 def test_without_harm_the_worst_case_query_alone_asks_for_queries():
     """The lower bound of n queries without harm is nearly 1 - 3 / n."""
     for margin in (0.9, 0.95, 0.99):
-        found = queries_needed(np.ones(20), np.ones(20), margin)
+        found = needed_of(np.ones(20), np.ones(20), margin)
         assert found == pytest.approx(3 / (1 - margin), rel=0.05)
 
 
 def test_an_arm_that_cannot_win_is_sooner_known_to_be_not_safe():
     arm = np.tile([1.0] * 17 + [0.0] * 3, 2)
-    assert queries_needed(arm, np.ones(40), 0.95) < queries_needed(arm, np.append(np.ones(39), 0.99), 0.95)
+    assert needed_of(arm, np.ones(40), 0.95) < needed_of(arm, np.append(np.ones(39), 0.99), 0.95)
 
 
 def test_more_queries_than_can_be_asked_for_are_not_estimated():
     arm, full = alternating(400, 0.901, 0.3)
-    assert queries_needed(arm, full, 0.9) is None
-    assert queries_needed(arm, full, 0.88) < MOST_QUERIES
+    assert needed_of(arm, full, 0.9) is None
+    assert needed_of(arm, full, 0.88) < MOST_QUERIES
 
 
 @pytest.mark.parametrize(("arm", "full"), [([], []), ([1.0], [1.0]), ([0.0, 0.0], [0.0, 0.0])])
 def test_nothing_is_estimated_from_nothing(arm, full):
-    assert queries_needed(np.array(arm), np.array(full), 0.95) is None
+    assert needed_of(np.array(arm), np.array(full), 0.95) is None

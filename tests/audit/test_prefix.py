@@ -7,7 +7,6 @@ import pytest
 from openai_server import OpenAIServer
 from topics import DOCUMENTS, QUERIES, QUESTIONS, Topics, audit, make_store, noisy, pool
 
-from migrate.audit.options import options_of
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.step import Audit
@@ -87,7 +86,7 @@ def test_it_is_one_of_the_arms_that_could_serve(stores):
     assert report.family["prefix:1"].lower < report.family["prefix:2"].lower
     alone = audit(*stores, embedder=HEADS, two_stage=[20]).family["two-stage 20"]
     assert report.family["two-stage 20"].lower <= alone.lower, "bounds hold for all arms at once"
-    options = {option.name: option for option in options_of(report)}
+    options = {option.name: option for option in report.options}
     assert options["prefix:2"].usd == report.arm("prefix:2").usd
     assert not report.doubts
     assert options["prefix:2"].is_safe is ("prefix:2" in report.ways_out)
@@ -126,7 +125,7 @@ def test_a_plan_embeds_counts_and_prices_it(stores, tmp_path):
     assert cached.misses == len(distinct) + len(QUERIES) + 32, "nothing is paid for twice"
     again = Audit(translated, reference, beir=QUESTIONS, target=cached, prefix="1,2")
     assert again.estimate().models[0].documents == 0, "but for what proves the model"
-    left = {option.name: option.usd_left for option in options_of(report)}
+    left = {option.name: option.usd_left for option in report.options}
     assert left["prefix:1"] == 0, "the cache keeps it"
 
 
@@ -144,7 +143,7 @@ class Counting(Heads):
 
 def test_what_no_cache_keeps_is_still_to_be_paid(stores):
     report = audit(stores[0], pool(), embedder=HEADS, prefix=(1, 2))
-    left = {option.name: option.usd_left for option in options_of(report)}
+    left = {option.name: option.usd_left for option in report.options}
     assert not report.is_kept
     assert left["prefix:1"] == pytest.approx(report.arm("prefix:1").usd)
 
@@ -203,7 +202,7 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
 ):
     for folder, code, message in (
         (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
-        (bare_folder, 4, "expected texts, whose first tokens --prefix embeds, found vectors only; put a docs.jsonl"),
+        (bare_folder, 4, "has no texts, whose first tokens --prefix embeds; put a docs.jsonl"),
     ):
         out = tmp_path / folder.name
         fit = ["fit", folder, "--target", f"file:{target_file}", "--stitch", "ridge", "--sample", "60", "-q"]
@@ -217,7 +216,7 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
 
 def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q", "--prefix", "4,1000"]
-    assert lead_migrate(*command, "--report", moved / "report.json", "--html", moved / "page.html") in (0, 1, 3)
+    assert lead_migrate(*command, "--report", moved / "report.json", "--report", moved / "page.html") in (0, 1, 3)
     document = json.loads((moved / "report.json").read_text())
     arms = {arm["name"]: arm for arm in document["arms"]}
     assert arms["prefix:1000"]["against"]["retention"]["estimate"] == pytest.approx(1), "no text is longer"

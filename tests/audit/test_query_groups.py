@@ -5,18 +5,11 @@ import numpy as np
 import pytest
 from topics import QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy, pool
 
+from migrate.audit.findings import groups as group_notes
 from migrate.audit.judging import Unjudged, write_unjudged
-from migrate.audit.query_groups import alike, group_notes, with_groups
+from migrate.audit.query_groups import alike, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
-from migrate.audit.verdict import (
-    Outcome,
-    Weighting,
-    decide,
-    difference_bounds,
-    family_bounds,
-    queries_needed,
-    retention_bounds,
-)
+from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting, decide
 from migrate.datasets.graded import read_graded
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
@@ -40,41 +33,45 @@ def scores(n=120, seed=0):
 def test_queries_each_in_a_group_of_its_own_change_no_bound():
     arm, full = scores()
     alone = grouped(np.random.default_rng(1).permutation(len(arm)))
-    assert retention_bounds(arm, full, weighting=alone) == retention_bounds(arm, full)
-    assert difference_bounds(arm, full, weighting=alone) == difference_bounds(arm, full)
-    assert family_bounds({"a": arm}, full, weighting=alone) == family_bounds({"a": arm}, full)
-    assert queries_needed(arm, full, 0.9, weighting=alone) == queries_needed(arm, full, 0.9)
+    assert Bootstrap(weighting=alone).retention(arm, full) == Bootstrap().retention(arm, full)
+    assert Bootstrap(weighting=alone).difference(arm, full) == Bootstrap().difference(arm, full)
+    assert Bootstrap(weighting=alone).family({"a": arm}, full) == Bootstrap().family({"a": arm}, full)
+    assert Bootstrap(weighting=alone).queries_needed(arm, full, 0.9) == Bootstrap().queries_needed(arm, full, 0.9)
 
 
 def test_groups_of_equal_size_count_as_their_means():
     arm, full = scores()
     groups = np.repeat(np.arange(40), 3)
-    found = retention_bounds(arm, full, weighting=grouped(groups))
+    found = Bootstrap(weighting=grouped(groups)).retention(arm, full)
     means = [values.reshape(40, 3).mean(axis=1) for values in (arm, full)]
-    each = retention_bounds(*means)
+    each = Bootstrap().retention(*means)
     assert found.estimate == pytest.approx(arm.mean() / full.mean())
     assert found.lower == pytest.approx(each.lower)
     assert found.upper < each.upper  # a kind is lost as a whole, but won one by one
-    gain, other = difference_bounds(arm, full, weighting=grouped(groups)), difference_bounds(*means)
+    gain, other = Bootstrap(weighting=grouped(groups)).difference(arm, full), Bootstrap().difference(*means)
     assert (gain.lower, gain.upper) == pytest.approx((other.lower, other.upper))
-    needed = queries_needed(arm, full, 0.7, weighting=grouped(groups))
-    assert needed == pytest.approx(3 * queries_needed(*means, 0.7), rel=0.05)
+    needed = Bootstrap(weighting=grouped(groups)).queries_needed(arm, full, 0.7)
+    assert needed == pytest.approx(3 * Bootstrap().queries_needed(*means, 0.7), rel=0.05)
 
 
 @pytest.mark.parametrize("groups", [np.arange(60) // 3, np.repeat([0, 1, 2], [20, 39, 1]), np.arange(60) % 7])
 def test_groups_change_no_estimate(groups):
     arm, full = scores(60)
-    plain, found = retention_bounds(arm, full), retention_bounds(arm, full, weighting=grouped(groups))
+    plain, found = Bootstrap().retention(arm, full), Bootstrap(weighting=grouped(groups)).retention(arm, full)
     assert found.estimate == plain.estimate
     assert found.lower < plain.lower and found.upper > plain.upper
 
 
 def test_fewer_than_twenty_groups_say_nothing():
     arm, full, stay = np.ones(600), np.ones(600), np.zeros(600)
-    few = decide(arm, full, stay, margin=0.5, weighting=grouped(np.arange(600) // 32), resamples=500)
+    few = decide(
+        arm, full, stay, margin=0.5, bootstrap=Bootstrap(weighting=grouped(np.arange(600) // 32), resamples=500)
+    )
     assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
     assert "600 queries in 19 independent groups are too few for a verdict, at least 20" in few.sentence
-    enough = decide(arm, full, stay, margin=0.5, weighting=grouped(np.arange(600) // 30), resamples=500)
+    enough = decide(
+        arm, full, stay, margin=0.5, bootstrap=Bootstrap(weighting=grouped(np.arange(600) // 30), resamples=500)
+    )
     assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.n_groups == 20
 
 
@@ -85,7 +82,7 @@ def test_topics_that_are_lost_as_a_whole_make_no_false_safe(size):
     for _ in range(200):
         full = rng.random(600)
         arm = np.where(rng.random(len(groups))[groups] < 0.05, 0, full)
-        bounds = [retention_bounds(arm, full, weighting=one, resamples=300) for one in (None, grouped(groups))]
+        bounds = [Bootstrap(weighting=one, resamples=300).retention(arm, full) for one in (EVEN, grouped(groups))]
         said += [one.lower >= 0.95 for one in bounds]
     assert said[0] / 200 > 0.15
     assert said[1] / 200 <= 0.05
@@ -150,7 +147,7 @@ def test_a_field_groups_queries_and_vectors_those_without_it():
 
 
 def test_a_field_that_no_query_has_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"expected queries with 'user' in their metadata .* leave --group-field out"):
+    with pytest.raises(UsageError, match=r"no query has 'user' in its metadata .* leave --group-field out"):
         by_field(QuerySet(asked(["a"]), None, "q"), "user")
     path = tmp_path / "log.jsonl"
     lines = [{"text": f"query {n}", "user": n % 3, "metadata": {"topic": n % 5}} for n in range(25)]
@@ -193,7 +190,7 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
 
 
 def test_a_sample_that_is_left_out_leaves_the_groups(tmp_path):
-    assert QUESTIONS.weighting() is None
+    assert QUESTIONS.weighting().groups is None
     found = with_groups(by_field(QuerySet(asked([n // 4 for n in range(60)]), QRELS, "q"), "topic"), np.eye(60, 8))
     left = replace(found, queries=found.queries[30:])
     assert left.weighting().count == 8 and left.weighting().sizes.sum() == 30

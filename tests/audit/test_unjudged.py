@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from paired_scores import judge
 from topics import (
     DOCUMENTS,
     N_DOCUMENTS,
@@ -23,7 +24,7 @@ from topics import (
 from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of, temperature_of
-from migrate.audit.verdict import Outcome, decide
+from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
 from migrate.datasets.synthetic import MOST_WORDS, make_queries
@@ -156,7 +157,7 @@ def test_limits_follow_from_the_margin():
     ],
 )
 def test_between_the_limits_only_judgements_help(level, outcome, says):
-    verdict = decide(np.full(2_000, level), np.ones(2_000), resamples=500, provisional=True)
+    verdict = judge(np.full(2_000, level), np.ones(2_000), provisional=True, resamples=500)
     assert verdict.outcome is outcome and says in verdict.sentence
     assert verdict.sentence.startswith("agreement@10 ")
     assert verdict.queries_needed is None
@@ -166,7 +167,7 @@ def test_near_a_limit_more_queries_help():
     for limit, way in ((limits_of(0.95).safe, 0.01), (limits_of(0.95).harmful, -0.01)):
         scores = np.clip(limit + way + np.random.default_rng(0).normal(0, 0.2, 60), 0, 1)
         scores += limit + way - scores.mean()
-        verdict = decide(scores, np.ones(60), resamples=500, provisional=True)
+        verdict = judge(scores, np.ones(60), provisional=True, resamples=500)
         assert verdict.outcome is Outcome.INCONCLUSIVE
         assert verdict.queries_needed > 60
         assert f"about {verdict.queries_needed:,} queries would settle it" in verdict.sentence
@@ -330,10 +331,10 @@ def test_synthetic_queries_are_drawn_by_the_seed_and_asked_without_their_own_doc
 
 
 def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
-    with pytest.raises(StoreError, match=r"bare: expected texts to make queries from, found none; .*--queries FILE"):
+    with pytest.raises(StoreError, match=r"bare has no texts to make queries from; .*--queries FILE"):
         synthetic_queries(make_store(tmp_path / "bare", texts=False))
     few = make_store(tmp_path / "few", documents=[Document(f"d{row}", f"t1 n{row} a b c") for row in range(19)])
-    with pytest.raises(InconclusiveError, match=r"few: expected 20 documents with a title .*, found 19; give queries"):
+    with pytest.raises(InconclusiveError, match=r"few has 19 documents .*, and 20 are needed; give queries"):
         synthetic_queries(few)
 
 
@@ -344,16 +345,16 @@ def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
         (
             b'[\n  {"text": "a"}\n]',
             DatasetError,
-            "expected a query a line, or a JSON object a line, found one JSON value",
+            "is one JSON value, not a query or a JSON object a line",
         ),
         (b"IxFI\x80\x01\x00\xff", DatasetError, "not UTF-8 (byte 0x80 at column 5); convert the file to UTF-8"),
-        (None, DatasetError, "expected a file of queries, found a folder; one in the form of BEIR is for --beir"),
+        (None, DatasetError, "is a folder, not a file of queries; one in the form of BEIR is for --beir"),
         (
             b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}',
             DatasetError,
-            "expected an id of its own for each query, found 'a' for 'x' and 'y'; rename one",
+            "duplicate query id 'a' for 'x' and 'y'; rename one",
         ),
-        (b"one\ntwo\nONE\n", InconclusiveError, "expected at least 20 different queries for a verdict, found 2; add"),
+        (b"one\ntwo\nONE\n", InconclusiveError, "has 2 different queries, and a verdict needs 20; add"),
     ],
 )
 def test_wrong_files_end_in_one_line(content, error, says, tmp_path):
@@ -404,7 +405,7 @@ def test_audit_of_a_file_of_queries(store, code, outcome, migrated, corpus, tmp_
 
 def test_audit_of_synthetic_queries(migrated, tmp_path, capsys):
     report = tmp_path / "report.json"
-    code = audited(migrated / "true", "synthetic", "--report", report, "--html", tmp_path / "page.html")
+    code = audited(migrated / "true", "synthetic", "--report", report, "--report", tmp_path / "page.html")
     text = " ".join(capsys.readouterr().out.split())
     verdict = json.loads(report.read_text())["verdict"]
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[verdict["outcome"]] == 0
@@ -452,7 +453,7 @@ def test_run_takes_them_too_and_says_what_to_type_next(source_folder, tmp_path, 
         ([], 2, "no queries are named: give judged ones with --beir DIR or any with --queries FILE"),
         (["--beir", "{beir}", "--queries", "synthetic"], 2, "--beir and --queries exclude each other; leave one out"),
         (["--queries", "nowhere"], 4, "nowhere: no such file; check the path"),
-        (["--queries", "{beir}"], 4, "expected a file of queries, found a folder"),
+        (["--queries", "{beir}"], 4, "is a folder, not a file of queries"),
         (["--queries", "{beir}/qrels/test.tsv", "--margin", "2"], 2, "--margin"),
     ],
 )
@@ -464,14 +465,14 @@ def test_wrong_options_end_in_one_line(options, code, says, migrated, beir, caps
 
 def test_a_store_without_texts_has_no_synthetic_queries(bare_folder, capsys):
     assert run(["audit", str(bare_folder), "--reference", str(bare_folder), "--queries", "synthetic", "-q"]) == 4
-    assert "expected texts to make queries from, found none" in capsys.readouterr().err
+    assert "has no texts to make queries from" in capsys.readouterr().err
 
 
 def test_a_beir_folder_without_qrels_is_named_with_what_its_queries_are_for(tmp_path):
     write_beir(tmp_path / "log", DOCUMENTS, QUERIES, {query.id: {DOCUMENTS[0].id: 1} for query in QUERIES})
     shutil.rmtree(tmp_path / "log" / "qrels")
     folder = tmp_path / "log"
-    told = f"{folder}: expected judgements in qrels/test.tsv, found a BEIR folder without qrels; "
+    told = f"{folder} has no judgements in qrels/test.tsv; "
     with pytest.raises(DatasetError, match=re.escape(told) + f".* --queries {re.escape(str(folder))}/queries.jsonl$"):
         load_questions(str(folder))
     assert len(load_unjudged(folder / "queries.jsonl").queries) == len(QUERIES)

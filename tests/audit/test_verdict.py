@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from paired_scores import make
+from paired_scores import judge, make
 
-from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, decide, doubt
+from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, doubt
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, decide, dou
 )
 def test_a_sample_without_harm_is_safe_only_if_it_is_large_enough(n, margin, outcome):
     scores = np.ones(n)
-    verdict = decide(scores, scores, margin=margin, resamples=2000)
+    verdict = judge(scores, scores, margin=margin, resamples=2000)
     assert verdict.outcome is outcome
     assert verdict.retention.lower < verdict.retention.estimate == verdict.retention.upper == 1
 
@@ -31,7 +31,7 @@ def test_rare_total_harm_is_seldom_called_safe():
     rng = np.random.default_rng(7)
     full = np.ones(300)
     arms = (rng.random((200, 300)) >= 0.05).astype(float)
-    outcomes = [decide(arm, full, resamples=1000, seed=number).outcome for number, arm in enumerate(arms)]
+    outcomes = [judge(arm, full, resamples=1000, seed=number).outcome for number, arm in enumerate(arms)]
     assert outcomes.count(Outcome.SAFE) <= 16
     assert outcomes.count(Outcome.NOT_SAFE) <= 16
     assert outcomes.count(Outcome.INCONCLUSIVE) > 140
@@ -42,7 +42,7 @@ def test_rare_total_harm_is_seldom_called_safe():
 def test_few_queries_without_a_bad_one_do_not_hide_rare_harm(n, share):
     rng = np.random.default_rng(8)
     arms = (rng.random((500, n)) >= share).astype(float)
-    safe = [decide(arm, np.ones(n), resamples=300, seed=i).outcome is Outcome.SAFE for i, arm in enumerate(arms)]
+    safe = [judge(arm, np.ones(n), resamples=300, seed=i).outcome is Outcome.SAFE for i, arm in enumerate(arms)]
     assert sum(safe) <= 40
 
 
@@ -52,7 +52,7 @@ def test_few_queries_without_a_bad_one_do_not_hide_rare_harm(n, share):
 )
 def test_the_outcome_follows_the_loss(loss, n, outcome):
     arm, full = make(n, loss=loss, noise=0.05)
-    verdict = decide(arm, full, resamples=2000)
+    verdict = judge(arm, full, resamples=2000)
     assert verdict.outcome is outcome
     assert (verdict.n_queries, verdict.margin, verdict.provisional) == (n, 0.95, False)
     assert (verdict.queries_needed is None) == (outcome is not Outcome.INCONCLUSIVE)
@@ -61,8 +61,8 @@ def test_the_outcome_follows_the_loss(loss, n, outcome):
 def test_an_arm_that_is_significantly_worse_than_staying_is_not_safe():
     full = np.full(400, 0.6)
     arm, stay = full.copy(), np.full(400, 0.7)
-    assert decide(arm, full, resamples=1000).outcome is Outcome.SAFE
-    verdict = decide(arm, full, stay, resamples=1000)
+    assert judge(arm, full, resamples=1000).outcome is Outcome.SAFE
+    verdict = judge(arm, full, stay, resamples=1000)
     assert verdict.outcome is Outcome.NOT_SAFE
     assert verdict.worse_than_stay
     assert verdict.gain_over_stay.estimate == pytest.approx(-0.1)
@@ -71,10 +71,10 @@ def test_an_arm_that_is_significantly_worse_than_staying_is_not_safe():
 
 def test_an_arm_that_is_significantly_better_than_staying_is_told():
     arm, full = make(300, loss=0, noise=0.02)
-    assert decide(arm, full, 0.8 * full, resamples=500).better_than_stay
-    assert not decide(arm, full, arm, resamples=500).better_than_stay
-    assert not decide(arm, full, resamples=500).better_than_stay
-    assert not decide(arm[:19], full[:19], np.zeros(19), resamples=500).better_than_stay
+    assert judge(arm, full, 0.8 * full, resamples=500).better_than_stay
+    assert not judge(arm, full, arm, resamples=500).better_than_stay
+    assert not judge(arm, full, resamples=500).better_than_stay
+    assert not judge(arm[:19], full[:19], np.zeros(19), resamples=500).better_than_stay
 
 
 @pytest.mark.parametrize("won", [0.02, 0.98])
@@ -84,7 +84,7 @@ def test_an_arm_that_is_as_good_as_staying_is_seldom_called_better_or_worse(won)
     stay, few = np.full(50, 0.5), min(won, 1 - won)
     wins, loses = (0.4, -0.4 * few / (1 - few)) if won < 0.5 else (0.4 * few / (1 - few), -0.4)
     arms = stay + np.where(rng.random((200, 50)) < won, wins, loses)
-    verdicts = [decide(arm, np.ones(50), stay, resamples=400, seed=i) for i, arm in enumerate(arms)]
+    verdicts = [judge(arm, np.ones(50), stay, resamples=400, seed=i) for i, arm in enumerate(arms)]
     assert sum(verdict.worse_than_stay for verdict in verdicts) <= 16
     assert sum(verdict.better_than_stay for verdict in verdicts) <= 16
 
@@ -94,7 +94,7 @@ def test_an_arm_that_may_be_as_good_as_staying_is_judged_by_its_retention():
     rng = np.random.default_rng(1)
     stay = np.clip(arm + 0.2 * rng.choice([-1, 1], size=600), 0, 1)
     stay += arm.mean() - stay.mean() + 0.003
-    verdict = decide(arm, full, stay, resamples=2000)
+    verdict = judge(arm, full, stay, resamples=2000)
     assert verdict.gain_over_stay.estimate == pytest.approx(-0.003)
     assert verdict.gain_over_stay.lower < -0.003 < 0 < verdict.gain_over_stay.upper
     assert not verdict.worse_than_stay
@@ -105,7 +105,7 @@ def test_an_arm_that_may_be_as_good_as_staying_is_judged_by_its_retention():
     ("arm", "full", "estimate"), [([0, 0], [0, 0], 1.0), ([0.5, 0], [0, 0], np.inf), ([], [], 0.0)]
 )
 def test_where_the_full_re_embed_finds_nothing_nothing_is_settled(arm, full, estimate):
-    verdict = decide(np.array(arm, dtype=float), np.array(full, dtype=float), resamples=200)
+    verdict = judge(np.array(arm, dtype=float), np.array(full, dtype=float), resamples=200)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.retention == Bounds(estimate, 0.0, np.inf)
     assert verdict.queries_needed is None
@@ -115,14 +115,14 @@ def test_where_the_full_re_embed_finds_nothing_nothing_is_settled(arm, full, est
 def test_a_full_re_embed_that_answers_one_query_in_many_settles_nothing():
     full = np.zeros(50)
     full[3] = 1
-    verdict = decide(full.copy(), full, resamples=500)
+    verdict = judge(full.copy(), full, resamples=500)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert np.isfinite(verdict.retention.lower)
     assert not np.isnan(verdict.retention.upper)
 
 
 def test_provisional_verdicts_say_so():
-    assert decide(np.ones(9), np.ones(9), resamples=100, provisional=True).provisional
+    assert judge(np.ones(9), np.ones(9), provisional=True, resamples=100).provisional
 
 
 @pytest.mark.parametrize(
@@ -180,27 +180,27 @@ def test_an_inconclusive_audit_asks_for_more_queries_than_it_had():
     rng = np.random.default_rng(7)
     full = rng.choice([0, 0.3, 0.5, 0.63, 1], size=300)
     arm = np.clip(full * 0.975 + 0.1 * rng.normal(size=300), 0, 1)
-    verdict = decide(arm, full, resamples=500, seed=7, margin=0.975)
+    verdict = judge(arm, full, margin=0.975, resamples=500, seed=7)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.queries_needed > 300
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 19])
 def test_a_handful_of_queries_is_inconclusive_whatever_it_shows(n):
-    lost = decide(np.zeros(n), np.ones(n), np.ones(n), resamples=200)
+    lost = judge(np.zeros(n), np.ones(n), np.ones(n), resamples=200)
     assert lost.outcome is Outcome.INCONCLUSIVE and not lost.worse_than_stay
     assert f"{n} queries are too few" in lost.sentence
 
 
 def test_twenty_lost_queries_are_not_safe():
-    assert decide(np.zeros(20), np.ones(20), resamples=200).outcome is Outcome.NOT_SAFE
+    assert judge(np.zeros(20), np.ones(20), resamples=200).outcome is Outcome.NOT_SAFE
 
 
 def test_one_arm_of_several_is_judged_with_more_confidence():
     arm, full = np.append(np.ones(149), 0), np.ones(150)
-    alone, one_of_six = (decide(arm, full, 0.9 * full, margin=0.96, confidence=c) for c in (0.95, 1 - 0.05 / 6))
+    alone, one_of_six = (judge(arm, full, 0.9 * full, margin=0.96, confidence=c) for c in (0.95, 1 - 0.05 / 6))
     assert (alone.outcome, one_of_six.outcome) == (Outcome.SAFE, Outcome.INCONCLUSIVE)
     assert "95 % bounds" in alone.sentence and "99.2 % bounds" in one_of_six.sentence
     assert one_of_six.gain_over_stay.lower < alone.gain_over_stay.lower
-    eighty = decide(arm, full, margin=0.96, confidence=0.995).queries_needed
+    eighty = judge(arm, full, margin=0.96, confidence=0.995).queries_needed
     assert eighty > one_of_six.queries_needed

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as RidgeRegression
+from stores_tools import make_store
 
 from migrate.cli.main import run
 from migrate.errors import InputError
@@ -15,8 +16,6 @@ from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
-from migrate.vectors import Document
 
 COUNT, P, Q = 120, 12, 8
 
@@ -24,11 +23,7 @@ COUNT, P, Q = 120, 12, 8
 def make(folder, old, new, kind="ridge"):
     """A store of the old vectors, and a stitch fitted on all of them."""
     ids = [f"d{row}" for row in range(len(old))]
-    (folder / "store").mkdir(parents=True)
-    writer = create_store(folder / "store", format="faiss", dim=old.shape[1])
-    writer.append([Document(doc_id, f"text of {doc_id}") for doc_id in ids], old)
-    writer.finish()
-    store = open_store(folder / "store")
+    store = make_store(folder / "store", ids, old)
     manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
     fitted = fit_pairs(Pairs(tuple(ids), old, new), [kind], manifest=manifest, state={}, seed=0)
     fitted.save(folder / "stitch")

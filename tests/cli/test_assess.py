@@ -132,14 +132,14 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     )  # fmt: skip
     best = json.loads(report.read_text())["frontier"]["cheapest_safe"]
     capsys.readouterr()
-    found = assessed(capsys, *base, "--stitch", stitch, "--report", report)
+    found = assessed(capsys, *base, "--stitch", stitch, "--audit", report)
     safe = [plan for plan in found["plans"] if plan["known"] and plan["known"]["is_cheapest_safe"]]
     assert [plan["known"]["documents"] for plan in safe] == [best["documents"]]
     assert f"expected to be SAFE: {safe[0]['name']}" in found["answers"][0]
-    lead_migrate("assess", *base, "--report", report)
+    lead_migrate("assess", *base, "--audit", report)
     text = capsys.readouterr().out
     assert "SAFE by" in text and max(map(len, text.split("\n"))) <= 100
-    code, line = complaint(capsys, "assess", *base, "--report", stitch / "lead-migrate.json")
+    code, line = complaint(capsys, "assess", *base, "--audit", stitch / "lead-migrate.json")
     assert code == 4 and "expected the report of an audit with --frontier" in line
 
 
@@ -160,11 +160,11 @@ def test_a_local_model_can_be_timed_and_a_paid_one_cannot(source_folder, capsys)
 
 def test_the_page_holds_answers_plans_and_a_drawing(source_folder, tmp_path, capsys):
     page = tmp_path / "cost.html"
-    assert lead_migrate("assess", source_folder, "--target", SMALL, "--html", page) == 0
+    assert lead_migrate("assess", source_folder, "--target", SMALL, "--report", page) == 0
     html = page.read_text()
     assert html.count('<svg role="img"') == 1 and html.count("<circle") == 7 and "better deal" in html
     assert "http" not in html.split("<svg")[1].split("</svg>")[0]
-    code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--html", page)
+    code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--report", page)
     assert code == 2 and "exists" in line
 
 
@@ -234,7 +234,7 @@ def test_every_spending_command_asks_before_it_starts(source_folder, beir, serve
 
 def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(beir, server, tmp_path, monkeypatch, capsys, but_again):
     """The count beforehand is made far too low, as that of a server with another tokenizer may be."""
-    monkeypatch.setattr("migrate.cost.estimate.count_texts", lambda *_, **__: TextCount())
+    monkeypatch.setattr("migrate.cost.spending.count_texts", lambda *_, **__: TextCount())
     command = ["embed", beir, "--model", f"{SMALL},batch-size=20", "--no-chunks", "-o", tmp_path / "out"]
     code, line = complaint(capsys, *command, "--max-cost", "0.0001")
     assert code == 2 and "everything paid for is in the cache" in line and not (tmp_path / "out").exists()
@@ -326,7 +326,7 @@ def test_the_cheapest_plan_for_a_quality_is_found_and_typed(source_folder, fitte
     lead_migrate("assess", *command, "--keep", 0.9)
     assert re.search(r"^next: .* (translate|reembed|fit) ", capsys.readouterr().err, re.MULTILINE)
     code, line = complaint(capsys, "assess", *command[:3], "--keep", 0.9)
-    assert code == 2 and "found neither --stitch nor --report" in line
+    assert code == 2 and "found neither --stitch nor --audit" in line
     code, line = complaint(capsys, "assess", *command, "--keep", 0.8, "--budget", "$5")
     assert code == 2 and "leave one of them out" in line
 

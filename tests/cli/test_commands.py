@@ -123,7 +123,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         again = capsys.readouterr()
         assert again.out == text and len(text.splitlines()) <= 25
         assert "nothing is done again" in again.err and "to embed" not in again.err
-        assert lead_migrate(*command, "--json", "--junit", tmp_path / "junit.xml") == code
+        assert lead_migrate(*command, "--json", "--report", tmp_path / "junit.xml") == code
         assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
         assert "verdict" in (tmp_path / "junit.xml").read_text()
         for others, told in (

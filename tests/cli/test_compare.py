@@ -53,7 +53,7 @@ def test_a_sample_is_the_same_for_the_same_seed(stores, capsys):
 
 
 def test_page_and_tables_are_written(stores, capsys):
-    assert run(["compare", "a", "b", "--html", "page.html", "--csv", "figures"]) == 0
+    assert run(["compare", "a", "b", "--report", "page.html", "--csv", "figures"]) == 0
     assert Path("page.html").read_text().startswith("<!doctype html>")
     assert {path.stem for path in Path("figures").iterdir()} == {
         "marginals",
@@ -82,7 +82,7 @@ def test_several_stitches_are_fitted(stores, capsys):
 def test_groups_are_set_against_each_other(stores, capsys):
     named = ["--group", "first=a,b", "--group", "second=e,c"]
     make_store(Path("e"), IDS, np.random.default_rng(2).normal(size=(40, 5)).astype(np.float32))
-    assert run(["compare", "c", *named, "--html", "page.html", "--csv", "figures"]) == 0
+    assert run(["compare", "c", *named, "--report", "page.html", "--csv", "figures"]) == 0
     text = capsys.readouterr().out
     assert "first: B, C; second: D, A. Means over pairs" in text and "Layer by layer" in text
     assert max(map(len, text.split("\n"))) <= 100
@@ -102,7 +102,7 @@ def test_groups_are_set_against_each_other(stores, capsys):
     assert first["id"] == document["local_dimensions"][0]["lowest"][0]["id"]
 
 
-@pytest.mark.parametrize("output", [["--html", "out"], ["--csv", "out"], ["--csv", "out.csv"]])
+@pytest.mark.parametrize("output", [["--report", "out.html"], ["--csv", "out"], ["--csv", "out.csv"]])
 def test_an_output_is_replaced_only_when_told(stores, output, capsys):
     Path(output[1]).write_text("mine")
     assert run(["compare", "a", "b", *output]) == 2
@@ -116,15 +116,15 @@ def test_an_output_is_replaced_only_when_told(stores, output, capsys):
         (["a"], 2, "two or more stores"),
         (["a", "d"], 4, "the stores have no ids in common"),
         (["a", "missing"], 4, "missing"),
-        (["a", "b", "--html", "a/page.html"], 2, "overlaps"),
-        (["a", "b", "--html", "x", "--csv", "x"], 2, "are one output"),
+        (["a", "b", "--report", "a/page.html"], 2, "overlaps"),
+        (["a", "b", "--report", "x.html", "--csv", "x.html"], 2, "are one output"),
         (["a", "b", "--labels", "none.tsv"], 4, "no such file"),
         (["a", "b", "--stitch", "ridge+text"], 2, "stitches of vectors alone"),
         (["a", "b", "--group", "x=a"], 2, "name two or more with stores"),
         (["a", "b", "--group", "x"], 2, "such as old=a,b"),
         (["a", "b", "--group", "x=a,b", "--group", "x=c"], 2, "no name of its own"),
         (["--group", "x=a,b", "--group", "y=b,c"], 2, "a store is in one group"),
-        ([], 2, "two or more stores, found 0"),
+        ([], 2, "two or more stores; name another"),
         (["a", "b", "--stitch", "auto"], 2, "found 'auto'"),
         (["a", "b", "--stitch", "adjoint"], 2, "found 'adjoint'"),
         (["a", "b", "--stitch", "mlp"], 2, "mlp:1 to mlp:7"),

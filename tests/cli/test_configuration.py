@@ -115,10 +115,10 @@ def test_a_file_without_such_a_table_is_passed_by(text, project):
 
 def test_values_are_taken_as_if_they_were_typed(project):
     project.write_text(
-        '[tool.lead-migrate.audit]\nhtml = 5\ntwo-stage = 50\nslice = "shelf"\nquiet = true\nmargin = 0.9\n'
+        '[tool.lead-migrate.audit]\nreport = 5\ntwo-stage = 50\nslice = "shelf"\nquiet = true\nmargin = 0.9\n'
     )
     audit = read_defaults(project, {"audit": command})["audit"]
-    assert audit == {"html": "5", "two_stage": "50", "slice": ["shelf"], "quiet": True, "margin": "0.9"}
+    assert audit == {"report": ["5"], "two_stage": "50", "slice": ["shelf"], "quiet": True, "margin": "0.9"}
     project.write_text('[tool.lead-migrate.audit]\nslice = ["shelf", 7]\n')
     assert read_defaults(project, {"audit": command})["audit"] == {"slice": ["shelf", "7"]}
 

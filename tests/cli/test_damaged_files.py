@@ -140,7 +140,7 @@ def test_a_report_that_switch_is_given(moved, tmp_path, outcome):
 
 
 def test_a_report_that_assess_is_given(moved, tmp_path, outcome):
-    assess = ("assess", "old", "--target", "tfidf:24", "--report", "r.json", "-q")
+    assess = ("assess", "old", "--target", "tfidf:24", "--audit", "r.json", "-q")
     bounds = {"estimate": 0.9, "lower": 0.8, "upper": None}
     point = {"documents": 10, "policy": "sample", "outcome": "SAFE", "retention": bounds}
     frontier = {"documents": 150, "measured": "retention", "cheapest_safe": point, "points": [point]}

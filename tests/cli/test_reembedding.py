@@ -118,11 +118,11 @@ def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
     ("options", "message"),
     [
         (["--policy", "random"], "--policy goes with --reembed"),
-        (["--reembed", "lots"], "expected a budget such as 10%"),
-        (["--reembed", "10%"], "30 of 150 documents paid for already"),
-        (["--reembed", "$5"], "expected a model with a price"),
+        (["--reembed", "lots"], "no budget; give one such as 10%"),
+        (["--reembed", "10%"], "30 of 150 documents are paid for already"),
+        (["--reembed", "$5"], "needs a model with a known price"),
         (["--reembed", "50%", "--any-store"], "leave out --any-store"),
-        (["--reembed", "50%", "--policy", "query-log"], "name one with --query-log"),
+        (["--reembed", "50%", "--policy", "query-log"], "name it with --query-log"),
     ],
 )
 def test_a_budget_that_cannot_be_followed_is_told(
@@ -226,7 +226,7 @@ def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(migrated, source_
     points = json.loads((tmp_path / "report.json").read_text())["frontier"]["points"]
     assert [point["policy"] for point in points] == ["sample", "random"]
     assert lead_migrate(*migrated, *options, "--policy", "query-log", "--force") == 2
-    assert "expected a query log for the policy query-log, found none" in capsys.readouterr().err
+    assert "the policy query-log needs a query log, and there is none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

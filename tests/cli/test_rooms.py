@@ -42,7 +42,7 @@ def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(m
     shown = capsys.readouterr().out
     for name, extra in entry.ROOMS.items():
         assert f"  {name:<10} not installed: pip install 'lead-migrate[{extra}]'\n" in shown
-    for words in (["live", "status", "x", "--html", "y"], ["private"], ["compare", "--help"]):
+    for words in (["live", "status", "x", "--report", "y"], ["private"], ["compare", "--help"]):
         assert run(words) == 2
         line = f"pip install 'lead-migrate[{entry.ROOMS[words[0]]}]'"
         assert capsys.readouterr().err == f"lead-migrate: {words[0]}: not installed: {line}\n"

@@ -277,7 +277,7 @@ def test_a_verdict_is_told_before_a_page_that_cannot_be_written(as_json, beir, s
 
     monkeypatch.setattr("migrate.report.page.report_page", full)
     capsys.readouterr()
-    options = ["--reference", "build", "--beir", str(beir), "--html", "page.html", "--quiet", *as_json]
+    options = ["--reference", "build", "--beir", str(beir), "--report", "page.html", "--quiet", *as_json]
     assert run(["audit", "new", *options]) == 5
     told = capsys.readouterr()
     assert "SAFE" in told.out or "INCONCLUSIVE" in told.out

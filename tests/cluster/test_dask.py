@@ -265,7 +265,7 @@ def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):
     with processes(tmp_path, workers=1) as started:
         started.start_worker("--preload", str(preload), "--name", "older")
         runner = DaskRunner(str(started.file))
-        with pytest.raises(UsageError, match=r"expected workers with lead-migrate .*, found tcp://.* \(0\.0\.1\)"):
+        with pytest.raises(UsageError, match=r"workers have other versions than .*: tcp://.* \(0\.0\.1\)"):
             with runner.cluster() as cluster:  # refuses it, unless it comes later than the other
                 deadline = time.monotonic() + 60
                 while cluster.threads() < 2:

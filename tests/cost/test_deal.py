@@ -2,7 +2,8 @@
 
 import pytest
 
-from migrate.cost.deal import Bill, Deal, weigh
+from migrate.cost.answers import Deal, weigh
+from migrate.cost.estimate import Estimate
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders import load_embedder
@@ -13,6 +14,10 @@ from migrate.stores import open_store
 @pytest.fixture
 def store(source_folder):
     return open_store(source_folder)
+
+
+def bill(documents, usd, minutes):
+    return Estimate(documents, usd=usd, minutes=minutes)
 
 
 def planned(store, embedder, count):
@@ -36,12 +41,12 @@ def test_a_local_model_is_timed_on_texts_that_the_cache_keeps(store, tmp_path):
 @pytest.mark.parametrize(
     ("plan", "full", "better"),
     [
-        (Bill(100, None, 10.0), Bill(1_000, None, 100.0), "the audit"),
-        (Bill(500, None, 50.0), Bill(1_000, None, 100.0), "the full re-embed"),
-        (Bill(10, None, 0.6), Bill(1_000, None, 60.0), "the full re-embed"),
-        (Bill(10, 0.01, None), Bill(1_000, 1.0, None), "the full re-embed"),
-        (Bill(10, 0.02, None), Bill(1_000, 2.0, None), "the audit"),
-        (Bill(10, None, None), Bill(1_000, None, None), "the audit"),
+        (bill(100, None, 10.0), bill(1_000, None, 100.0), "the audit"),
+        (bill(500, None, 50.0), bill(1_000, None, 100.0), "the full re-embed"),
+        (bill(10, None, 0.6), bill(1_000, None, 60.0), "the full re-embed"),
+        (bill(10, 0.01, None), bill(1_000, 1.0, None), "the full re-embed"),
+        (bill(10, 0.02, None), bill(1_000, 2.0, None), "the audit"),
+        (bill(10, None, None), bill(1_000, None, None), "the audit"),
     ],
 )
 def test_the_better_deal_is_what_costs_little_and_proves_more(plan, full, better):
@@ -52,15 +57,15 @@ def test_a_plan_without_a_proof_is_weighed_with_one(store, tmp_path):
     embedder = CachedEmbedder(load_embedder("tfidf:32"), tmp_path / "cache.sqlite")
     deal = weigh(planned(store, embedder, 60), store, is_proven=False)
     assert deal.proof == 90, "no more than there are"
-    assert Deal(12_000, Bill(1_000, None, None), Bill(12_000, None, None), proof=4_000).sentence("the fit") == (
+    assert Deal(12_000, bill(1_000, None, None), bill(12_000, None, None), proof=4_000).sentence("the fit") == (
         "the fit would embed about 1,000 of 12,000 documents, and its proof by 200 queries 4,000 more; a full re-embed "
         "embeds 12,000 and needs no proof: the better deal is the fit"
     )
-    assert Deal(10_000, Bill(1_000, None, None), Bill(10_000, None, None), proof=4_000).full_is_better
+    assert Deal(10_000, bill(1_000, None, None), bill(10_000, None, None), proof=4_000).full_is_better
 
 
 def test_both_bills_are_said():
-    assert Deal(3_000, Bill(2_453, None, 3.0), Bill(3_000, None, 4.0)).sentence("the audit") == (
+    assert Deal(3_000, bill(2_453, None, 3.0), bill(3_000, None, 4.0)).sentence("the audit") == (
         "the audit would embed about 2,453 of 3,000 documents (3 min); a full re-embed embeds 3,000 (4 min) and needs "
         "no proof: the better deal is the full re-embed"
     )

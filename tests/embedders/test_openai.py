@@ -18,7 +18,7 @@ def waits(monkeypatch):
 
 @pytest.fixture
 def embedder(server, waits):
-    return OpenAIEmbedder("tiny", base_url=server.url, attempts=4, timeout_s=0.2)
+    return OpenAIEmbedder("tiny", base_url=server.url, attempts=4, timeout_s=20)
 
 
 def expected(*texts):
@@ -61,6 +61,8 @@ TRANSIENT = {
 def test_tries_again_after_a_passing_fault_and_gives_up_in_a_line(
     fault, attempts, told, server, embedder, waits, documents
 ):
+    if fault in (fake.SLOW, fake.DRIP):  # a busy machine may be as late with any other answer
+        embedder.timeout_s = 0.2
     server.faults.append(fault)
     vectors = embedder.embed_documents(documents("one", "two"))
     np.testing.assert_array_equal(vectors, expected("one", "two"))

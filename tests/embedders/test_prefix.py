@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.cost.estimate import estimate_cost
-from migrate.cost.meter import put_meter
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -35,6 +35,14 @@ class Letters(Embedder):
     def embed(self, texts, role, *, progress=None):
         self.given += [(role, text.text) for text in texts]
         return np.array([[len(text.text), text.text.count("a") + 1, 1] for text in texts], dtype=np.float32)
+
+
+class PaidLetters(Letters):
+    """The same for money."""
+
+    @property
+    def profile(self):
+        return replace(super().profile, is_paid=True)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +123,14 @@ def test_identity_and_cache_key_say_how_much_was_read():
 def test_what_is_left_is_counted_metered_and_priced():
     documents = [Document(str(row), "one two three four " * 50) for row in range(3)]
     queries = [Query("q", "one two three four " * 50)]
-    plain, embedder = Letters(), PrefixEmbedder(Letters(), 4)
+    plain, embedder = Letters(), PrefixEmbedder(PaidLetters(), 4)
     cut = [Document(document.id, "one two three four") for document in documents]
     profile = embedder.profile.at_price(10.0)
     assert profile.count(documents).tolist() == plain.profile.count(cut).tolist()
     assert profile.for_queries().count(queries).tolist() == plain.profile.for_queries().count(queries).tolist()
-    estimate = estimate_cost(documents, queries, embedder, profile)
-    metered, meter = put_meter(embedder, embedder.profile.counter, 10.0)
+    cap = SpendingCap()
+    metered, meter = cap.meter(embedder, 10.0), cap.meter_of(embedder)
+    estimate = PlannedModel(metered, cap, documents=lambda: documents, queries=queries).estimate()
     metered.embed_documents(documents)
     metered.embed_queries(queries)
     assert meter.tokens == estimate.tokens

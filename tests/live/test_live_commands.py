@@ -128,7 +128,7 @@ def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys
     lead_migrate("live", "run", translated, "--once", "--budget", "70")
     metrics, page = tmp_path / "live.prom", tmp_path / "live.html"
     capsys.readouterr()
-    assert lead_migrate("live", "status", translated, "--metrics", metrics, "--html", page, "--json") == 0
+    assert lead_migrate("live", "status", translated, "--metrics", metrics, "--report", page, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     families = {family.name: family for family in parser.text_string_to_metric_families(metrics.read_text())}
     true = families["lead_migrate_live_true_documents"]
@@ -147,13 +147,13 @@ def test_no_page_is_written_where_the_state_is(kind, translated, source_folder, 
     state = state_path(open_store(place))
     before = state.read_bytes()
     beside = state.with_name("other.html") if kind == "folder" else state.parents[1] / "other" / "state.sqlite"
-    for option in ("--html", "--metrics"):
+    for option in ("--report", "--metrics"):
         for path in (state, state.with_name("state.sqlite-wal"), beside):
             capsys.readouterr()
             assert lead_migrate("live", "status", place, option, path) == 2
             assert "which is read; choose an output outside of it" in capsys.readouterr().err
     assert state.read_bytes() == before
-    assert lead_migrate("live", "status", place, "--html", tmp_path / "page.html") == 0
+    assert lead_migrate("live", "status", place, "--report", tmp_path / "page.html") == 0
 
 
 def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_path):

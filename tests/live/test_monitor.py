@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from stores_tools import make_store
 
 from migrate.audit.verdict import Outcome
 from migrate.embedders.base import Embedder
 from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor, ServedPool
 from migrate.live.state import ServedQuery
 from migrate.manifest import ModelIdentity
-from migrate.stores import create_store, open_store
 from migrate.vectors import Document, unit_rows
 
 COUNT, DIM = 1_500, 16
@@ -32,14 +32,6 @@ class Table(Embedder):
     def embed(self, texts, role, *, progress=None):
         self.asked += [text.id for text in texts]
         return TRUE[[int(text.text.split()[1]) for text in texts]]
-
-
-def make_store(folder, vectors):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=DIM, metric="ip")
-    writer.append(DOCUMENTS, vectors)
-    writer.finish()
-    return open_store(folder)
 
 
 def translated(noise, n_true=0):
@@ -92,7 +84,7 @@ def watch(store, answers, *known):
 def test_the_truth_lies_between_the_two_scores(tmp_path, noise):
     vectors = translated(noise)
     answers = serve(vectors, CALIBRATION + 100, rerank=20)
-    calibrated, monitor = watch(make_store(tmp_path / "s", vectors), answers)
+    calibrated, monitor = watch(make_store(tmp_path / "s", DOCUMENTS, vectors), answers)
     truth = true_agreement(answers[CALIBRATION:], calibrated.calibration.temperature)
     assert monitor.high.count == 100
     assert monitor.high.mean >= truth.mean() - 1e-6  # the guarantee
@@ -103,7 +95,7 @@ def test_the_truth_lies_between_the_two_scores(tmp_path, noise):
 def test_each_query_agrees_no_less_in_the_pool_than_in_truth(tmp_path):
     vectors = translated(0.3)
     answers = serve(vectors, CALIBRATION + 12)
-    store = make_store(tmp_path / "s", vectors)
+    store = make_store(tmp_path / "s", DOCUMENTS, vectors)
     monitor, _ = watch(store, answers)
     for answer in answers[CALIBRATION:]:
         (truth,) = true_agreement([answer], monitor.calibration.temperature)
@@ -115,9 +107,9 @@ def test_each_query_agrees_no_less_in_the_pool_than_in_truth(tmp_path):
 def test_good_answers_become_safe_and_bad_ones_not_safe(tmp_path):
     good, bad = translated(0.03), translated(1.0)
     answers = serve(good, CALIBRATION + 250, rerank=20)
-    monitor = watch(make_store(tmp_path / "good", good), answers)[1]
+    monitor = watch(make_store(tmp_path / "good", DOCUMENTS, good), answers)[1]
     assert monitor.verdict().outcome is Outcome.SAFE
-    monitor = watch(make_store(tmp_path / "bad", bad), serve(bad, CALIBRATION + 60))[1]
+    monitor = watch(make_store(tmp_path / "bad", DOCUMENTS, bad), serve(bad, CALIBRATION + 60))[1]
     assert monitor.verdict().outcome is Outcome.NOT_SAFE
     assert monitor.verdict().upper < monitor.verdict().harmful
 
@@ -126,7 +118,7 @@ def test_one_query_again_and_again_is_one_observation(tmp_path):
     good = translated(0.03)
     answers = serve(good, CALIBRATION + 250, rerank=20)
     few = [replace(answers[CALIBRATION + place % 19], number=answers[place].number) for place in range(len(answers))]
-    monitor = watch(make_store(tmp_path / "good", good), few)[1]
+    monitor = watch(make_store(tmp_path / "good", DOCUMENTS, good), few)[1]
     assert (monitor.high.count, monitor.first_high.count) == (250, 19)
     assert monitor.verdict().outcome is Outcome.INCONCLUSIVE
     assert monitor.low.lower(0.01) > monitor.verdict().safe > monitor.verdict().lower
@@ -142,7 +134,7 @@ def test_queries_in_runs_of_one_kind_count_once_a_kind(tmp_path):
         replace(answer, vector=query, number=answer.number + CALIBRATION)
         for answer, query in zip(answered(good, queries), queries, strict=True)
     ]
-    store = make_store(tmp_path / "good", good)
+    store = make_store(tmp_path / "good", DOCUMENTS, good)
     monitor = watch(store, [*calibrating, *runs])[1]
     assert (monitor.high.count, monitor.first_high.count) == (240, 6)
     assert monitor.low.lower(0.01) > monitor.verdict().safe
@@ -157,7 +149,7 @@ def test_queries_in_runs_of_one_kind_count_once_a_kind(tmp_path):
 def test_a_store_that_is_all_true_leaves_nothing_open_and_embeds_nothing(tmp_path):
     embedder = Table()
     answers = serve(TRUE, CALIBRATION + 150)
-    monitor = watch(make_store(tmp_path / "s", TRUE), answers, np.ones(COUNT, dtype=bool), embedder)[1]
+    monitor = watch(make_store(tmp_path / "s", DOCUMENTS, TRUE), answers, np.ones(COUNT, dtype=bool), embedder)[1]
     assert (monitor.low.mean, monitor.high.mean) == pytest.approx((1.0, 1.0), abs=1e-5)
     assert monitor.verdict().outcome is Outcome.SAFE
     assert embedder.asked == []
@@ -169,7 +161,7 @@ def test_documents_that_are_true_in_the_store_count_however_low_it_ranks_them(tm
     vectors[COUNT // 2 :] *= 3
     is_true = np.arange(COUNT) < COUNT // 2
     answers = serve(vectors, CALIBRATION + 40)
-    store = make_store(tmp_path / "s", vectors)
+    store = make_store(tmp_path / "s", DOCUMENTS, vectors)
     monitor, judged = watch(store, answers, is_true)
     without = look(monitor, store, answers[CALIBRATION:])
     truth = true_agreement(answers[CALIBRATION:], monitor.calibration.temperature).mean()
@@ -179,7 +171,7 @@ def test_documents_that_are_true_in_the_store_count_however_low_it_ranks_them(tm
 def test_the_pool_is_what_was_served_and_what_is_found_first(tmp_path):
     vectors, embedder = translated(0.2), Table()
     answers = serve(vectors, CALIBRATION + 5, rerank=20)
-    store = make_store(tmp_path / "s", vectors)
+    store = make_store(tmp_path / "s", DOCUMENTS, vectors)
     monitor, _ = watch(store, answers)
     look(monitor, store, answers[CALIBRATION:], embedder=embedder)
     assert 0 < len(set(embedder.asked)) <= 5 * max(DEPTHS)
@@ -188,7 +180,7 @@ def test_the_pool_is_what_was_served_and_what_is_found_first(tmp_path):
 def test_answers_of_documents_that_are_gone_are_passed_over(tmp_path):
     vectors = translated(0.1)
     answers = serve(vectors, CALIBRATION + 2)
-    store = make_store(tmp_path / "s", vectors)
+    store = make_store(tmp_path / "s", DOCUMENTS, vectors)
     monitor, _ = watch(store, answers)
     gone = ServedQuery(answers[-1].vector, ("gone",), np.zeros(1, dtype=np.float32), number=999)
     after = look(monitor, store, [gone])
@@ -198,7 +190,7 @@ def test_answers_of_documents_that_are_gone_are_passed_over(tmp_path):
 def test_what_is_kept_as_json_goes_on_as_it_was(tmp_path):
     vectors = translated(0.1)
     answers = serve(vectors, CALIBRATION + 30, rerank=20)
-    store = make_store(tmp_path / "s", vectors)
+    store = make_store(tmp_path / "s", DOCUMENTS, vectors)
     monitor, judged = watch(store, answers)
     again = Monitor.of_json(json.loads(json.dumps(monitor.as_json())))
     assert look(again, store, answers[CALIBRATION:]) == judged

@@ -14,6 +14,7 @@ import pytest
 from asking import asking
 from children import call_in_child, start_child
 from database_edits import edit
+from stores_tools import make_store
 from worker_tools import DATABASES, Hashed, Other, place_of, qdrant_url, translate, work
 
 import migrate
@@ -35,7 +36,7 @@ from migrate.report.page import report_page
 from migrate.report.terminal import report_text
 from migrate.steps.switch import switch
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
 from migrate.vectors import Document, unit_rows
@@ -517,14 +518,9 @@ def test_served_queries_come_to_a_verdict(location, embedder):
 @pytest.fixture
 def slow_source(corpus, tmp_path):
     """A store whose vectors tell much of the true ones, so that more pairs make a better stitch."""
-    embedder = Hashed()
     turn = np.random.default_rng(0).normal(size=(12, 12))
-    true = embedder.embed(corpus.documents, "document")
-    (tmp_path / "source").mkdir()
-    writer = create_store(tmp_path / "source", format="faiss", dim=12, metric="ip")
-    writer.append(corpus.documents, unit_rows((true @ turn).astype(np.float32)))
-    writer.finish()
-    return open_store(tmp_path / "source")
+    true = Hashed().embed(corpus.documents, "document")
+    return make_store(tmp_path / "source", corpus.documents, unit_rows((true @ turn).astype(np.float32)))
 
 
 def mean_cosine(location):
@@ -554,11 +550,7 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
 
 
 def store_of(folder, documents):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=12, metric="ip")
-    writer.append(documents, Hashed().embed(documents, "document"))
-    writer.finish()
-    return open_store(folder)
+    return make_store(folder, documents, Hashed().embed(documents, "document"))
 
 
 def test_translations_are_left_alone_where_the_source_has_changed(location, embedder, slow_source, tmp_path):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from stores_tools import make_store
 
 from migrate.cli.main import run
 from migrate.errors import InputError
@@ -19,7 +20,7 @@ from migrate.manifest import Manifest, ModelIdentity, read_manifest
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document
 
@@ -36,11 +37,7 @@ def world(tmp_path_factory):
     old /= np.linalg.norm(old, axis=1, keepdims=True)
     new = (old @ rng.normal(size=(DIM, TARGET_DIM)) + 0.3).astype(np.float32)
     ids = [f"secret-id-{row}" for row in range(COUNT)]
-    (folder / "store").mkdir()
-    writer = create_store(folder / "store", format="faiss", dim=DIM)
-    writer.append([Document(doc_id, f"confidential text of {doc_id}") for doc_id in ids], old)
-    writer.finish()
-    store = open_store(folder / "store")
+    store = make_store(folder / "store", [Document(doc_id, f"confidential text of {doc_id}") for doc_id in ids], old)
     manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
     for kind in ("ridge", "kernel"):
         fitted = fit_pairs(Pairs(tuple(ids), old, new), [kind], manifest=manifest, state={}, seed=0)

@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
-from migrate.cost import Cost, Tally
+from migrate.cost import Estimate, Tally
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import TokenCounter
 from migrate.errors import UsageError
-from migrate.selection.sample import Candidate
+from migrate.selection.sample import DocumentRow
 from migrate.steps.translate.choice import Budget
 from migrate.vectors import Document
 
-RANKED = [Candidate(row, Document(f"d{row}", f"{row:3} " * 100)) for row in range(1_000, 1_090)]  # 100 tokens each
-PAID = Cost(10, 1_000, None)
+RANKED = [DocumentRow(row, Document(f"d{row}", f"{row:3} " * 100)) for row in range(1_000, 1_090)]  # 100 tokens each
+PAID = Estimate(10, tokens=1_000)
 
 
 class Words(TokenCounter):
@@ -47,7 +47,7 @@ def test_a_budget_is_a_share_a_number_dollars_or_tokens(text, amount, unit):
     "text", ["", "0", "0%", "$0", "101%", "-5", "12.5", "$10%", "ten", "1e3", "10 %%", "$5tok", "1.5tok", "0tok"]
 )
 def test_what_is_no_budget_is_told_what_one_looks_like(text):
-    with pytest.raises(UsageError, match=r"expected a budget such as 10% .* 5000 .* \$20"):
+    with pytest.raises(UsageError, match=r"is no budget; give one such as 10% .* 5000 .* \$20"):
         Budget.parse(text)
 
 
@@ -59,7 +59,7 @@ def test_what_was_paid_counts(text, count):
 
 def test_tokens_buy_as_many_documents_as_they_allow():
     assert list(Budget.parse("1750tok").choose(RANKED, PAID, 100, tally(None))) == RANKED[:7]
-    with pytest.raises(UsageError, match="about 1,000 tokens paid for already"):
+    with pytest.raises(UsageError, match="about 1,000 tokens are paid for already"):
         Budget.parse("1000tok").choose(RANKED, PAID, 100, tally(None))
 
 
@@ -69,11 +69,11 @@ def test_dollars_buy_as_many_documents_as_their_tokens_allow():
 
 
 def test_dollars_need_a_price():
-    with pytest.raises(UsageError, match=r"a budget of \$5: expected a model with a price"):
+    with pytest.raises(UsageError, match=r"a budget of \$5 needs a model with a known price"):
         Budget.parse("$5").choose(RANKED, PAID, 100, tally(None))
 
 
 @pytest.mark.parametrize("text", ["10%", "10", "$0.002"])
 def test_a_budget_that_is_used_up_is_told(text):
-    with pytest.raises(UsageError, match=r"paid for already .* larger budget"):
+    with pytest.raises(UsageError, match=r"paid for already.* larger budget"):
         Budget.parse(text).choose(RANKED, PAID, 100, tally(2.0))

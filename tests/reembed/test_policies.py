@@ -100,9 +100,9 @@ def test_the_log_is_used_where_there_is_one(asked, has_log, chosen, fitted):
 @pytest.mark.parametrize(
     ("asked", "has_log", "message"),
     [
-        ("query-log", False, "name one with --query-log"),
-        ("random", True, "expected no query log, as the policy random does not read one"),
-        ("luck", False, "expected a policy of query-log, confidence, random, found 'luck'"),
+        ("query-log", False, "name it with --query-log"),
+        ("random", True, "the policy random does not read a query log"),
+        ("luck", False, "unknown policy 'luck'; choose one of query-log, confidence, random"),
     ],
 )
 def test_a_policy_that_cannot_be_followed_is_told(asked, has_log, message, fitted):

@@ -89,8 +89,9 @@ def test_another_plan_is_the_case_that_the_exit_code_is_of(tmp_path):
 def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypatch, capsys):
     store = str(make_store(tmp_path / "store").folder)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     junit = tmp_path / "junit.xml"
-    options = ["--junit", str(junit), "--github", "--cache", "none"]
+    options = ["--report", str(junit), "--cache", "none"]
     assert run(["check", store, "--model", MODEL, *options]) == 1
     told = capsys.readouterr()
     (suite,) = ElementTree.parse(junit).getroot()
@@ -111,7 +112,7 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     [
         (["missing", "--model", "tfidf:8"], 4, "missing"),
         (["a store", "--model", "tfidf:8", "--sample", "0"], 2, "--sample"),
-        (["a store", "--model", "tfidf:8", "--junit", "taken/x.xml"], 5, "taken"),
+        (["a store", "--model", "tfidf:8", "--report", "taken/x.xml"], 5, "taken"),
         (["a store", "--model", "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--full"], 7, "127.0.0.1:9"),
     ],
 )
@@ -126,7 +127,8 @@ def test_a_command_that_an_error_ends_is_shown_under_the_name_of_its_store(
     assert run(["check", *arguments]) == code
     (told,) = capsys.readouterr().err.splitlines()
     assert line in told and not Path("summary.md").exists()
-    assert run(["check", *arguments, "--github"]) == code
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert run(["check", *arguments]) == code
     message = told.removeprefix("lead-migrate: ")
     shown = f"::error title=lead-migrate check {arguments[0]}%3A exit {code}::{message}"
     assert capsys.readouterr().err.splitlines() == [told, shown]
@@ -175,7 +177,7 @@ REAL = "from migrate.cli.main import main; main()"
 def test_the_shell_of_the_action_ends_as_it_should(code, inconclusive, ends, tmp_path):
     returned, told, outputs = run_action(tmp_path, code, inconclusive=inconclusive)
     assert (returned, outputs) == (ends, {"exit-code": str(code)})
-    assert told == "check|my store|--model|tfidf:8|--github|--junit|out/1.xml|--force"
+    assert told == "check|my store|--model|tfidf:8|--report|out/1.xml|--force"
 
 
 def test_the_action_runs_the_real_command(tmp_path):
@@ -210,23 +212,12 @@ def test_an_action_with_nothing_to_run_fails(lines, tmp_path):
 
 
 def test_the_pages_of_audits_and_runs_are_kept_for_upload(tmp_path):
-    store, reference = make_store(tmp_path / "t").folder, make_store(tmp_path / "r").folder
-    queries = tmp_path / "queries.txt"
-    queries.write_text("".join(f"which text is number {number}?\n" for number in range(30)))
-    asked = f"--queries {queries} --target tfidf:8"
-    lines = (
-        f"audit {store} --reference {reference} {asked}\n"
-        f"run {store} {asked} --sample 20 --stitch ridge -o made\n"
-        f"run {store} {asked} --sample 20 --stitch ridge --output=again\n"
-    )
-    _, told, _ = run_action(tmp_path, 0, arguments=lines)
-    assert "|--html|out/1.html|" in told
-    assert told.count("--html") == 1
-    for folder in ("made", "again"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "report.html").write_text(folder)
-    run_action(tmp_path, 0, arguments=lines)
-    assert [(tmp_path / "out" / f"{n}.html").read_text() for n in (2, 3)] == ["made", "again"]
+    _, told, _ = run_action(tmp_path, 0, arguments="audit new\nrun store -o made\ncheck new")
+    assert told.splitlines() == [
+        "audit|new|--report|out/1.xml|--force|--report|out/1.html",
+        "run|store|-o|made|--report|out/2.xml|--force|--report|out/2.html",
+        "check|new|--report|out/3.xml|--force",
+    ]
 
 
 def test_the_shell_of_the_action_runs_nothing_that_stands_in_its_arguments(tmp_path):
@@ -312,7 +303,7 @@ def stamped(tmp_path):
     ],
 )
 def test_the_light_installation_checks_by_the_manifest(model, code, answer, light, stamped, tmp_path):
-    done = light("check", stamped, "--model", model, "--github", "--junit", tmp_path / "junit.xml")
+    done = light("check", stamped, "--model", model, "--report", tmp_path / "junit.xml")
     assert done.returncode == code, done.stderr
     assert " ".join(done.stdout.split()).startswith(answer)
     assert "not installed" not in done.stderr
@@ -352,7 +343,7 @@ def test_the_workflow_of_the_page_uses_the_action_as_it_is():
     for line in used["with"]["arguments"].splitlines():
         command, *arguments = line.split()
         with cli.get_command(None, command).make_context(
-            command, [*arguments, "--github", "--junit", "x", "--force"]
+            command, [*arguments, "--report", "x.xml", "--force"]
         ) as context:
             stores.append(context.params["store"])
     assert stores == ["my-store", "my-other-store"]

@@ -8,7 +8,7 @@ from browser import ask_browser, browse, with_browser
 from html_page import Page
 from stores_tools import make_store
 
-from migrate.lab.compare.comparison import compare_stores
+from migrate.lab.compare.compare import compare
 from migrate.lab.compare.figures import figures_of, matrix_of
 from migrate.lab.compare.report import compare_document, comparison_sentences, csv_files, long_csv
 from migrate.lab.compare.sections import Shading, compare_sections, heat_map, loss_curves, shading_of, spectra
@@ -35,7 +35,7 @@ def found(short_training, tmp_path_factory):
     ]
     labels = {doc_id: "even" if row % 2 else "odd" for row, doc_id in enumerate(ids)}
     groups = {"these": [0, 1], "those": [2]}
-    return compare_stores(stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
+    return compare(*stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
 
 
 def figures(comparison, name):
@@ -148,7 +148,7 @@ def test_the_diagonal_is_a_stitch_of_a_store_to_itself(found):
 def sentences_of(a, b, tmp_path):
     ids = [f"d{row}" for row in range(len(a))]
     stores = [make_store(tmp_path / name, ids, table.astype(np.float32)) for name, table in (("a", a), ("b", b))]
-    ((_, words),) = comparison_sentences(compare_stores(stores), "AB")
+    ((_, words),) = comparison_sentences(compare(*stores), "AB")
     return words
 
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.audit.options import options_of
 from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import recommend
+from migrate.audit.recommendation import options_of, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison, Reranking
 from migrate.audit.verdict import Bounds, Outcome, Verdict, doubt

@@ -5,7 +5,7 @@ import pytest
 from stores_tools import make_store
 
 from migrate.errors import DatasetError, UsageError
-from migrate.lab.compare.comparison import compare_stores, distinct_names
+from migrate.lab.compare.compare import compare, distinct_names
 from migrate.lab.compare.figures import matrix_of
 from migrate.lab.compare.matching import match_documents
 from migrate.similarity.measures import MEASURES
@@ -27,7 +27,7 @@ def stores(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(stores):
-    return compare_stores(stores, seed=1)
+    return compare(*stores, seed=1)
 
 
 def test_every_pair_is_compared_on_the_shared_documents(stores, found):
@@ -46,7 +46,7 @@ def test_matrices_stand_the_right_way_round(found):
 
 
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
-    found = compare_stores(stores, seed=1, stitches=["ridge", "ols", "ridge"])
+    found = compare(*stores, seed=1, stitches=["ridge", "ols", "ridge"])
     assert found.specs == ("ridge", "ols")
     penalty, above = (matrix_of(BY_KEY[key], found, "ols") for key in ("penalty", "penalty_above_self"))
     for a in range(3):
@@ -57,13 +57,13 @@ def test_the_penalty_above_self_is_that_of_the_target_less(stores):
 
 
 def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
-    frame = compare_stores(stores, stitches=["ridge", "ols"]).to_pandas()
+    frame = compare(*stores, stitches=["ridge", "ols"]).to_pandas()
     assert {"cka", "r2", "r2 ols", "r2_mean"} <= set(frame.columns) and "r2_mean ols" not in frame.columns
     assert len(frame) == 6
 
 
 def test_documents_are_listed_by_their_dimension_with_their_neighbours(stores):
-    found = compare_stores(stores, seed=1)
+    found = compare(*stores, seed=1)
     matched = match_documents(stores, seed=1)
     near = find_nearest(unit_rows(matched.vectors[0]), 20)
     dimensions = local_dimensions(near)
@@ -77,8 +77,8 @@ def test_documents_are_listed_by_their_dimension_with_their_neighbours(stores):
 
 
 def test_groups_have_the_figures_of_the_matrices(stores):
-    found = compare_stores(stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
-    whole = compare_stores(stores, seed=1)
+    found = compare(*stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
+    whole = compare(*stores, seed=1)
     cka = next(contrast for contrast in found.contrasts if contrast.key == "cka")
     matrix = matrix_of(BY_KEY["cka"], whole)
     assert cka.within.mean == pytest.approx(matrix[0][1])
@@ -98,7 +98,7 @@ def test_measures_know_whether_they_are_directed():
 
 def test_what_is_left_out_is_told(stores, tmp_path):
     few = make_store(tmp_path / "few", [f"d{row}" for row in range(20, 80)], np.eye(60, dtype=np.float32))
-    found = compare_stores([stores[0], few], sample=15)
+    found = compare(stores[0], few, sample=15)
     assert found.shared == 40 and found.documents == 15
     assert "a has 20 documents that not all of the others have; they are left out" in found.notes
     assert any(note.startswith("15 of the 40 shared documents") for note in found.notes)
@@ -109,16 +109,16 @@ def test_what_is_left_out_is_told(stores, tmp_path):
 
 def test_labels_are_for_the_documents_that_are_compared(stores):
     labels = {f"d{row}": "even" if row % 2 == 0 else "odd" for row in range(10, 500)}
-    found = compare_stores(stores, labels=labels).downstream
+    found = compare(*stores, labels=labels).downstream
     assert found.trained_on + found.judged_on == 50
     assert found.probe[1] is not None and found.probe[2] is None
     with pytest.raises(DatasetError, match="none of the documents that are compared has a label"):
-        compare_stores(stores, labels={"elsewhere": "x"})
+        compare(*stores, labels={"elsewhere": "x"})
 
 
 def test_one_store_is_none_to_compare(stores):
     with pytest.raises(UsageError, match="two or more"):
-        compare_stores(stores[:1])
+        compare(*stores[:1])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors
 from migrate.stitch.linear import Ridge
-from migrate.stitch.mlp import Mlp, Training, train
+from migrate.stitch.mlp import Mlp, Training, held_out_count, train
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import AUTO_CANDIDATES, ScoredStitch, Selection
@@ -134,7 +134,7 @@ def test_the_loss_curve_falls_and_its_epochs_are_counted():
 @pytest.mark.parametrize("n", [2, 3, 19])
 @pytest.mark.parametrize("layers", [1, 4])
 def test_fewer_than_twenty_pairs_are_all_trained_on_for_the_whole_schedule(n, layers):
-    assert [Training().held_out_count(pairs) for pairs in (n, 20, 40, 1_000)] == [0, 3, 4, 100]
+    assert [held_out_count(pairs) for pairs in (n, 20, 40, 1_000)] == [0, 3, 4, 100]
     x, y = linear_pairs(n)
     stitch = Mlp(layers, training=SHORT).fit(x, y)
     assert stitch.loss_curve_.shape == (30, 2)
@@ -162,7 +162,7 @@ def test_the_units_of_either_side_do_not_matter():
 
 def test_training_that_runs_away_keeps_what_was_finite():
     x, y = linear_pairs(100)
-    wild = Mlp(3, training=Training(learning_rate=1e30, reference_width=1, steps=20, min_epochs=5)).fit(x, y)
+    wild = Mlp(3, training=Training(learning_rate=1e30, steps=20, min_epochs=5)).fit(x, y)
     assert all(np.isfinite(array).all() for array in wild.arrays().values())
 
 

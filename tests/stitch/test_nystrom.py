@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.stitch.kernel import GaussianPart, KernelPart
-from migrate.stitch.kernel_ridge import LANDMARKS, draw_landmarks, solve_on_landmarks
+from migrate.stitch.kernel_ridge import draw_landmarks, solve_on_landmarks
 from migrate.vectors import unit_rows
 
 N, PENALTY = 80, 0.05
@@ -40,15 +40,6 @@ def test_coefficients_of_some_landmarks_are_the_best_there_are():
     wanted = np.vstack([target - target.mean(axis=0), np.zeros((30, 3))])
     best = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
     assert cost(alpha) == pytest.approx(cost(best), rel=1e-4)
-
-
-def test_landmarks_are_drawn_once_and_for_all():
-    rows = draw_landmarks(100, 30)
-    assert len(set(rows.tolist())) == 30
-    assert np.array_equal(rows, np.sort(rows)) and rows.min() >= 0 and rows.max() < 100
-    assert np.array_equal(rows, draw_landmarks(100, 30))
-    assert np.array_equal(draw_landmarks(20, 30), np.arange(20))
-    assert len(draw_landmarks(LANDMARKS + 5)) == LANDMARKS
 
 
 def test_landmarks_that_are_the_same_are_no_failure():

@@ -73,23 +73,8 @@ def test_arrays_that_make_no_matrix_are_refused(name, value):
         restore_parts({**arrays, f"ngrams/linear/{name}": value}, N)
 
 
-@pytest.mark.parametrize("rows", [np.ones((N - 1, F)), np.ones((N + 1, F)), np.ones(N), np.ones((N, F, 1))])
-def test_rows_that_are_not_one_a_document_are_refused(rows):
-    arrays = {**make("dense")[0].arrays(), "vector/linear/rows": rows.astype(np.float32)}
-    with pytest.raises(ValueError, match=f"for {N} rows"):
-        restore_parts(arrays, N)
-
-
 @pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
 def test_a_kernel_without_width_is_refused(width):
     arrays = {**make("gaussian")[0].arrays(), "vector/gaussian/bandwidth": np.array([width])}
     with pytest.raises(ValueError, match="Gaussian kernel of width"):
-        restore_parts(arrays, N)
-
-
-@pytest.mark.parametrize("name", ["scale", "data", "starts", "width"])
-def test_an_array_that_is_missing_is_told(name):
-    arrays = make("sparse")[0].arrays()
-    del arrays[f"ngrams/linear/{name}"]
-    with pytest.raises(KeyError):
         restore_parts(arrays, N)

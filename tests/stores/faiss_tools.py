@@ -1,6 +1,7 @@
 """Stores made by FAISS itself, and readers of what lead-migrate made of them."""
 
 import hashlib
+import json
 
 import faiss
 import numpy as np
@@ -31,6 +32,16 @@ def save(index, folder, name="index.faiss"):
     folder.mkdir(parents=True, exist_ok=True)
     faiss.write_index(index, str(folder / name))
     return folder / name
+
+
+def write_docs(folder, documents, **more):
+    """A docs.jsonl of documents, with further fields of a line by its row."""
+    lines = [
+        {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
+        | {name: make(row) for name, make in more.items()}
+        for row, document in enumerate(documents)
+    ]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def serialize(index):

@@ -91,35 +91,6 @@ def test_two_arrays_are_not_guessed_between(folder):
     assert open_store(folder / "more.npy").info.dim == 3
 
 
-def test_a_column_of_uneven_vectors_names_its_row(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    for bad in ([1.0], None, [1.0, None]):
-        table = pyarrow.table({"id": ["a", "b", "c"], "text": ["x"] * 3, "vector": [[1.0, 2.0], [3.0, 4.0], bad]})
-        parquet.write_table(table, tmp_path / "x.parquet")
-        with pytest.raises(StoreError, match="row 2 has no vector"):
-            read(open_store(tmp_path))
-
-
-def test_other_columns_of_a_parquet_file_are_kept(tmp_path, vectors):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "store").mkdir()
-    table = pyarrow.table(
-        {
-            "blob": [bytes([row % 256]) for row in range(COUNT)],
-            "embedding": list(vectors.astype(np.float64)),
-            "id": list(range(COUNT)),
-            "text": ["x"] * COUNT,
-        }
-    )
-    parquet.write_table(table, tmp_path / "store" / "x.parquet", row_group_size=90)
-    rewrite(open_store(tmp_path / "store"), tmp_path / "new", lambda part: part[:, :3], 3)
-    new = parquet.read_table(tmp_path / "new" / "x.parquet")
-    assert new.column_names == table.column_names
-    assert new.drop_columns("embedding").equals(table.drop_columns("embedding"))
-
-
 def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
     with pytest.raises(
         UsageError, match="no store kind called 'tape' is installed; known kinds are faiss, parquet, arrays"
@@ -168,35 +139,3 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, tmp_
     assert open_store(f"other:{folder}.other").info.location == f"other:{folder}.other"
     with pytest.raises(UsageError, match=r"cannot provide broken, importing .* failed with AttributeError"):
         open_store("broken:x")
-
-
-def test_the_way_through_the_commands(tmp_path, capsys):
-    from migrate.embedders import load_embedder
-
-    texts = [f"{word} {number} of the {word}s" for word in ("cat", "house", "river", "tree") for number in range(40)]
-    documents = [Document(f"d{row}", text) for row, text in enumerate(texts)]
-    old = load_embedder("tfidf:16")
-    old.fit(documents)
-    folder, target = tmp_path / "store", tmp_path / "target.npz"
-    folder.mkdir()
-    np.save(folder / "vectors.npy", old.embed_documents(documents).astype(np.float16))
-    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(16, 16)))[0].astype(np.float32)
-    lines = [json.dumps({"id": document.id, "text": document.text}) for document in documents]
-    (folder / "docs.jsonl").write_text("\n".join(lines))
-    np.savez(
-        target,
-        doc_ids=np.array([document.id for document in documents]),
-        docs=old.embed_documents(documents) @ rotation,
-        query_ids=np.array(["q"]),
-        queries=np.ones((1, 16), np.float32),
-    )
-    assert run(["inspect", str(folder)]) == 0
-    assert "array of float16" in capsys.readouterr().out
-    stitch, new = tmp_path / "stitch", tmp_path / "new"
-    assert run(["fit", f"arrays:{folder}", "--target", f"file:{target}", "-o", str(stitch), "--sample", "60"]) == 0
-    assert run(["translate", str(folder), str(stitch), "-o", str(new)]) == 0
-    assert np.load(new / "vectors.npy").dtype == np.float32
-    assert (new / "docs.jsonl").read_bytes() == (folder / "docs.jsonl").read_bytes()
-    assert open_store(new, verify=True).info.manifest.details["index"] == "vectors.npy"
-    (new / "vectors.npy").write_bytes((new / "vectors.npy").read_bytes()[:-1] + b"\x00")
-    assert run(["audit", str(new), "--reference", str(new), "--beir", str(tmp_path)]) == 4

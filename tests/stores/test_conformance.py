@@ -6,18 +6,9 @@ import json
 import faiss
 import numpy as np
 import pytest
-from faiss_tools import build, save
+from faiss_tools import build, save, write_docs
 
 from migrate.testing.stores import StoreTests
-
-
-def write_docs(folder, documents, **more):
-    lines = [
-        {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
-        | {name: make(row) for name, make in more.items()}
-        for row, document in enumerate(documents)
-    ]
-    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def columns(documents):

@@ -1,5 +1,4 @@
 import struct
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -30,14 +29,6 @@ def one_line(error):
     return "index.faiss: " in text and "; " in text and "\n" not in text
 
 
-def test_a_file_cut_anywhere_is_refused(content, tmp_path):
-    cuts = {*range(120), *np.linspace(120, len(content) - 1, 60).astype(int).tolist(), len(content) - 1}
-    for cut in sorted(cuts):
-        with pytest.raises(StoreError) as error:
-            open_store(write(tmp_path, content[:cut]))
-        assert one_line(error), cut
-
-
 def test_trailing_bytes_are_refused(content, tmp_path):
     with pytest.raises(StoreError, match=f"the index ends at byte {len(content)} of {len(content) + 1}"):
         open_store(write(tmp_path, content + b"\0"))
@@ -59,16 +50,6 @@ def test_any_flipped_bit_of_the_structure_is_refused_or_harmless(content, tmp_pa
                 assert vectors.shape == (COUNT, DIM)
                 assert len(set(ids)) == COUNT
     assert refused > 60
-
-
-def test_random_bytes_in_the_structure_raise_nothing_but_store_errors(content, tmp_path):
-    random = np.random.default_rng(11)
-    for _ in range(150):
-        spoiled = bytearray(content)
-        place = int(random.integers(0, len(content) - 8))
-        spoiled[place : place + 8] = random.bytes(8)
-        with suppress(StoreError):
-            read(open_store(write(tmp_path, bytes(spoiled))))
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,8 @@ def facts(**changes):
     return frame(b"FACT", json.dumps(told | changes).encode())
 
 
-def places(*numbers):
-    return frame(b"PLAC", np.array(numbers, "<i8").tobytes())
+def runs(*numbers):
+    return frame(b"RUNS", np.array(numbers, "<i8").tobytes())
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def places(*numbers):
         (facts(dim=-1) + frame(b"DONE"), "did not return facts that fit"),
         (frame(b"DONE"), "FAISS did not return all vectors"),
         (facts(in_place=False) + frame(b"DONE"), "FAISS did not return all vectors"),
-        (facts(labels=True) + places(45, COUNT) + frame(b"DONE"), "did not return a label for each vector"),
-        (facts() + places(46, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
-        (facts() + places(-45, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
-        (facts() + places(45, 1) + frame(b"DONE"), "did not return places of vectors within the file"),
+        (facts(labels=True) + runs(45, COUNT) + frame(b"DONE"), "did not return a label for each vector"),
+        (facts() + runs(46, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
+        (facts() + runs(-45, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
+        (facts() + runs(45, 1) + frame(b"DONE"), "did not return places of vectors within the file"),
         (b"", "FAISS cannot read the file: its process ended with 0"),
     ],
 )

@@ -39,13 +39,6 @@ def test_every_vector_is_read_exactly_under_its_label(factory, metric, vectors, 
     assert all(np.array_equal(expected[doc_id], vector) for doc_id, vector in zip(ids, found, strict=True))
     assert (store.info.count, store.info.dim, store.info.metric) == (COUNT, DIM, metric)
     assert store.info.details["factory"] == factory
-
-
-@pytest.mark.parametrize("factory", SUPPORTED)
-def test_take_gives_the_rows_that_batches_gives(factory, vectors, tmp_path):
-    save(build(factory, vectors, labels=labels_for(factory)), tmp_path)
-    store = open_store(tmp_path)
-    ids, found = read(store)
     rows = np.array([399, 0, 1, 2, 57, 57, 200, 3])
     batch = store.get(rows)
     assert list(batch.ids) == [ids[row] for row in rows]

@@ -26,7 +26,7 @@ def written(judge, tmp_path):
 
 
 def test_spoiled_indexes_are_read_to_the_bit_or_refused_and_nothing_else(judge, tmp_path):
-    tallies = dict(fuzz(24, 5, tmp_path, judge))
+    tallies = dict(fuzz(80, 5, tmp_path, judge))
     total = sum(tallies.values(), Tally())
     assert list(tallies) == list(FACTORIES)
     assert not total.defects

@@ -8,7 +8,6 @@ from migrate.errors import StoreError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
 from migrate.stores.file_store import hash_files
-from migrate.vectors import Document
 
 TEXTS = [f"text of row {row}" for row in range(COUNT)]
 
@@ -52,18 +51,6 @@ def dataset(folder):
 
 def files(folder):
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def test_rows_are_rows_of_the_dataset(folder, vectors):
-    store = open_store(folder)
-    assert (store.info.kind, store.info.has_texts, store.info.notes) == ("huggingface", True, ())
-    ids, found = read(store)
-    assert ids == [f"d{row}" for row in range(COUNT)]
-    assert np.array_equal(found, vectors)
-    assert [document.text for document in store.documents()] == TEXTS
-    assert list(store.documents(np.array([399, 133, 134, 0]))) == [
-        Document(f"d{row}", f"text of row {row}", {"n": row}) for row in (399, 133, 134, 0)
-    ]
 
 
 def test_labels_of_inverted_lists_are_rows(folder, vectors):

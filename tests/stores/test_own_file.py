@@ -245,7 +245,7 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ("text=nope", StoreError, "there are headline, link; name one"),
+        ("text=nope", StoreError, "there are headline, link: name one"),
         ("text=headline&id=nope", StoreError, "'nope'"),
         ("text=headline&id=same", StoreError, "duplicate id"),
         ("column=headline", UsageError, "options among id, text"),

@@ -34,19 +34,6 @@ def write(pyarrow, vectors, tmp_path):
     return write
 
 
-def test_rows_are_documents(write, vectors):
-    store = open_store(write(row_group_size=150))
-    assert (store.info.kind, store.info.has_texts, store.info.notes) == ("faiss", True, ())
-    ids, found = read(store)
-    assert ids == IDS
-    assert np.array_equal(found, vectors)
-    assert [document.id for document in store.documents()] == IDS
-    assert list(store.documents(np.array([399, 0, 150, 0]))) == [
-        Document(IDS[row], f"text of {IDS[row]}", {"page": row}) for row in (399, 0, 150, 0)
-    ]
-    assert "docs.parquet, matched by position" in store.info.details["documents"]
-
-
 def test_many_rows_in_any_order_are_read_in_portions(write, monkeypatch):
     monkeypatch.setattr("migrate.stores.documents.arrow._ROWS_IN_MEMORY", 7)
     store = open_store(write(row_group_size=150))
@@ -103,6 +90,7 @@ def test_a_store_of_the_same_kind_is_written(write, tmp_path):
     before = digest(folder)
     written = rewrite(open_store(folder), tmp_path / "new", lambda old: np.hstack([old, old]), 2 * DIM)
     assert read(written)[0] == IDS
+    assert "docs.parquet, matched by position" in written.info.details["documents"]
     assert list(written.documents()) == list(open_store(folder).documents())
     assert digest(folder) == before
     assert digest(tmp_path / "new")["docs.parquet"] == before["docs.parquet"]

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from children import call_in_child
-from faiss_tools import build, save
+from faiss_tools import build, save, write_docs
 from sync_tools import Hashed, some_records, translate_in_parts
 from sync_tools import Parquet as Records
 
@@ -46,11 +46,6 @@ def _own_folders(tmp_path_factory, monkeypatch):
     """Places in memory have the same names in each process, and the lists of their ids are kept by these."""
     for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path_factory.mktemp("own")))
-
-
-def write_docs(folder, documents):
-    lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
-    (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def table_of(documents, vectors, metric="ip", kind=None, metadata=None):
@@ -366,11 +361,11 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"are other, third; say #\?vector=COLUMN"),
-        ({"embedding": [[1.0]] * 3}, "", r"are vector, embedding; say #\?vector=COLUMN"),
-        ({"vector": None}, "", r"columns of vectors \(lists of floats\) are none"),
+        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"are other, third: say #\?vector=COLUMN"),
+        ({"embedding": [[1.0]] * 3}, "", r"there are vector, embedding: say #\?vector=COLUMN"),
+        ({"vector": None}, "", r"no column of vectors \(lists of floats\) is named; there are none"),
         ({}, "?vector=text", r"no column of vectors \(lists of floats\) 'text'; there are vector"),
-        ({}, "?id=name", "no column of ids 'name', but id, text, vector"),
+        ({}, "?id=name", "no column of ids 'name'; there are id, text, vector"),
         ({}, "?text=name", "there is no column of texts 'name'; there are text"),
         ({}, "?metadata=text2", r"column 'text2' of metadata \(struct, map or JSON\) is not there"),
         ({}, "?distance=far", "unknown distance 'far'; say l2, cosine or dot"),
@@ -379,8 +374,8 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({"id": [1.5, 2.5, 3.5]}, "", "column id is of double, and ids are texts or integers"),
         ({"id": ["a", "b", "a"]}, "", "duplicate id 'a' in column id"),
         ({"id": ["a", None, "c"]}, "", "row 1 has no id in column id"),
-        ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "row 1 has no vector"),
-        ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "row 1 has no vector of 2 numbers in column vector"),
+        *(({"vector": [[1.0, 2.0], [3.0, 4.0], bad]}, "", "row 2 has no vector of 2 numbers in column vector")
+          for bad in ([1.0], None, [1.0, None])),
         ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b' is no JSON object"),
         ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
     ],

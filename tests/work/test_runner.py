@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from migrate.errors import OutputError, VectorError
-from migrate.work.jobs import Configuration, ShardTask, StoreJob, Work
+from migrate.work.jobs import Configuration, StoreJob, Task, Work, shard_maker
 from migrate.work.runner import LocalRunner
 from migrate.work.shards import Block, ShardFolder, pack, shards_of
 from migrate.work.writer import NoParts
 
 
 @dataclass(frozen=True)
-class Task(ShardTask):
+class Rows(Task):
     """A row for each shard, with the number of the process that made it."""
 
     work: Path
@@ -23,8 +23,8 @@ class Task(ShardTask):
     dies: bool = False
     digest: str = "0"
 
-    def open_rows(self):
-        return self.blocks, NoParts
+    def open(self):
+        return shard_maker(self.work, self.blocks, NoParts)
 
     def blocks(self, shard):
         if shard.start == self.bad:
@@ -38,7 +38,7 @@ class Task(ShardTask):
 class Job(StoreJob):
     """A store without a file, of the rows of a task."""
 
-    made: Task
+    made: Rows
     spreads: bool = True
     waits: bool = False
     stage = "make"
@@ -67,7 +67,7 @@ def work(tmp_path):
     (tmp_path / ".out.work" / "shards").mkdir(parents=True)
 
     def work(*, spreads=True, waits=False, **options):
-        return Work(tmp_path / "out", Job(Task(tmp_path / ".out.work", **options), spreads, waits))
+        return Work(tmp_path / "out", Job(Rows(tmp_path / ".out.work", **options), spreads, waits))
 
     return work
 
@@ -135,7 +135,7 @@ class Echo(Task):
 def test_a_pool_that_is_stopped_while_calls_begin_ends_them_all_in_one_line():
     """A thread of the pool that fails fails the test: pytest raises what nobody caught in a thread."""
     for pause_s in (0.4, 0.401, 0.402, 0.403):
-        with LocalRunner(2).pool(lambda _: Echo(Path()), ahead=2, most=None) as pool, ThreadPoolExecutor(4) as threads:
+        with LocalRunner(2).pool(lambda _: Echo(), ahead=2, most=None) as pool, ThreadPoolExecutor(4) as threads:
 
             def call_until_stopped(number, pool=pool):
                 with pytest.raises(OutputError, match="a worker process ended"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -57,18 +57,10 @@ class Carried:
 
 
 def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Vectors]:
-    """The arrays of an .npz file by name: each a vector, (dim,), or rows, (k, dim), float32.
+    """Return the arrays of an .npz file by name: each a vector, (dim,), or rows, (k, dim), float32.
 
-    With `intercepts` there may be `NAME.intercept`, one number for each row of NAME.
-
-    Raises
-    ------
-    InputError
-        The file is none, or holds nothing, another shape, or what is not finite.
-    VectorError
-        A row is zero.
-    OutputError
-        It cannot be read.
+    With `intercepts` there may be `NAME.intercept`, one number for each row of NAME. Raises `InputError` where the file
+    is none, or holds nothing, another shape, a zero row, or what is not finite.
     """
     arrays = read_arrays(path)
     names = [name for name in arrays if not (intercepts and name.endswith(INTERCEPT))]
@@ -93,12 +85,12 @@ def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Ve
 
 
 def _intercept(path: Path, name: str, arrays: Mapping[str, NDArray[Any]], count: int) -> dict[str, Vectors]:
-    """The intercepts of a probe; zeros where there are none."""
+    """Return the intercepts of a probe; zeros where there are none."""
     key = name + INTERCEPT
-    found = arrays.get(key, np.zeros(count))
-    if found.dtype.kind not in "fiu" or found.size != count or not np.isfinite(found).all():
+    numbers = arrays.get(key, np.zeros(count))
+    if numbers.dtype.kind not in "fiu" or numbers.size != count or not np.isfinite(numbers).all():
         raise InputError(f"{path}: {key}: it has other than {count} finite numbers, one a row of {name}; correct it")
-    return {key: np.asarray(found, dtype=np.float32).reshape(-1)}
+    return {key: np.asarray(numbers, dtype=np.float32).reshape(-1)}
 
 
 def write_rows(path: Path, rows: Mapping[str, Vectors]) -> None:
@@ -126,13 +118,7 @@ def carry(
 
     Refused is a direction that cannot be told from a random one, a probe or a direction with labels whose AUC may be
     that of chance, and one that is significantly worse than what the labels of the sample alone teach in the new space.
-
-    Raises
-    ------
-    StitchError
-        The stitch is for queries, for another store, or its sample is too small to judge by.
-    StoreError, VectorError
-        The store lacks documents of the sample, or holds a vector that is zero or not finite.
+    Raises `StitchError` where the stitch is for queries or another store, or its sample is too small to judge by.
     """
     pairs = _read_pairs(store, fitted)
     forth = _unfitted(fitted, pairs)
@@ -160,16 +146,12 @@ def carry(
             for (label, row), bias in zip(_rows(name, probes[name]), biases, strict=True):
                 judgements.append(judge.probe(name, label, row, float(bias), folds))
             progress("judge probes", done + 1, len(names))
-    return _carried(len(pairs), moved, judgements)
-
-
-def _carried(pairs: int, moved: dict[Kind, dict[str, Vectors]], judgements: Sequence[Judgement]) -> Carried:
-    refused = {(row.kind, row.array) for row in judgements if row.refused}
+    refused = {(judgement.kind, judgement.array) for judgement in judgements if judgement.refused}
     for kind, name in refused:
         moved[kind].pop(name)
         moved[kind].pop(name + INTERCEPT, None)
     left_out = tuple(sorted(name for _, name in refused))
-    return Carried(pairs, moved["direction"], moved["probe"], tuple(judgements), left_out)
+    return Carried(len(pairs), moved["direction"], moved["probe"], tuple(judgements), left_out)
 
 
 def _rows_of(rows: Vectors) -> Matrix:
@@ -177,7 +159,7 @@ def _rows_of(rows: Vectors) -> Matrix:
 
 
 def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
-    """Each row with its name."""
+    """Yield each row with its name."""
     for place, row in enumerate(_rows_of(rows)):
         yield (name if rows.ndim == 1 or len(rows) == 1 else f"{name}[{place}]"), row
 
@@ -189,16 +171,14 @@ def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); give the stitch's own"
         )
-    rows_of, ids, rows, old = fitted.sample.row_of, [], [], []
-    sampled = set(fitted.sample.ids)
+    rows_of, ids, old = fitted.sample.row_of, [], []
     for batch in store.scan():
-        for place, doc_id in enumerate(batch.ids):
-            if doc_id in sampled:
+        for row, doc_id in enumerate(batch.ids):
+            if doc_id in rows_of:
                 ids.append(doc_id)
-                rows.append(rows_of[doc_id])
-                old.append(batch.vectors[place].copy())
-    if len(ids) < len(sampled):
-        raise StoreError(f"{store.info.location}: lacks {len(sampled) - len(ids)} documents of the sample; fit again")
+                old.append(batch.vectors[row].copy())
+    if len(ids) < len(rows_of):
+        raise StoreError(f"{store.info.location}: lacks {len(rows_of) - len(ids)} documents of the sample; fit again")
     if len(ids) < FEWEST_PAIRS:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on {len(ids)} documents, and {FEWEST_PAIRS} are needed to "
@@ -206,7 +186,7 @@ def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
         )
     vectors = np.stack(old)
     check_vectors(ids, vectors, source=store.info.location)
-    return PairedVectors(ids, vectors, fitted.sample.vectors[rows])
+    return PairedVectors(ids, vectors, fitted.sample.vectors[[rows_of[doc_id] for doc_id in ids]])
 
 
 def _unfitted(fitted: FittedStitch, pairs: PairedVectors) -> Stitch:
@@ -219,13 +199,13 @@ def _unfitted(fitted: FittedStitch, pairs: PairedVectors) -> Stitch:
 
 
 def _map_of(stitch: Stitch, pairs: PairedVectors, rows: NDArray[np.int64]) -> AffineMap:
-    found = affine_map(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
-    assert found is not None  # noqa: S101 - a ridge or the identity
-    return found
+    affine = affine_map(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
+    assert affine is not None  # noqa: S101 - a ridge or the identity
+    return affine
 
 
 def _resamples(stitch: Stitch, count: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """All rows, and then draws with replacement; the latter only where they could make a difference."""
+    """Yield all rows, and then draws with replacement; the latter only where they could make a difference."""
     rng = np.random.default_rng(seed)
     yield np.arange(count)
     for _ in range(0 if isinstance(stitch, Identity) else _RESAMPLES):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import option
+from migrate.cli.options import GeneralOptions, option
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     help="Labels of documents, as `compare` takes them: a direction or probe named like a label is judged by it.",
 )
 @options.output
-@options.seed
-@options.force
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
     store: str,
     stitch: Path | str,
@@ -52,10 +49,7 @@ def command(
     probes: Path | None,
     labels: Path | None,
     output: Path,
-    seed: int,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> int:
     """Carry what was found in the old space of STORE, beside its documents, into the new space by its STITCH.
 
@@ -74,20 +68,20 @@ def command(
 
     if directions is None and probes is None:
         raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
-    refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=force)
+    refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=general.force)
     opened, fitted = open_store(store, verify=True), load_stitch(stitch)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar(quiet=general.quiet) as progress:
         done = carry(
             opened,
             fitted,
             directions=None if directions is None else read_rows(directions, opened.info.dim),
             probes=None if probes is None else read_rows(probes, opened.info.dim, intercepts=True),
             labels=None if labels is None else read_labels(labels),
-            seed=seed,
+            seed=general.seed,
             progress=progress,
         )
-    _write(done, output, force=force)
-    if as_json:
+    _write(done, output, force=general.force)
+    if general.as_json:
         show_json(carry_document(done))
     else:
         show(as_text(carry_blocks(done)))
@@ -95,13 +89,13 @@ def command(
 
 
 def _write(done: Carried, output: Path, *, force: bool) -> None:
-    """Each kind that there is, as it was given, and what was found of it."""
+    """Write each kind that there is, as it was given, and its judgement."""
     from migrate.files import atomic_folder, write_json
     from migrate.lab.carry.carry import write_rows
     from migrate.lab.carry.report import carry_document
 
-    with atomic_folder(output, force=force) as aside:
+    with atomic_folder(output, force=force) as folder:
         for name, arrays in (("directions.npz", done.directions), ("probes.npz", done.probes)):
             if arrays:
-                write_rows(aside / name, arrays)
-        write_json(aside / "carry.json", carry_document(done))
+                write_rows(folder / name, arrays)
+        write_json(folder / "carry.json", carry_document(done))

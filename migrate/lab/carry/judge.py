@@ -1,4 +1,4 @@
-"""Judges carried directions and probes by the documents of the sample, none by what it was fitted on.
+"""The judgement of carried directions and probes by the documents of the sample, none by what it was fitted on.
 
 The cosine of a direction with labels is that between the difference of their means as carried and as it is in the new
 space, each document's part of it by a map that was fitted without its fold; bounds by the Bayesian bootstrap (Rubin
@@ -31,7 +31,7 @@ _RESAMPLES: Final = 400
 
 Scorer: TypeAlias = Callable[[Vectors], Matrix]
 Teacher: TypeAlias = Callable[[Vectors, Mask], Scorer]
-"""Learns to tell documents with a label from those without."""
+"""A function that learns to tell documents with a label from those without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,13 @@ class Judge:
         return self._judged(replace(draft, judged_by="labels"), judged, self._old @ row, scores, _mean_difference)
 
     def _shifted(self, judged: tuple[Mask, Mask], folds: Folds) -> Bounded:
-        """Cosine between the difference of means of those with the label and those without, as carried and as it is."""
+        """Return the cosine between the difference that a label makes to the mean as carried, and as it is."""
         used, positive = judged
         carried, true = np.empty((2, *self._new.shape))
         for affine, held_out in folds:
             old, new = self._old[held_out], self._new[held_out]
             carried[held_out], true[held_out] = (old - old.mean(axis=0)) @ affine.matrix, new - new.mean(axis=0)
-        weights = self._rng().exponential(size=(_RESAMPLES, len(true)))
+        weights = np.random.default_rng(self._seed).exponential(size=(_RESAMPLES, len(true)))
         weights[0] = 1
         with_label, without = weights * positive, weights * (used & ~positive)
         balance = with_label / with_label.sum(axis=1)[:, None] - without / without.sum(axis=1)[:, None]
@@ -130,9 +130,6 @@ class Judge:
             draft, judged = replace(draft, judged_by="decisions"), (np.ones_like(decisions), decisions)
         return self._judged(draft, judged, before, scores, _probe)
 
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(self._seed)
-
     def _mask(self, name: str) -> tuple[Mask, Mask] | None:
         """Mark the documents with labels, and those with this one; None where these are too few."""
         positive = self._labelled & (self._labels == name)
@@ -145,7 +142,7 @@ class Judge:
         weights: Callable[[AffineMap], Matrix],
         bias: Callable[[AffineMap], float] = lambda _: 0.0,
     ) -> Matrix:
-        """Scores of all documents, each from the map of the other folds."""
+        """Return the scores of all documents, each from the map of the other folds."""
         scores = np.empty(len(self._new))
         for affine, held_out in folds:
             scores[held_out] = self._new[held_out] @ weights(affine) + bias(affine)
@@ -173,7 +170,7 @@ class Judge:
         )
 
     def _refit(self, used: Mask, positive: Mask, teach: Teacher) -> Matrix | None:
-        """Scores of what the labels of the other folds teach; None where a fold is left without one of the classes."""
+        """Return the scores of what labels of the other folds teach; None where a fold lacks one of the classes."""
         scores = np.empty(len(self._new))
         for fit, held_out in self.folds:
             rows = fit[used[fit]]
@@ -189,14 +186,14 @@ def _cosine(a: Matrix, b: Matrix) -> float:
 
 
 def _settled(row: Matrix, maps: Sequence[AffineMap]) -> Bounded:
-    """Cosine between the direction as all pairs carry it and as resamples of them do."""
+    """Return the cosine between the direction as all pairs carry it and as resamples of them do."""
     whole, *others = [row @ affine.matrix for affine in maps]
     cosines = [_cosine(whole, other) for other in others] or [1.0]
     return _bounds([float(np.mean(cosines)), *cosines])
 
 
 def _bounds(values: Sequence[float]) -> Bounded:
-    """The first value, between the quantiles of the others."""
+    """Return the first value, between the quantiles of the others."""
     lower, upper = np.quantile(values[1:], (0.05, 0.95))
     return Bounded(values[0], min(float(lower), values[0]), max(float(upper), values[0]))
 

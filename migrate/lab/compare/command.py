@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,24 +10,20 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import option
-from migrate.cli.pages import open_page, refuse_open
-from migrate.cli.pages import opens as open_option
+from migrate.cli.options import GeneralOptions, Outputs, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
     from migrate.lab.compare.comparison import StoresComparison
-    from migrate.report.sections import Report
 
 
 @options.command(
     "compare",
     "How alike the spaces of stores are.",
-    example="lead-migrate compare my-store translated --html spaces.html",
+    example="lead-migrate compare my-store translated --report spaces.html",
 )
 @click.argument("stores", nargs=-1, type=options.STORE, metavar="STORE STORE...")
-@option("--html", type=options.PATH, metavar="FILE", help="Page to write, with heat maps of every measure.")
-@open_option
+@options.report_options
 @option(
     "--csv",
     "table",
@@ -64,23 +59,16 @@ if TYPE_CHECKING:
     help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
     "Stores named here need not be named before.",
 )
-@options.seed
-@options.force
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
     stores: tuple[str, ...],
-    html: Path | None,
-    opens: bool,
+    outputs: Outputs,
     table: Path | None,
     sample: int,
     labels: Path | None,
     stitches: tuple[str, ...],
     groups: tuple[str, ...],
-    seed: int,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> None:
     """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
 
@@ -92,32 +80,33 @@ def command(
     --group, repeated, measures within groups of stores are set against those between them.
     """
     from migrate.datasets.records import read_labels
-    from migrate.lab.compare.comparison import compare_stores
+    from migrate.lab.compare.compare import compare
     from migrate.lab.compare.report import compare_document
     from migrate.lab.compare.sections import compare_sections
+    from migrate.report.page import report_page
     from migrate.report.terminal import report_text
-    from migrate.stores import open_store
 
     stores, places = _with_groups(stores, groups)
-    refuse_open(html, opens=opens)
-    _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
+    _refuse_outputs(outputs, table, options.local_paths(*stores, labels), force=general.force)
     by_id = None if labels is None else read_labels(labels)
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:
-        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
-    with progress_bar(quiet=quiet) as progress:
-        opened = [open_store(store, verify=True) for store in stores]
-        comparison = compare_stores(
-            opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+        advise(
+            f"{repeated} is named twice: a store is compared with itself, which says nothing of a move",
+            quiet=general.quiet,
         )
-    sections = compare_sections(comparison)
-    _write(comparison, sections, html, table, force=force)
-    if as_json:
-        show_json(compare_document(comparison))
+    with progress_bar(quiet=general.quiet) as progress:
+        comparison = compare(
+            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=general.seed, progress=progress
+        )
+    document = compare_document(comparison)
+    _write(comparison, table, force=general.force)
+    outputs.leave(document, lambda: report_page(compare_sections(comparison)), force=general.force)
+    if general.as_json:
+        show_json(document)
     else:
-        show(report_text(sections))
-    open_page(html, opens=opens, quiet=quiet)
+        show(report_text(compare_sections(comparison)))
 
 
 def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:
@@ -137,37 +126,32 @@ def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[
     return everything, places or None
 
 
-def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
+def _refuse_outputs(outputs: Outputs, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
     from migrate.errors import UsageError
     from migrate.files import real_path, refuse_file, refuse_output
 
-    if html is not None:
-        refuse_file(html, *inputs, force=force)
-    if table is not None:
-        refuse = refuse_file if table.suffix == ".csv" else refuse_output
-        refuse(table, *inputs, force=force)
-    if html is not None and table is not None:
-        page, figures = real_path(html), real_path(table)
+    outputs.refuse(*inputs, endings=(".json", ".html"), force=force)
+    if table is None:
+        return
+    refuse = refuse_file if table.suffix == ".csv" else refuse_output
+    refuse(table, *inputs, force=force)
+    for path in outputs.report:
+        page, figures = real_path(path), real_path(table)
         if page == figures or page in figures.parents or figures in page.parents:
             raise UsageError(
-                f"--html and --csv: {html} and {table} are one output, or one is in the other; choose another"
+                f"--report and --csv: {path} and {table} are one output, or one is in the other; choose another"
             )
 
 
-def _write(
-    comparison: StoresComparison, sections: Report, html: Path | None, table: Path | None, *, force: bool
-) -> None:
-    """Write each output whole or not at all."""
+def _write(comparison: StoresComparison, table: Path | None, *, force: bool) -> None:
+    """Write the tables of figures, whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
     from migrate.lab.compare.report import csv_files, long_csv
-    from migrate.report.page import report_page
 
-    with ExitStack() as outputs:
-        if html is not None:
-            write_bytes(outputs.enter_context(atomic_file(html, force=force)), report_page(sections).encode())
-        if table is not None and table.suffix == ".csv":
-            write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(comparison).encode())
-        elif table is not None:
-            folder = outputs.enter_context(atomic_folder(table, force=force))
+    if table is not None and table.suffix == ".csv":
+        with atomic_file(table, force=force) as unfinished:
+            write_bytes(unfinished, long_csv(comparison).encode())
+    elif table is not None:
+        with atomic_folder(table, force=force) as folder:
             for name, content in csv_files(comparison):
                 write_bytes(folder / f"{name}.csv", content.encode())

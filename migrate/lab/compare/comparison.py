@@ -1,50 +1,21 @@
-"""Compares any number of stores of the same documents, each pair by every measure."""
+"""Stores compared: the result, and its table for pandas."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, permutations, product
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from migrate.display import data_frame, notebook_html
-from migrate.errors import UsageError
-from migrate.lab.compare.figures import figures_of, matrix_of
-from migrate.lab.compare.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
-from migrate.lab.compare.labels import Downstream, judge_labels
-from migrate.lab.compare.matching import SAMPLE, Matched, match_documents
-from migrate.similarity.measures import MEASURES
-from migrate.similarity.spaces import ChanceCka, Similarity, Space, chance_cka, compare_described, describe_space
-from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
-from migrate.stores.base import Store
-from migrate.vectors import Progress, no_progress
+from migrate.lab.compare.figures import figures_of
+from migrate.lab.compare.groups import Groups
+from migrate.lab.compare.labels import Downstream
+from migrate.similarity.spaces import ChanceCka, Similarity
+from migrate.similarity.stitching import Stitching
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-def distinct_names(locations: Sequence[str]) -> list[str]:
-    """For each location as many of its last parts as tell it from all others, and a number where it is the same.
-
-    A location may hold what a terminal obeys; a name does not.
-
-    >>> distinct_names(["a/store", "b/store"])
-    ['a/store', 'b/store']
-    >>> distinct_names(["a/old", "a/old", "b/new"])
-    ['old', 'old (2)', 'new']
-    """
-    parts = [Path(location).absolute().parts for location in locations]
-    different = len(set(parts))
-    depth = next(
-        d for d in range(1, 1 + max(map(len, parts))) if len({path_parts[-d:] for path_parts in parts}) == different
-    )
-    names = [str(Path(*path_parts[-depth:])) for path_parts in parts]
-    names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
-    times = [names[: place + 1].count(name) for place, name in enumerate(names)]
-    return [name if time == 1 else f"{name} ({time})" for name, time in zip(names, times, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,157 +118,3 @@ class StoresComparison:
                 for row, column in permutations(range(len(names)), 2)
             ]
         )
-
-
-def compare_stores(
-    stores: Sequence[Store],
-    *,
-    sample: int = SAMPLE,
-    stitches: Sequence[str] = (RIDGE,),
-    labels: Mapping[str, str] | None = None,
-    groups: Places | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> StoresComparison:
-    """Compare every pair of stores on up to `sample` documents that all have; `labels` are by document id.
-
-    `stitches` are specs of stitches that read vectors alone: each is fitted between every two stores, both ways.
-    `groups` are stores by their places; measures within them are set against those between them.
-    """
-    if len(stores) < 2:
-        raise UsageError(f"a comparison needs two or more stores, found {len(stores)}; name another")
-    specs = list(dict.fromkeys(stitches)) or [RIDGE]
-    for spec in specs:
-        check_stitch(spec)
-    if groups is not None:
-        check_groups(groups, len(stores))
-    matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
-    spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
-    downstream = None
-    if labels is not None:
-        rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
-        known = [labels[matched.ids[row]] for row in rows]
-        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], known, seed=seed)
-    names = distinct_names([store.info.location for store in stores])
-    fitted = _fit_stitches(spaces, specs, seed, progress)
-    local = tuple(_local_documents(space, matched.ids) for space in spaces)
-    comparison = StoresComparison(
-        stores=tuple(
-            Compared(
-                name,
-                store.info.location,
-                store.info.count,
-                store.info.dim,
-                store.info.exact,
-                space.dimension,
-                space.two_nn,
-            )
-            for name, store, space in zip(names, stores, spaces, strict=True)
-        ),
-        shared=matched.shared,
-        documents=len(matched.ids),
-        seed=seed,
-        pairs=_compare_pairs(spaces, fitted[specs[0]], seed, progress),
-        stitches=fitted,
-        chance=tuple(chance_cka(space.vectors, seed=seed) for space in spaces),
-        local=local,
-        texts=_first_texts(stores, matched, local),
-        groups=None,
-        downstream=downstream,
-        notes=tuple(_notes(stores, names, matched)),
-    )
-    return comparison if groups is None else replace(comparison, groups=_compare_groups(comparison, groups))
-
-
-def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
-    members = list(places.values())
-    contrasts, angles = [], np.empty(0)
-    for measure in MEASURES:
-        if measure.key in ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty"):
-            matrix = np.array(matrix_of(measure, comparison), dtype=float)
-            contrasts.append(Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed)))
-            angles = matrix if measure.key == "cka_distance" else angles
-    return Groups(places, tuple(contrasts), layer_distances(angles, members))
-
-
-def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
-    known = np.flatnonzero(np.isfinite(space.local))
-    order = known[np.argsort(space.local[known], kind="stable")]
-    lowest, highest = (
-        tuple(
-            LocalDocument(
-                ids[space.near.query_rows[place]],
-                float(space.local[place]),
-                tuple(ids[row] for row in space.near.rows[place][:5]),
-            )
-            for place in places[:20]
-        )
-        for places in (order, order[::-1])
-    )
-    return LocalDocuments(lowest, highest)
-
-
-def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
-    """Return how the listed documents begin, as the first store with texts has them."""
-    place = next((place for place, store in enumerate(stores) if store.info.has_texts), None)
-    if place is None:
-        return {}
-    listed = {
-        doc_id
-        for documents in local
-        for document in (*documents.lowest, *documents.highest)
-        for doc_id in (document.id, *document.neighbours)
-    }
-    rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
-    texts = {
-        document.id: " ".join(document.text.split()) for document in stores[place].documents(matched.rows[place][rows])
-    }
-    return {doc_id: text if len(text) <= 80 else f"{text[:79]}…" for doc_id, text in texts.items()}
-
-
-def _fit_stitches(
-    spaces: Sequence[Space], specs: Sequence[str], seed: int, progress: Progress
-) -> dict[str, dict[tuple[int, int], Stitching]]:
-    """Fit every stitch between every two spaces, and from each to itself."""
-    fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
-    every = list(product(specs, range(len(spaces)), range(len(spaces))))
-    for done, (spec, a, b) in enumerate(every):
-        progress("fit stitches", done, len(every))
-        fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
-    progress("fit stitches", len(every), len(every))
-    return fitted
-
-
-def _compare_pairs(
-    spaces: Sequence[Space], fitted: Mapping[tuple[int, int], Stitching], seed: int, progress: Progress
-) -> dict[tuple[int, int], Similarity]:
-    every = list(combinations(range(len(spaces)), 2))
-    pairs = {}
-    for done, (a, b) in enumerate(every):
-        progress("compare spaces", done, len(every))
-        pairs[a, b] = compare_described(spaces[a], spaces[b], fitted[a, b], fitted[b, a], seed=seed)
-    progress("compare spaces", len(every), len(every))
-    return pairs
-
-
-def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:
-    notes = [
-        f"{name} has {store.info.count - matched.shared:,} documents that not all of the others have; they are left out"
-        for name, store in zip(names, stores, strict=True)
-        if store.info.count > matched.shared
-    ]
-    if len(matched.ids) < matched.shared:
-        notes.append(f"{len(matched.ids):,} of the {matched.shared:,} shared documents are compared, drawn by the seed")
-    fitted_on = len(halves(len(matched.ids), seed=0)[0])
-    wide = [
-        f"{name} ({store.info.dim:,})" for name, store in zip(names, stores, strict=True) if store.info.dim > fitted_on
-    ]
-    if wide:
-        notes.append(
-            f"stitches are fitted on {fitted_on:,} documents, fewer than the dimensions of {', '.join(wide)}: what "
-            "they reach says as much of that number as of the spaces"
-        )
-    lossy = [name for name, store in zip(names, stores, strict=True) if not store.info.exact]
-    if lossy:
-        notes.append(f"the vectors of {', '.join(lossy)} are approximate, as the index keeps them")
-    return notes

@@ -1,4 +1,4 @@
-"""Finds the documents that several stores share and reads their vectors in each, or a sample where they are many."""
+"""The documents that several stores share, with their vectors in each, or a sample where they are many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.stores.base import Store
 from migrate.stores.file_store import check_stamps
-from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 SAMPLE = 10_000
 """The largest number of documents to compare."""
@@ -48,19 +48,22 @@ def match_documents(
     keys = [_keys(store, seed, progress, number, len(stores)) for number, store in enumerate(stores)]
     shared = reduce(np.intersect1d, keys)
     if len(shared) < FEWEST:
-        raise _too_few_shared(stores, len(shared))
+        names = ", ".join(store.info.location for store in stores)
+        raise StoreError(
+            f"{names}: the stores have {len(shared) or 'no'} ids in common; compare stores with at least {FEWEST}"
+        )
     read = [_take(store, store_keys, shared[:sample]) for store, store_keys in zip(stores, keys, strict=True)]
     for store in stores:
         check_stamps(store)
     # Two ids with one hash are as good as impossible; if it happens they are left out.
-    kept = [row for row, ids in enumerate(zip(*(ids for ids, *_ in read), strict=True)) if len(set(ids)) == 1]
-    ids = tuple(read[0][0][row] for row in kept)
-    vectors = tuple(np.ascontiguousarray(vectors[kept]) for _, vectors, _ in read)
-    return Matched(ids, vectors, tuple(rows[kept] for *_, rows in read), len(shared))
+    same = [row for row, ids in enumerate(zip(*(batch.ids for batch, _ in read), strict=True)) if len(set(ids)) == 1]
+    ids = tuple(read[0][0].ids[row] for row in same)
+    vectors = tuple(np.ascontiguousarray(batch.vectors[same]) for batch, _ in read)
+    return Matched(ids, vectors, tuple(rows[same] for _, rows in read), len(shared))
 
 
 def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) -> Keys:
-    """A hash for each row, (n,); equal ids have equal ones."""
+    """Return a hash for each row, (n,); equal ids have equal ones."""
     progress("match documents", number, total)
     secret = str(seed).encode()
     digests = bytearray()
@@ -70,15 +73,10 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
     return np.frombuffer(bytes(digests), dtype=np.uint64)
 
 
-def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Sequence[str], Vectors, NDArray[np.int64]]:
-    """Ids, vectors and rows in the order of `shared`; the store has all of them."""
+def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Batch, NDArray[np.int64]]:
+    """Return the vectors and the rows in the order of `shared`; the store has all of them."""
     distinct, first = np.unique(keys, return_index=True)
     rows = first[np.searchsorted(distinct, shared)].astype(np.int64)
     batch = store.get(rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
-    return list(batch.ids), batch.vectors, rows
-
-
-def _too_few_shared(stores: Sequence[Store], shared: int) -> StoreError:
-    names = ", ".join(store.info.location for store in stores)
-    return StoreError(f"{names}: the stores have {shared or 'no'} ids in common; compare stores with at least {FEWEST}")
+    return batch, rows

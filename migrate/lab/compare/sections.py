@@ -170,7 +170,9 @@ def compare_sections(comparison: StoresComparison) -> Report:
                 Table(list(labels_rows(comparison, comparison.downstream)), marked=[0]),
             ],
         },
-        closing=meanings if len(comparison.pairs) <= _FEW_PAIRS else "what this means for each pair: --html FILE",
+        closing=meanings
+        if len(comparison.pairs) <= _FEW_PAIRS
+        else "what this means for each pair: --report FILE.html",
         footer=f"lead-migrate {__version__}, seed {comparison.seed}",
     )
 

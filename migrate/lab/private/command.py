@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, KEYS, STITCH, STORE, advise_next
-from migrate.cli.options import option
+from migrate.cli.options import GeneralOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def command() -> None:
 _keys = option(
     "--keys", type=options.PATH, required=True, help="Keyring of `private keygen`; it never leaves this side."
 )
+_general = options.general_options(options.force, options.as_json, options.quiet)
 
 
 @command.add_command
@@ -67,10 +68,8 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 @click.argument("store", type=options.STORE)
 @_keys
 @options.output
-@options.force
-@options.as_json
-@options.quiet
-def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+@_general
+def encrypt(store: str, keys: Path, output: Path, general: GeneralOptions) -> None:
     """Encrypt all vectors of STORE into a folder for the holder of the stitch.
 
     The folder tells how many vectors there are, their dimension, the power of 2 above their norms, and the name of
@@ -80,14 +79,13 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
     from migrate.lab.private.exchange import encrypt_store
     from migrate.stores import open_store
 
-    refuse_output(output, *options.local_paths(store, keys), force=force)
+    refuse_output(output, *options.local_paths(store, keys), force=general.force)
     opened = open_store(store)
     _step(
         "encrypt",
-        lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress),
+        lambda progress: encrypt_store(opened, keys, output, force=general.force, progress=progress),
         ["private translate", output, STITCH, "-o", "to-decrypt"],
-        as_json,
-        quiet,
+        general,
     )
 
 
@@ -100,23 +98,20 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
 @click.argument("encrypted", type=options.PATH)
 @click.argument("stitch", type=options.STITCH)
 @options.output
-@options.force
-@options.as_json
-@options.quiet
-def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+@_general
+def translate(encrypted: Path, stitch: Path | str, output: Path, general: GeneralOptions) -> None:
     """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
 
-    refuse_output(output, encrypted, *options.local_paths(stitch), force=force)
+    refuse_output(output, encrypted, *options.local_paths(stitch), force=general.force)
     fitted = load_stitch(stitch)
     _step(
         "translate",
-        lambda progress: translate_ciphertext(encrypted, fitted, output, force=force, progress=progress),
+        lambda progress: translate_ciphertext(encrypted, fitted, output, force=general.force, progress=progress),
         ["private decrypt", output, STORE, "--keys", KEYS, "-o", "new-store"],
-        as_json,
-        quiet,
+        general,
     )
 
 
@@ -130,10 +125,8 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
 @click.argument("store", type=options.STORE)
 @_keys
 @options.output
-@options.force
-@options.as_json
-@options.quiet
-def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+@_general
+def decrypt(translated: Path, store: str, keys: Path, output: Path, general: GeneralOptions) -> None:
     """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
 
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
@@ -142,14 +135,13 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
     from migrate.lab.private.exchange import decrypt_store
     from migrate.stores import open_store
 
-    refuse_output(output, translated, *options.local_paths(store, keys), force=force)
+    refuse_output(output, translated, *options.local_paths(store, keys), force=general.force)
     opened = open_store(store)
     _step(
         "decrypt",
-        lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
+        lambda progress: decrypt_store(translated, opened, keys, output, force=general.force, progress=progress),
         ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
-        as_json,
-        quiet,
+        general,
     )
 
 
@@ -164,20 +156,20 @@ _STEPS = {
     ),
     "decrypt": ("decrypted", "keep it on this side: decrypted results sent back can give away the secret key"),
 }
-"""For each step how its output is called, and where that goes."""
+"""The name of the output of each step, and its destination."""
 
 
 def _step(
-    step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], as_json: bool, quiet: bool
+    step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], general: GeneralOptions
 ) -> None:
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar(quiet=general.quiet) as progress:
         done = work(progress)
-    if as_json:
+    if general.as_json:
         size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
         show_json({"path": done.path, **size}, kind=f"private {step}")
         return
     result, destination = _STEPS[step]
     size_text = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
     show(f"{result}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size_text})")
-    advise(destination, quiet=quiet)
-    advise_next(*map(str, then), quiet=quiet)
+    advise(destination, quiet=general.quiet)
+    advise_next(*map(str, then), quiet=general.quiet)

@@ -48,10 +48,10 @@ class Exchanged:
 def make_keyring(output: Path, *, force: bool = False) -> Path:
     """Draw a secret key and the keys for turning that belong to it, and write both to the folder `output`."""
     scheme = Scheme()
-    with atomic_folder(output, force=force) as aside:
-        scheme.make_keys(aside)
-        facts = KeyringFacts(key=secrets.token_hex(16), files=_hashes(aside))
-        Manifest(kind=KEYRING, details=facts.as_details()).write(aside)
+    with atomic_folder(output, force=force) as folder:
+        scheme.make_keys(folder)
+        keys = KeyringFacts(key=secrets.token_hex(16), files=_hashes(folder))
+        Manifest(kind=KEYRING, details=keys.as_details()).write(folder)
     return output
 
 
@@ -62,13 +62,13 @@ def encrypt_store(
 
     Raises `InputError` where the keyring is none or damaged, or a vector is zero, not finite, or too long.
     """
-    scheme, facts = Scheme(), _read_keyring(keyring)
+    scheme, keys = Scheme(), _read_keyring(keyring)
     holder = Holder(scheme, keyring / SECRET_NAME)
     verify_files(store)
-    before, info = store.snapshot(), store.info
+    snapshot, info = store.snapshot(), store.info
     longest = 0.0
-    with atomic_folder(output, force=force) as aside:
-        copy_file(keyring / TURNS_NAME, aside / TURNS_NAME)
+    with atomic_folder(output, force=force) as folder:
+        copy_file(keyring / TURNS_NAME, folder / TURNS_NAME)
         for group, batch in enumerate(store.scan(batch_size=GROUP)):
             squares = check_vectors(batch.ids, batch.vectors, source=info.location)
             longest = max(longest, float(np.sqrt(squares.max())))
@@ -77,21 +77,21 @@ def encrypt_store(
                     f"{info.location}: a vector has the norm {longest:,.0f}, and encryption takes {LARGEST:,.0f}; "
                     "scale them down"
                 )
-            holder.encrypt(batch.vectors, _paths(aside, group, range(blocks_of(info.dim))))
+            holder.encrypt(batch.vectors, _paths(folder, group, range(blocks_of(info.dim))))
             progress("encrypt", group * GROUP + len(batch), info.count)
-        store.check_unchanged(before)
+        store.check_unchanged(snapshot)
         sent = CiphertextFacts(
-            key=facts.key,
+            key=keys.key,
             store=_seal_of(store, keyring),
             norm_bound=float(2.0 ** np.ceil(np.log2(longest))),
-            files=_hashes(aside),
+            files=_hashes(folder),
         )
         Manifest(
             kind=CIPHERTEXT,
             model=None if info.manifest is None else info.manifest.model,
             counts={"vectors": info.count, "dim": info.dim},
             details=sent.as_details(),
-        ).write(aside)
+        ).write(folder)
     return Exchanged(output, info.count, info.dim, _size(output))
 
 
@@ -104,27 +104,27 @@ def translate_ciphertext(
     where the stitch does not fit, `InputError` where the ciphertext is none, is damaged, or was translated already.
     """
     scheme = Scheme()
-    manifest, facts = _read_ciphertext(ciphertext)
-    if facts.norm is not None:
+    manifest, sent = _read_ciphertext(ciphertext)
+    if sent.norm is not None:
         raise InputError(f"{ciphertext}: these vectors are translated already; `private decrypt` them where the key is")
     count, dim = manifest.counts["vectors"], manifest.counts["dim"]
-    affine = _check_stitch(fitted, manifest, facts)
+    affine = _check_stitch(fitted, manifest, sent)
     encrypted = EncryptedMap(scheme, affine.matrix, affine.offset, ciphertext / TURNS_NAME)
     groups = -(-count // GROUP)
-    with atomic_folder(output, force=force) as aside:
+    with atomic_folder(output, force=force) as folder:
         for done, blocks in enumerate(encrypted.strips):
             files = (
-                (_paths(ciphertext, group, range(blocks_of(dim))), _paths(aside, group, blocks))
+                (_paths(ciphertext, group, range(blocks_of(dim))), _paths(folder, group, blocks))
                 for group in range(groups)
             )
             for group, _ in enumerate(encrypted.apply(blocks, files), start=1):
                 progress("translate", done * groups + group, len(encrypted.strips) * groups)
         answer = replace(
-            facts,
+            sent,
             norm=fitted.norm,
             mean=None if fitted.sphere.radius is None else fitted.sphere.mean.tolist(),
             stitch=fitted.stitch.spec,
-            files=_hashes(aside),
+            files=_hashes(folder),
         )
         Manifest(
             kind=CIPHERTEXT,
@@ -132,7 +132,7 @@ def translate_ciphertext(
             source_model=fitted.manifest.source_model,
             counts={"vectors": count, "dim": fitted.dim},
             details=answer.as_details(),
-        ).write(aside)
+        ).write(folder)
     return Exchanged(output, count, fitted.dim, _size(output))
 
 
@@ -150,29 +150,29 @@ def decrypt_store(
     The new store has the ids, texts and metric of `store`. Raises `InputError` where keyring, ciphertext and store do
     not belong together, are damaged, or nothing was translated yet.
     """
-    scheme, own = Scheme(), _read_keyring(keyring)
-    manifest, facts = _read_ciphertext(ciphertext)
-    if facts.key != own.key:
+    scheme, keys = Scheme(), _read_keyring(keyring)
+    manifest, answer = _read_ciphertext(ciphertext)
+    if answer.key != keys.key:
         raise InputError(
             f"{ciphertext}: these vectors were encrypted with another keyring than {keyring}; give the keyring that "
             "they were encrypted with"
         )
-    if facts.norm is None:
+    if answer.norm is None:
         raise InputError(f"{ciphertext}: these vectors are not translated yet; that is `private translate`")
     verify_files(store)
-    before = store.snapshot()
-    if facts.store != _seal_of(store, keyring):
+    snapshot = store.snapshot()
+    if answer.store != _seal_of(store, keyring):
         raise StoreError(
             f"{store.info.location}: this is not the store that was encrypted, or it has changed; give that one, or "
             "encrypt this one"
         )
     holder, dim = Holder(scheme, keyring / SECRET_NAME), manifest.counts["dim"]
-    sphere = _sphere(ciphertext, facts, dim)
-    norm = facts.norm
-    with atomic_folder(output, force=force) as aside:
-        writer = store.destination(aside, dim)
+    sphere = _sphere(ciphertext, answer, dim)
+    norm = answer.norm
+    with atomic_folder(output, force=force) as folder:
+        writer = store.destination(folder, dim)
 
-        def parts() -> Iterator[tuple[int, Vectors]]:
+        def decrypted() -> Iterator[tuple[int, Vectors]]:
             start = 0
             for group, batch in enumerate(store.scan(batch_size=GROUP)):
                 vectors = holder.decrypt(_paths(ciphertext, group, range(blocks_of(dim))), len(batch), dim)
@@ -181,28 +181,28 @@ def decrypt_store(
                 start += len(batch)
                 progress("decrypt", start, store.info.count)
 
-        write_rows(writer, parts(), store.info.count, aside)
-        store.check_unchanged(before)
+        write_rows(writer, decrypted(), store.info.count, folder)
+        store.check_unchanged(snapshot)
         Manifest(
             kind="store",
             model=manifest.model,
             source_model=manifest.source_model or (store.info.manifest.model if store.info.manifest else None),
-            inputs={"source rows": before.rows_sha256},
+            inputs={"source rows": snapshot.rows_sha256},
             counts={"documents": store.info.count, "true vectors": 0},
             details={
-                **StoreFacts(made_by="private decrypt", stitch=facts.stitch).as_details(),
-                **hash_written(store, aside),
+                **StoreFacts(made_by="private decrypt", stitch=answer.stitch).as_details(),
+                **hash_written(store, folder),
             },
-        ).write(aside)
+        ).write(folder)
     return Exchanged(output, store.info.count, dim, _size(output))
 
 
-def _sphere(ciphertext: Path, facts: CiphertextFacts, dim: int) -> Sphere:
+def _sphere(ciphertext: Path, answer: CiphertextFacts, dim: int) -> Sphere:
     """Return the sphere of the new model's vectors, as far as the answer names it."""
-    mean = np.asarray(facts.mean or np.zeros(dim), dtype=np.float32)
+    mean = np.asarray(answer.mean or np.zeros(dim), dtype=np.float32)
     if len(mean) != dim or not np.isfinite(mean).all():
         raise ManifestError(f"{ciphertext}: the mean in the manifest is not of {dim} finite numbers; translate again")
-    return Sphere(mean, None if facts.mean is None else facts.norm)
+    return Sphere(mean, None if answer.mean is None else answer.norm)
 
 
 def _paths(folder: Path, group: int, blocks: Sequence[int]) -> list[Path]:
@@ -218,11 +218,11 @@ def _size(folder: Path) -> int:
 
 
 def _read_keyring(folder: Path) -> KeyringFacts:
-    facts = read_manifest(folder, KEYRING).keyring
-    if facts.key is None or facts.files is None or facts.files.keys() != {SECRET_NAME, TURNS_NAME}:
+    keys = read_manifest(folder, KEYRING).keyring
+    if keys.key is None or keys.files is None or keys.files.keys() != {SECRET_NAME, TURNS_NAME}:
         raise ManifestError(f"{folder}: the manifest of the keyring lacks a key; make a new one, and encrypt again")
-    _check_files(folder, facts.files)
-    return facts
+    _check_files(folder, keys.files)
+    return keys
 
 
 def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
@@ -259,7 +259,7 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
             )
 
 
-def _check_stitch(fitted: FittedStitch, manifest: Manifest, facts: CiphertextFacts) -> AffineMap:
+def _check_stitch(fitted: FittedStitch, manifest: Manifest, sent: CiphertextFacts) -> AffineMap:
     """Return the map of the stitch, after making sure that it may be applied to these vectors."""
     require_direction(fitted.manifest, DOCUMENT, source="private translate")
     if fitted.reads_texts:
@@ -281,7 +281,7 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, facts: CiphertextFac
         raise StitchError(
             f"the stitch is for vectors of {names[0]}, and those here are of {names[1]}; take a stitch of that model"
         )
-    reach = float(facts.norm_bound or 0) * float(np.linalg.norm(affine.matrix, axis=0).max())
+    reach = float(sent.norm_bound or 0) * float(np.linalg.norm(affine.matrix, axis=0).max())
     if reach + float(np.abs(affine.offset).max()) > LARGEST:
         raise StitchError("the stitch makes values larger than encryption has room for; scale the vectors down")
     return affine

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.again import ASKED_AGAIN, prove_known
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
@@ -23,18 +24,14 @@ from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.all_true import TRUE, note_content, with_content
-from migrate.stores.base import Snapshot, Store
+from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import verify_files
-from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
-from migrate.stores.sources import Checksums, stored_sources
+from migrate.stores.sources import stored_sources
 from migrate.translate import batch_rows
-from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
-from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.vectors import Document, Progress, Vectors, no_progress
 from migrate.work.outputs import write_store
-from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import StoreWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ def backfill_store(
     manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
     old = stored_confidence(store)
-    confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
+    confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old.copy()
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
     if prove:
         some = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
@@ -111,7 +108,9 @@ def backfill_store(
     )
 
     place = output_of(output)
-    job = _FillJob(store, embedder, place, before, new, is_cached, confidence, stored_sources(store))
+    kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
+    confidence[is_cached] = 1
+    job = _FillJob(store, place, before, embedder, store, kept_rows, confidence, stored_sources(store), new)
     write_store(place, job, force=force, restart=restart, progress=progress)
     if is_full:
         note_content(place.location)
@@ -158,78 +157,27 @@ def _blocks(store: Store, rows: int) -> Iterator[tuple[int, list[Document]]]:
         start += len(block)
 
 
-@dataclass(frozen=True)
-class _FillJob(StoreJob):
-    """A store, and which rows get their true vectors, (n,); `manifest` is what the new store's begins with."""
-
-    store: Store
-    embedder: Embedder
-    output: Output
-    before: Snapshot
-    manifest: Manifest
-    is_cached: NDArray[np.bool_]
-    confidence: Vectors
-    sources: Checksums | None
+class _FillJob(PatchJob):
+    """A store, whose vectors are kept but for those that the cache has."""
 
     stage = "fill in"
+    command = "backfill"
 
-    @property
-    def total(self) -> int:
-        """Documents of the store."""
-        return self.store.info.count
+    def options(self) -> dict[str, Any]:
+        digest = hashlib.sha256(np.packbits(self.kept_rows == TRUE_VECTOR).tobytes()).hexdigest()
+        return {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
 
-    @property
-    def rows(self) -> int:
-        """Rows of a shard."""
-        return batch_rows(self.store.info.dim)
-
-    def configuration(self) -> Configuration:
-        digest = hashlib.sha256(np.packbits(self.is_cached).tobytes()).hexdigest()
-        options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
-        return Configuration("backfill", self.store.snapshot().as_json(), {**options, **self.output.work_options})
-
-    @property
-    def dim(self) -> int:
-        """That of the store."""
-        return self.store.info.dim
-
-    def writer(self, work: Work, dim: int) -> StoreWriter:
-        return self.output.writer(self.store, work.content, dim)
-
-    def shards(self, work: Work) -> Iterator[Shard]:
-        return shards_of(self.total, self.rows)
-
-    def blocks(self, shard: Shard) -> Iterator[Block]:
-        """One batch."""
-        rows = slice(shard.start, shard.stop)
-        batch = next(iter(self.store.scan(shard.start, shard.stop, batch_size=len(shard))))
-        documents = list(self.store.documents(np.arange(shard.start, shard.stop)))
-        arrays: dict[str, NDArray[Any]] = {
-            "vectors": _filled(batch, documents, self.is_cached[rows], self.embedder),
-            "confidence": np.where(self.is_cached[rows], np.float32(1), self.confidence[rows]),
-        }
-        yield Block(arrays if self.sources is None else {**arrays, "sources": self.sources[rows]})
-
-    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
-        writer.finish(work.all_rows(self.dim))
-        self.store.check_unchanged(self.before)
-        beside = StoreFacts(beside_sha256=work.write_values(writer.order)).as_details()
-        self.embedder.save_state(work.content)
-        files = self.output.facts(self.store, work.content, writer.sha256)
-        replace(self.manifest, details={**self.manifest.details, **files, **beside}).write(work.content)
-        return {}
-
-
-def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_], embedder: Embedder) -> Vectors:
-    vectors = batch.vectors.copy()
-    places = np.flatnonzero(is_cached)
-    true = embedder.find([documents[place] for place in places], "document")
-    for number, vector in true.items():
-        if vector.shape != vectors.shape[1:]:
-            raise VectorError(
-                f"the embedding cache: holds a vector of dimension {len(vector)} for document "
-                f"{documents[places[number]].id!r}, but the store has {vectors.shape[1]}; was the model called "
-                "with other dimensions?"
-            )
-        vectors[places[number]] = vector
-    return vectors
+    def true_vectors(self, rows: NDArray[np.int64]) -> Iterator[Vectors]:
+        """Look them up in the cache; nothing is embedded."""
+        documents = list(self.store.documents(rows))
+        found = self.embedder.find(documents, "document")
+        for number, document in enumerate(documents):
+            vector = found.get(number)
+            if vector is None:
+                raise StoreError(f"the embedding cache lost the vector of document {document.id!r}; run again")
+            if vector.shape != (self.dim,):
+                raise VectorError(
+                    f"the embedding cache: holds a vector of dimension {len(vector)} for document {document.id!r}, but "
+                    f"the store has {self.dim}; was the model called with other dimensions?"
+                )
+            yield vector

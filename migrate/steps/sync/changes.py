@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embed.rewrite import TRUE_VECTOR
 from migrate.errors import StoreError
 from migrate.stores.base import BATCH_SIZE, Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import Checksums, stored_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, Vectors
-
-TRUE_VECTOR: Final = -1
-"""In the place of a row: the document gets its true vector."""
-
-_STAGE: Final = "compare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +67,11 @@ class Changes:
     blank: NDArray[np.bool_]
     by_texts: bool
     kept: int
+
+    @property
+    def n_true(self) -> int:
+        """The number of true vectors of the store that is to be written."""
+        return int((self.confidence == 1).sum())
 
 
 def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) -> Changes:
@@ -144,7 +145,7 @@ def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
     vectors = np.zeros(count, np.uint64)
     blank = np.zeros(count, bool)
     for documents, batch in _batches(store, with_vectors=with_vectors):
-        progress(_STAGE, start, count)
+        progress("compare", start, count)
         rows = slice(start, start + len(documents))
         ids[rows] = [hash(document.id) for document in documents]
         texts[rows] = [hash(document.text) for document in documents]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,27 +17,23 @@ from numpy.typing import NDArray
 from migrate.check.again import proof_documents, prove_model
 from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
+from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.sample import known_documents
 from migrate.steps.opening import model_of, store_of
-from migrate.steps.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes
+from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
-from migrate.stores.all_true import note_content, with_content
+from migrate.stores.all_true import TRUE, note_content, with_content
 from migrate.stores.base import Snapshot, Store
-from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
-from migrate.stores.sources import check_all_vectors
-from migrate.translate import batch_rows
 from migrate.vectors import Document, Progress, Vectors
-from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, settle, write_store
-from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import StoreWriter
 
 if TYPE_CHECKING:
     from migrate.steps.sync import Sync
@@ -148,19 +144,31 @@ def sync(step: Sync) -> Synced:
         # an earlier run was brought to its end, and its store is compared anew
         new = open_store(found.new.info.location, verify=True)
         found, written = replace(step, new=new, target=found.embedder).comparison, True
-    n_true, remarks = int((found.changes.confidence == 1).sum()), tuple[str, ...]()
+    remarks = tuple[str, ...]()
     if not found.is_current:
         counts, written = found.changes.counts, True
         if counts.to_embed:
             prove_model(found.new, found.embedder, all_true=found.all_true)
-        job = _SyncJob(found, step.progress)
+        job = _SyncJob(
+            found.old,
+            found.output,
+            found.before[0],
+            found.embedder,
+            found.new,
+            found.changes.rows,
+            found.changes.confidence,
+            found.changes.checksums,
+            _manifest(found),
+            found.before[1],
+            step.progress,
+        )
         facts = write_store(found.output, job, force=True, restart=step.restart, progress=step.progress)
-        if facts["true"] == job.total:
+        if found.changes.n_true == job.total:
             note_content(found.output.location)
-        n_true, remarks = facts["true"], tuple(facts["remarks"])
+        remarks = tuple(facts["remarks"])
     remarks = (*found.remarks, *remarks) if written else ()
     wall_s = time.perf_counter() - started
-    return Synced(found.output.where, counts, found.old.info.count, n_true, written, wall_s, remarks)
+    return Synced(found.output.where, counts, found.old.info.count, found.changes.n_true, written, wall_s, remarks)
 
 
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
@@ -220,128 +228,68 @@ def _refuse_blank(old: Store, embedder: Embedder, changes: Changes) -> None:
         )
 
 
-class _SyncJob(StoreJob):
-    """The documents of the old store, with vectors of the new one or true ones."""
+@dataclass(eq=False)
+class _SyncJob(PatchJob):
+    """The documents of the old store, with vectors of the new one, which was as in `kept_before`, or true ones."""
 
-    stage = COMMAND
+    kept_before: Snapshot
+    progress: Progress
+
+    stage = command = COMMAND
     waits = True
 
-    def __init__(self, found: Comparison, progress: Progress) -> None:
-        self.found = found
-        self._progress = progress
+    def options(self) -> dict[str, Any]:
+        rows = hashlib.sha256(self.kept_rows.astype("<i8").tobytes()).hexdigest()
+        return {"model": self.embedder.cache_scope("document"), "rows": rows, "rows per batch": self.rows}
 
-    @property
-    def total(self) -> int:
-        """Documents of the old store."""
-        return self.found.old.info.count
-
-    def configuration(self) -> Configuration:
-        found = self.found
-        rows = hashlib.sha256(found.changes.rows.astype("<i8").tobytes()).hexdigest()
-        options = {"model": found.embedder.cache_scope("document"), "rows": rows, "rows per batch": self._rows}
-        now = found.old.snapshot(), found.new.snapshot()
-        source = {"old": now[0].as_json(), "new": now[1].as_json()}
-        return Configuration(COMMAND, source, {**options, **found.output.work_options})
-
-    @property
-    def _rows(self) -> int:
-        return batch_rows(max(self.found.old.info.dim, self.found.new.info.dim))
-
-    @property
-    def dim(self) -> int:
-        """That of the new store."""
-        return self.found.new.info.dim
-
-    def writer(self, work: Work, dim: int) -> StoreWriter:
-        return self.found.output.writer(self.found.old, work.content, dim)
+    def source(self) -> dict[str, Any]:
+        return {"old": self.store.snapshot().as_json(), "new": self.kept.snapshot().as_json()}
 
     def begin(self, work: Work) -> None:
         left = np.zeros(self.total, bool)
         for shard in work.lacking(self.shards(work)):
             left[shard.start : shard.stop] = True
-        rows = np.flatnonzero(left & (self.found.changes.rows == TRUE_VECTOR))
-        self._embedded = _embedded(self.found, rows, self._progress)
+        self._embedded = self._embed(np.flatnonzero(left & (self.kept_rows == TRUE_VECTOR)))
 
-    def shards(self, work: Work) -> Iterator[Shard]:
-        return shards_of(self.total, self._rows)
+    def _embed(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, Vectors]]:
+        """Yield the ids of some rows with their true vectors, (dim,), embedded some at a time as they are asked for."""
 
-    def blocks(self, shard: Shard) -> Iterator[Block]:
-        """Shards come in order, as the embedded vectors do, which go on from one to the next."""
-        changes, rows = self.found.changes, slice(shard.start, shard.stop)
-        vectors = self._vectors(shard.start, changes.rows[rows])
-        yield Block({"vectors": vectors, "confidence": changes.confidence[rows], "sources": changes.checksums[rows]})
+        def report(done: int) -> None:
+            self.progress("embed", done, len(rows))
 
-    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
-        found = self.found
-        writer.finish(work.all_rows(self.dim))
-        check_all_vectors(found.old, partial(work.shards.all_values, "sources"))
-        found.old.check_unchanged(found.before[0])
-        found.new.check_unchanged(found.before[1])
-        beside = StoreFacts(beside_sha256=work.write_values(writer.order)).as_details()
-        found.embedder.save_state(work.content)
-        n_true = int((found.changes.confidence == 1).sum())
-        hashes = {**found.output.facts(found.old, work.content, writer.sha256), **beside}
-        self._manifest(n_true, hashes).write(work.content)
-        return {"true": n_true, "remarks": list(writer.remarks)}
+        documents = known_documents(self.store, rows)
+        batches = Batches(self.embedder, documents, report, source=self.kept.info.location)
+        for _ in batches.shards(0):
+            batch, vectors = batches.next()
+            yield from zip((document.id for document in batch), vectors, strict=True)
 
-    def _manifest(self, n_true: int, hashes: dict[str, Any]) -> Manifest:
-        found, was = self.found, self.found.manifest
-        synced = {"at": creation_date(), **asdict(found.changes.counts)}
-        facts = StoreFacts(source_state=state_of(found.old, found.before[0]), synced=synced)
-        if was.store.made_by == REEMBEDDED:
-            inputs = source_hashes(found.old)
-        else:
-            inputs = {**was.inputs, "source rows": found.before[0].rows_sha256}
-        was = with_content(was, None)
-        return replace(
-            was,
-            model=found.embedder.identity if n_true == self.total else was.model,
-            inputs=inputs,
-            counts={**was.counts, "documents": self.total, "true vectors": n_true},
-            details={**was.details, **facts.as_details(), **hashes},
-            created=creation_date(),
-        )
-
-    def _vectors(self, start: int, rows: NDArray[np.int64]) -> Vectors:
-        """What the new store has, and true vectors where that is nothing or no longer theirs, (n, dim)."""
-        vectors = np.empty((len(rows), self.found.new.info.dim), np.float32)
-        is_kept = rows != TRUE_VECTOR
-        if is_kept.any():
-            vectors[is_kept] = _vectors_of(self.found.new, rows[is_kept])
-        places = np.flatnonzero(~is_kept)
-        found = list(islice(self._embedded, len(places)))
-        if [doc_id for doc_id, _ in found] != (self.found.old.ids(places + start) if len(places) else []):
+    def true_vectors(self, rows: NDArray[np.int64]) -> list[Vectors]:
+        """Take the next embedded vectors, which go on from one shard to the next."""
+        embedded = list(islice(self._embedded, len(rows)))
+        if [doc_id for doc_id, _ in embedded] != self.store.ids(rows):
             raise StoreError(
-                f"{self.found.old.info.location}: expected the documents as they were compared, found others; nothing "
-                "was written, run again on a store at rest"
+                f"{self.store.info.location}: the documents changed after they were compared; nothing was written, "
+                "run again on a store at rest"
             )
-        for place, (_, vector) in zip(places, found, strict=True):
-            vectors[place] = vector
-        return vectors
+        return [vector for _, vector in embedded]
+
+    def check_sources(self, work: Work) -> None:
+        self.check_vectors(work)
+        super().check_sources(work)
+        self.kept.check_unchanged(self.kept_before)
 
 
-def _embedded(found: Comparison, rows: NDArray[np.int64], progress: Progress) -> Iterator[tuple[str, Vectors]]:
-    """The ids of some rows with their true vectors, (dim,), embedded some at a time as they are asked for."""
-    batches = Batches(
-        found.embedder,
-        known_documents(found.old, rows),
-        _reporter(progress, len(rows)),
-        source=found.new.info.location,
+def _manifest(found: Comparison) -> Manifest:
+    """Return the manifest of the store as it will be, without hashes."""
+    was, old, n_true = with_content(found.manifest, None), found.old, found.changes.n_true
+    synced = {"at": creation_date(), **asdict(found.changes.counts)}
+    facts = StoreFacts(source_state=state_of(old, found.before[0]), synced=synced)
+    inputs = source_hashes(old) if found.all_true else {**was.inputs, "source rows": found.before[0].rows_sha256}
+    return replace(
+        was,
+        model=found.embedder.identity if n_true == old.info.count else was.model,
+        inputs=inputs,
+        counts={**was.counts, "documents": old.info.count, TRUE: n_true},
+        details={**was.details, **facts.as_details()},
+        created=creation_date(),
     )
-    for _ in batches.shards(0):
-        documents, vectors = batches.next()
-        yield from zip((document.id for document in documents), vectors, strict=True)
-
-
-def _reporter(progress: Progress, total: int) -> Callable[[int], None]:
-    return lambda done: progress("embed", done, total)
-
-
-def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
-    """The vectors of some rows; those of files that are near each other in one go, which leaves their ids unread."""
-    first, count = int(rows.min()), int(np.ptp(rows)) + 1
-    if isinstance(store, DatabaseStore) or count > 2 * len(rows):
-        return store.get(rows).vectors
-    batch = next(iter(store.scan(first, first + count, batch_size=count)))
-    near: Vectors = batch.vectors[rows - first]
-    return near

@@ -1,16 +1,11 @@
-"""Which documents to re-embed, and what they cost: chosen before anything but the queries of a log is embedded.
+"""The choice of documents to re-embed, before anything but the queries of a log is embedded.
 
-A budget: how many documents of a store may have true vectors, those that were paid for before among them.
-
-A look over a store through a stitch: what is paid for, how sure the stitch is, and what a query log would find.
-
-Policies: in which order the documents of a store are worth their true vectors.
+A budget says how many documents of a store may have true vectors, those that were paid for before among them; a survey
+what is paid for, how sure the stitch is, and what a query log would find; a policy which documents go first:
 
 query-log    the first hit of every query that was asked, then every second hit ...: what users will meet
 confidence   the least sure translations first
 random       each with equal chance: the next ones of the order that a random sample is drawn in
-
-A policy says nothing of how many: that is the budget's.
 """
 
 from __future__ import annotations
@@ -25,23 +20,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.cost import Cost, Tally, tally_of, usd_of
-from migrate.embedders.base import Embedder
+from migrate.cost import Estimate, Tally, usd_of
 from migrate.errors import StitchError, UsageError
-from migrate.search.runs import Run, TopK
 from migrate.selection import Sample, random_order
-from migrate.selection.query_log import MOST_QUERIES, rank_by_rank
-from migrate.selection.sample import Candidate, distinct_texts
+from migrate.selection.query_log import NearestRows, rank_by_rank
+from migrate.selection.sample import QUERY_LOG, RANDOM, DocumentRow, check_choice, distinct_texts
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.stores.confidence import unreliable
 from migrate.translate import batch_rows, translated_batches
-from migrate.vectors import Document, Progress, Query, Vectors, no_progress
-
-_SPELLING = re.compile(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<unit>%|tok)?")
-
-_BLOCK = 256
-"""Documents that are counted at once."""
+from migrate.vectors import Document, Progress, Vectors, no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +54,7 @@ class Budget:
         UsageError
             It is none of these, or nothing, or more than 100 %.
         """
-        parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
+        parsed = re.fullmatch(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<unit>%|tok)?", text.strip().replace(",", ""))
         if parsed is None or (parsed["usd"] and parsed["unit"]):
             raise _not_a_budget(text)
         amount, is_share = float(parsed["amount"]), parsed["unit"] == "%"
@@ -86,8 +74,8 @@ class Budget:
             return f"{self.amount:.0f}tok"
         return f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:.0f}"
 
-    def choose(self, ranked: Iterable[Candidate], paid: Cost, count: int, tally: Tally) -> Iterator[Candidate]:
-        """The first of `ranked` that the budget has room for, beside what was `paid` in a store of `count` documents.
+    def choose(self, ranked: Iterable[DocumentRow], paid: Estimate, count: int, tally: Tally) -> Iterator[DocumentRow]:
+        """Yield the first of `ranked` that there is room for, beside what was `paid` in a store of `count` documents.
 
         Dollars are what `tally` makes of the texts.
 
@@ -107,22 +95,22 @@ class Budget:
             raise self._used_up(f"{paid.documents:,} of {count:,} documents")
         return (candidate for candidate, _ in zip(ranked, range(limit - paid.documents), strict=False))
 
-    def _choose_by_price(self, ranked: Iterable[Candidate], paid: Cost, tally: Tally) -> Iterator[Candidate]:
+    def _choose_by_price(self, ranked: Iterable[DocumentRow], paid: Estimate, tally: Tally) -> Iterator[DocumentRow]:
         spent = usd_of(paid.tokens, tally.price)
         if spent is None or not tally.price:
             raise UsageError(
-                f"a budget of {self}: expected a model with a price, found one without; give a share such as 10%, a "
-                "number of documents, or --price"
+                f"a budget of {self} needs a model with a known price; give --price, a share such as 10%, or a number "
+                "of documents"
             )
         if spent >= self.amount:
             raise self._used_up(f"about ${spent:.4f}")
         return self._while_it_lasts(ranked, paid.tokens, self.amount * 1e6 / tally.price, tally)
 
     def _while_it_lasts(
-        self, ranked: Iterable[Candidate], tokens: int, most: float, tally: Tally
-    ) -> Iterator[Candidate]:
+        self, ranked: Iterable[DocumentRow], tokens: int, most: float, tally: Tally
+    ) -> Iterator[DocumentRow]:
         stream = iter(ranked)
-        while block := list(islice(stream, _BLOCK)):
+        while block := list(islice(stream, 256)):
             sums = tokens + np.cumsum(tally.tokens([candidate.document for candidate in block]))
             fits = int((sums <= most).sum())
             yield from block[:fits]
@@ -132,24 +120,20 @@ class Budget:
 
     def _used_up(self, paid: str) -> UsageError:
         return UsageError(
-            f"a budget of {self}: expected more than what the stitch was fitted on, found {paid} paid for already "
-            "(they count); give a larger budget, or leave it out"
+            f"a budget of {self} is used up: {paid} are paid for already, with what the stitch was fitted on; give a "
+            "larger budget, or leave it out"
         )
 
 
 def _not_a_budget(text: str) -> UsageError:
     return UsageError(
-        f"expected a budget such as 10% of the documents, 5000 documents, $20 or 300000tok (tokens), found {text!r}; "
-        "give one of these"
+        f"{text!r} is no budget; give one such as 10% of the documents, 5000 documents, $20 or 300000tok (tokens)"
     )
-
-
-_QUERY_BLOCK = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is known of the n documents of a store, by row.
+    """The n documents of a store as a stitch and a query log see them, by row.
 
     Attributes
     ----------
@@ -164,7 +148,7 @@ class Survey:
 
 
 def paid_rows(store: Store, fitted: FittedStitch) -> NDArray[np.bool_]:
-    """Whether the stitch has the true vector of each document of a store, (n,)."""
+    """Return whether the stitch has the true vector of each document of a store, (n,)."""
     paid = np.zeros(store.info.count, dtype=bool)
     done = 0
     for batch in store.scan():
@@ -187,39 +171,23 @@ def survey_store(
         A vector is zero or not finite.
     """
     vectors = np.empty((0, fitted.dim), dtype=np.float32) if queries is None else queries
-    blocks = [vectors[start : start + _QUERY_BLOCK] for start in range(0, len(vectors), _QUERY_BLOCK)]
-    tops = [TopK([str(row) for row in range(len(block))], block, metric=store.info.metric) for block in blocks]
+    nearest = NearestRows(vectors, store.info.metric)
     paid = np.zeros(store.info.count, dtype=bool)
     confidence = np.empty(store.info.count, dtype=np.float32)
-    done = 0
     for batch in translated_batches(store, fitted, batch_rows(max(store.info.dim, fitted.dim))):
-        progress("look over the store", done, store.info.count)
-        end = done + len(batch)
-        paid[done + fitted.sample.positions(batch.ids)[0]] = True
-        confidence[done:end] = batch.confidence
-        keys = [_key(row) for row in range(done, end)]
-        for top in tops:
-            top.add(keys, batch.vectors)
-        done = end
-    return Survey(paid, confidence, [rows for top in tops for rows in _rows(top.run())])
+        progress("look over the store", nearest.count, store.info.count)
+        paid[nearest.count + fitted.sample.positions(batch.ids)[0]] = True
+        confidence[nearest.count : nearest.count + len(batch)] = batch.confidence
+        nearest.add(batch.vectors)
+    return Survey(paid, confidence, nearest.rankings())
 
 
-def _key(row: int) -> str:
-    """A row as the documents of a run are named; these sort as the rows do."""
-    return f"{row:015}"
-
-
-def _rows(run: Run) -> list[list[int]]:
-    return [[int(key) for key in keys] for keys in run.rankings.values()]
-
-
-QUERY_LOG, CONFIDENCE, RANDOM = "query-log", "confidence", "random"
-
+CONFIDENCE = "confidence"
 POLICIES = (QUERY_LOG, CONFIDENCE, RANDOM)
 
 
 def why_unsure(fitted: FittedStitch) -> str | None:
-    """Why the policy `confidence` is not to be used with a stitch, None where it is."""
+    """Return why the policy `confidence` is not to be used with a stitch; None where it is."""
     confidence = fitted.selection.confidence
     if confidence is None:
         return "the stitch does not say how sure it is"
@@ -227,13 +195,7 @@ def why_unsure(fitted: FittedStitch) -> str | None:
 
 
 def require_confidence(fitted: FittedStitch) -> None:
-    """Make sure that the policy `confidence` is to be used with a stitch.
-
-    Raises
-    ------
-    UsageError
-        It is not.
-    """
+    """Make sure that the policy `confidence` is to be used with a stitch; raises a UsageError."""
     why = why_unsure(fitted)
     if why is not None:
         raise UsageError(
@@ -242,28 +204,12 @@ def require_confidence(fitted: FittedStitch) -> None:
 
 
 def choose_policy(policy: str | None, fitted: FittedStitch, *, has_log: bool) -> str:
-    """The policy that was asked for; by default `query-log` where there is a log, else `confidence`.
+    """Return the named policy; by default `query-log` where there is a log, else `confidence`.
 
-    Where the confidence of `fitted` is not to be used, the default is `random`.
-
-    Raises
-    ------
-    UsageError
-        There is no such policy, it does not go with the presence of a log, or it is `confidence` and that is not to be
-        used.
+    Where the confidence of `fitted` is not to be used, the default is `random`, and `confidence` a UsageError.
     """
     chosen = policy or (QUERY_LOG if has_log else RANDOM if why_unsure(fitted) else CONFIDENCE)
-    if chosen not in POLICIES:
-        raise UsageError(f"expected a policy of {', '.join(POLICIES)}, found {chosen!r}; choose one of them")
-    if chosen == QUERY_LOG and not has_log:
-        raise UsageError(
-            "expected a query log for the policy query-log, found none; name one with --query-log, or choose another "
-            "policy"
-        )
-    if chosen != QUERY_LOG and has_log:
-        raise UsageError(
-            f"expected no query log, as the policy {chosen} does not read one; leave it out, or choose query-log"
-        )
+    check_choice("policy", chosen, POLICIES, has_log=has_log)
     if chosen == CONFIDENCE:
         require_confidence(fitted)
     return chosen
@@ -272,7 +218,7 @@ def choose_policy(policy: str | None, fitted: FittedStitch, *, has_log: bool) ->
 def look_over(
     policy: str, store: Store, fitted: FittedStitch, queries: Vectors | None, *, progress: Progress = no_progress
 ) -> Survey:
-    """As much of a survey as the policy needs; chance needs no look at the vectors."""
+    """Return as much of a survey as the policy needs; chance needs no look at the vectors."""
     if policy == RANDOM:
         return Survey(paid_rows(store, fitted), np.full(store.info.count, np.nan, dtype=np.float32))
     return survey_store(store, fitted, queries if policy == QUERY_LOG else None, progress=progress)
@@ -291,10 +237,7 @@ def rank_rows(policy: str, survey: Survey, order: NDArray[np.int64]) -> NDArray[
     """
     if policy == CONFIDENCE:
         if np.isnan(survey.confidence).any():
-            raise StitchError(
-                "expected a stitch that says how sure it is, found one that does not; fit it again, or choose another "
-                "policy"
-            )
+            raise StitchError("the stitch does not say how sure it is; fit it again, or choose another policy")
         order = np.argsort(survey.confidence, kind="stable")
     elif policy == QUERY_LOG:
         first = np.fromiter(rank_by_rank(survey.hits), dtype=np.int64)
@@ -313,46 +256,18 @@ class Choice:
     policy: str
     sample: Sample
     survey: Survey
-    cost: Cost
+    cost: Estimate
     from_log: int
     counted_by: str
 
 
-def choose_documents(
-    store: Store,
-    fitted: FittedStitch,
-    embedder: Embedder,
-    budget: Budget,
-    policy: str,
-    log: Sequence[Query] = (),
-    *,
-    price_usd_per_mtok: float | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> Choice:
-    """Choose documents by `policy` within `budget`. The price is by default that of the registry.
+def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Choice:
+    """Choose documents by `policy` within `budget`, by what a survey found; `tally` counts and prices them.
 
     Raises
     ------
     UsageError
         The budget is used up already, or is in dollars and the model has no price.
-    RemoteError
-        A query of the log could not be embedded.
-    """
-    queries: Vectors | None = None
-    if policy == QUERY_LOG:
-        queries = embedder.embed_queries(log[:MOST_QUERIES], progress=progress)
-    survey = look_over(policy, store, fitted, queries, progress=progress)
-    return choose_within(store, survey, budget, policy, tally=tally_of(embedder, price_usd_per_mtok), seed=seed)
-
-
-def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Choice:
-    """Choose documents by what a survey found, `tally` counting and pricing them.
-
-    Raises
-    ------
-    UsageError
-        As `choose_documents`.
     """
     paid = tally.cost(store.documents(np.flatnonzero(survey.paid)))
     order = rank_rows(policy, survey, random_order(store, seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.display import notebook_html
+from migrate.embed.rewrite import RewriteJob
 from migrate.errors import LeadMigrateError, StitchError, StoreError
 from migrate.files import canonical_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
@@ -26,7 +26,7 @@ from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_d
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.confidence import (
-    Outside,
+    Uncovered,
     distrust_of,
     outside_of,
     read_confidence,
@@ -34,13 +34,12 @@ from migrate.stores.confidence import (
 from migrate.stores.file_store import state_of, verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
-from migrate.stores.sources import check_all_vectors
-from migrate.translate import batch_rows, translated_blocks
+from migrate.translate import translated_blocks
 from migrate.vectors import Document
-from migrate.work.jobs import Configuration, MakeBlocks, ShardTask, StoreJob, Work
+from migrate.work.jobs import Configuration, Task, Work, shard_maker
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import NoParts, OpenWriter, StoreWriter
+from migrate.work.writer import NoParts
 
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
@@ -71,7 +70,7 @@ class Translation:
     source_recall: float | None = None
     index_recall: float | None = None
     remarks: tuple[str, ...] = ()
-    outside: Outside | None = None
+    outside: Uncovered | None = None
     distrust: str | None = None
     fallback: FallbackUse | None = None
 
@@ -106,7 +105,7 @@ def translate(step: Translate, fitted: FittedStitch) -> Translation:
     same_store = _check_fits(store, before, fitted, any_store=step.any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
     fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
-    job = _TranslateJob(store, before, fitted, fallback, place, patch=same_store)
+    job = _TranslateJob(store, place, before, fitted, fallback, same_store)
     runner = runner_at(step.runner)
     facts = write_store(place, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress)
     wall_s = time.perf_counter() - started
@@ -124,7 +123,7 @@ def translate(step: Translate, fitted: FittedStitch) -> Translation:
         source_recall=old_recall,
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
-        outside=None if outside is None else Outside(**{**outside, "examples": tuple(outside["examples"])}),
+        outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
         distrust=facts["distrust"],
         fallback=fallback,
     )
@@ -148,28 +147,15 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
     return difference is None
 
 
-@dataclass(frozen=True)
-class _TranslateJob(StoreJob):
+@dataclass(eq=False)
+class _TranslateJob(RewriteJob):
     """A store and the stitch that it is translated by; `patch` puts in the true vectors of the stitch's sample."""
 
-    store: Store
-    before: Snapshot
     fitted: FittedStitch
     fallback: FallbackUse | None
-    output: Output
     patch: bool
 
-    stage = COMMAND
-
-    @property
-    def total(self) -> int:
-        """Documents of the store."""
-        return self.store.info.count
-
-    @property
-    def rows(self) -> int:
-        """Rows of a batch: a matrix product of other rows together may differ in the last digit."""
-        return batch_rows(max(self.store.info.dim, self.fitted.dim))
+    stage = command = COMMAND
 
     @property
     def dim(self) -> int:
@@ -181,14 +167,8 @@ class _TranslateJob(StoreJob):
         """Where many texts are read, which NumPy cannot spread over cores."""
         return self.fitted.reads_texts and self.total >= _MANY_TEXTS
 
-    def configuration(self) -> Configuration:
-        return Configuration(COMMAND, self.store.snapshot().as_json(), {**self._options(), **self.output.work_options})
-
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
-
-    def writer(self, work: Work, dim: int) -> StoreWriter:
-        return self.output.writer(self.store, work.content, dim)
 
     def shards(self, work: Work) -> Iterable[Shard]:
         """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
@@ -207,7 +187,7 @@ class _TranslateJob(StoreJob):
         fitted = self.fitted
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
-        made_from = Configuration(COMMAND, self.before.fingerprint, self._options()).as_json()
+        made_from = Configuration(COMMAND, self.before.fingerprint, self.options()).as_json()
         digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
         return TranslateTask(
             work,
@@ -221,39 +201,32 @@ class _TranslateJob(StoreJob):
             digest,
         )
 
-    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
-        store = self.store
-        writer.finish(work.all_rows(self.dim))
-        check_all_vectors(store, partial(work.shards.all_values, "sources"))
-        store.check_unchanged(self.before)
-        order = writer.order
-        beside = StoreFacts(beside_sha256=work.write_values(order)).as_details()
+    def check_sources(self, work: Work) -> None:
+        self.check_vectors(work)
+        super().check_sources(work)
+
+    def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
         true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)
         n_true = int(sum(true))  # which predictions never have
-        hashes = {**self.output.facts(store, work.content, writer.sha256), **beside}
-        _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
-        return {
-            "true": n_true,
-            "recall": writer.recall,
-            "remarks": list(writer.remarks),
-            **self._confidence_facts(work, order),
-        }
+        manifest = _manifest(self.store, self.before, self.fitted, self.fallback, n_true)
+        return manifest, {"true": n_true, **self._confidence_facts(work)}
 
-    def _confidence_facts(self, work: Work, order: NDArray[np.int64] | None) -> dict[str, Any]:
-        """What `find_outside` and `distrust` say of the new store, whose rows are `order`, before anybody opens it."""
+    def _confidence_facts(self, work: Work) -> dict[str, Any]:
+        """Return what `find_outside` and `distrust` find in the new store, before anybody opens it."""
         estimator = self.fitted.selection.confidence
         lowest, reason = (None, None) if estimator is None else (estimator.lowest, distrust_of(estimator.spearman))
         values = None if lowest is None or reason is not None else read_confidence(work.content, self.total)
         if lowest is None or values is None:
             return {"outside": None, "distrust": reason}
+        order = work.writer(self.dim).order
         outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
         return {"outside": asdict(outside), "distrust": reason}
 
 
 @dataclass(frozen=True)
-class TranslateTask(ShardTask):
+class TranslateTask(Task):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
     `before` is what the store has to be, and `secrets` are what opening it takes.
@@ -269,7 +242,7 @@ class TranslateTask(ShardTask):
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
     digest: str
 
-    def open_rows(self) -> tuple[MakeBlocks, OpenWriter]:
+    def open(self) -> Callable[[Shard], bytes]:
         """Open store and writer.
 
         Raises
@@ -283,9 +256,9 @@ class TranslateTask(ShardTask):
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
         blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
         if self.work is None and not self.output.is_shared:
-            return blocks, NoParts
+            return shard_maker(None, blocks, NoParts)
         content = Path() if self.work is None else self.work / "content"
-        return blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim))
+        return shard_maker(self.work, blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim)))
 
 
 _open_here = threading.local()
@@ -315,7 +288,6 @@ def _manifest(
     fitted: FittedStitch,
     fallback: FallbackUse | None,
     n_true: int,
-    hashes: Mapping[str, Any],
 ) -> Manifest:
     stitch = fitted.manifest
     confidence = fitted.selection.confidence
@@ -337,5 +309,5 @@ def _manifest(
         seed=stitch.seed,
         inputs={"source rows": fingerprint.rows_sha256, **(stitch.stitch.files or {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details={**facts.as_details(), **hashes},
+        details=facts.as_details(),
     )

@@ -23,13 +23,11 @@ from migrate.files import canonical_json, refuse_existing
 from migrate.manifest import MANIFEST_NAME, StitchFacts
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.selection.query_log import MOST_QUERIES
+from migrate.selection.sample import QUERY_LOG, RANDOM
 from migrate.steps.fit.inputs import require_texts
 from migrate.steps.fit.job import fit_reader
 from migrate.steps.translate.choice import (
-    QUERY_LOG,
-    RANDOM,
     Choice,
-    choose_documents,
     choose_policy,
     choose_within,
     look_over,
@@ -116,18 +114,11 @@ class Refit:
         """The documents to embed, chosen once; by a log, its queries are embedded for that."""
         step = self.step
         if not self._choices:
+            queries = self.embedder.embed_queries(self._queries, progress=progress) if self._queries else None
+            survey = look_over(self.policy, step.source, step.fitted, queries, progress=progress)
+            tally = tally_of(self.embedder, step.price)
             self._choices.append(
-                choose_documents(
-                    step.source,
-                    step.fitted,
-                    self.embedder,
-                    step.budget,
-                    self.policy,
-                    self.log,
-                    price_usd_per_mtok=step.price,
-                    seed=step.seed,
-                    progress=progress,
-                )
+                choose_within(step.source, survey, step.budget, self.policy, tally=tally, seed=step.seed)
             )
         return self._choices[0]
 

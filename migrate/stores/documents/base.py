@@ -57,14 +57,19 @@ def check_labels(labels: Labels, path: Path) -> Labels:
     """Return the labels, or None if they are the row numbers after all."""
     if labels is None or np.array_equal(labels, np.arange(labels.size)):
         return None
-    ordered = np.sort(labels)
-    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
-    if twice.size:
+    if (again := repeated(labels)).size:
         raise StoreError(
-            f"{path}: two vectors have the id {ordered[twice[0]]} ({twice.size} repetitions); remove the "
+            f"{path}: two vectors have the id {again[0]} ({again.size} repetitions); remove the "
             "stale vectors and save the index again"
         )
     return labels
+
+
+def repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the values that come more than once, ascending, each as often as it comes again."""
+    ordered = np.sort(values)
+    again: NDArray[np.int64] = ordered[1:][ordered[1:] == ordered[:-1]]
+    return again
 
 
 def label_values(labels: Labels, rows: RowNumbers) -> NDArray[np.int64]:
@@ -273,4 +278,4 @@ class LabelsOnly(DocumentSource):
         return iter(())
 
     def write(self, folder: Path) -> None:
-        """Nothing to write: the labels are in the index."""
+        """Write nothing: the labels are in the index."""

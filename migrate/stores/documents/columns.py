@@ -1,4 +1,4 @@
-"""Which columns of an Arrow schema are ids, texts, metadata and vectors, by their types and usual names."""
+"""Chooses the columns of an Arrow schema for ids, texts, metadata and vectors, by their types and usual names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from migrate.errors import StoreError
-from migrate.stores.records import choose_text
+from migrate.stores.records import choose, choose_text
 from migrate.vectors import Document
 
 ID_NAMES: Final = ("id", "_id", "doc_id")
@@ -139,12 +139,10 @@ def _types(schema: Any, place: Any) -> dict[str, Any]:
 
 
 def _choose_id(place: Any, types: Mapping[str, Any], named: str | None) -> str | None:
+    if named:
+        choose(place, "column of ids", list(types), named, "name one of these")
     name = named or next((name for name in ID_NAMES if name in types), None)
-    if name is None:
-        return None
-    if name not in types:
-        raise StoreError(f"{place}: there is no column of ids {name!r}, but {', '.join(types)}; name one of these")
-    if not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
+    if name is not None and not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
         raise StoreError(
             f"{place}: column {name} is of {types[name]}, and ids are texts or integers; convert it, or say ?id=COLUMN "
             "for another"
@@ -153,17 +151,10 @@ def _choose_id(place: Any, types: Mapping[str, Any], named: str | None) -> str |
 
 
 def _choose_vector(place: str, columns: Sequence[str], named: str | None) -> str:
-    have = ", ".join(columns) or "none"
-    if named is not None:
-        if named not in columns:
-            raise StoreError(
-                f"{place}: there is no column of vectors (lists of floats) {named!r}; there are {have}: name one"
-            )
-        return named
-    choice = columns if len(columns) == 1 else [name for name in VECTOR_NAMES if name in columns]
-    if len(choice) != 1:
-        raise StoreError(f"{place}: its columns of vectors (lists of floats) are {have}; say #?vector=COLUMN for one")
-    return choice[0]
+    usual = [name for name in VECTOR_NAMES if name in columns]
+    if named is None and len(usual) == 1:
+        return usual[0]
+    return choose(place, "column of vectors (lists of floats)", columns, named, "say #?vector=COLUMN for one")
 
 
 def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) -> str | None:

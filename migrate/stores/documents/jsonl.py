@@ -27,7 +27,7 @@ from migrate.errors import StoreError
 from migrate.files import FileStamp
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, check_count, match_rows
+from migrate.stores.documents.base import DocumentSource, Labels, check_count, match_rows, repeated
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -147,11 +147,9 @@ def as_integer(doc_id: str) -> int | None:
 def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
     """Refuse an id that two documents have."""
     # equal hashes are only a suspicion: the lines are read again and their ids compared
-    ordered = np.sort(scan.hashes)
-    suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     line_of: dict[str, int] = {}
     with read_errors(scan.stamp.path), scan.stamp.path.open("rb") as file:
-        for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
+        for index in np.flatnonzero(np.isin(scan.hashes, repeated(scan.hashes))).tolist():
             number = int(scan.line_numbers[index])
             line = os.pread((written or file).fileno(), int(scan.sizes[index]), int(scan.offsets[index]))
             document, _, _ = _parse(line, scan.stamp.path, number)

@@ -31,7 +31,7 @@ from migrate.stores.documents.base import (
 )
 from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES, is_id_name
 from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
-from migrate.stores.records import TEXT_NAMES
+from migrate.stores.records import TEXT_NAMES, choose
 from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv")
@@ -134,10 +134,8 @@ def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: 
 def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | None) -> list[str | None]:
     """Return each field that could be the id, the likeliest first; None, at the end, for the number of a record."""
     if named is not None:
-        if named not in columns:
-            names = ", ".join(name for name in columns if name != _KEY)
-            raise malformed(path, f"no record has a field {named!r} of ids: there are {names}", "name one of these")
-        return [named]
+        names = [name for name in columns if name != _KEY]
+        return [choose(path, "field of ids", names, named, "name one of these")]
     likely = dict.fromkeys((*_ID_NAMES, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
     return [*([_KEY] if any(columns[_KEY]) else []), *ids, None]
@@ -146,10 +144,7 @@ def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | N
 def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: str | None, index: Path) -> str:
     """Return the field that holds the texts."""
     if named is not None:
-        if named not in texts:
-            have = ", ".join(texts) or "none"
-            raise malformed(path, f"no record has a field {named!r} of texts: there are {have}", "name one of these")
-        return named
+        return choose(path, "field of texts", texts, named, "name one of these")
     usual = [name for name in TEXT_NAMES if name in texts]
     others = [name for name in names if name != LABEL and not is_id_name(name)]
     if not usual and (len(others) != 1 or others[0] not in texts):

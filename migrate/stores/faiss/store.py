@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from migrate.errors import StoreError
 from migrate.files import FileStamp, real_path
 from migrate.locations import Address
-from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
@@ -30,7 +29,7 @@ from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import factory, settings
 from migrate.stores.faiss.writer import open_writer
-from migrate.stores.file_store import RowFileStore
+from migrate.stores.file_store import RowFileStore, own_manifest
 from migrate.stores.frames import DONE
 from migrate.stores.outputs import Output
 from migrate.stores.records import check_options
@@ -122,7 +121,7 @@ class FaissStore(RowFileStore):
         self._opening = Lock()
         file = self._file = FaissFile(index)
         labels = self._labels = check_labels(file.labels, index)
-        manifest, foreign = _manifest_of(index)
+        manifest, foreign = own_manifest(index)
         self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
         self.source = _find_documents(index, pickled, labels, file.count, self.named_fields)
         info = _describe(path, file, self.source, labels)
@@ -258,14 +257,6 @@ def _links_out(folder: Path) -> Iterator[str]:
         out = [path.name for path in links if real_path(folder) not in real_path(path).parents]
     if out:
         yield f"read and copied through links out of the folder: {_names(out)}"
-
-
-def _manifest_of(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
-    """Return the manifest of an index, and a note where the one in the folder is of another."""
-    manifest = find_manifest(index.parent, "store")
-    if manifest is None or manifest.store.index == index.name:
-        return manifest, ()
-    return None, (f"the manifest in the folder is not of {index.name}; it is ignored",)
 
 
 def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:

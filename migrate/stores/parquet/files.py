@@ -14,7 +14,6 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from migrate.errors import RemoteError, StoreError
 from migrate.files import FileStamp, refuse_endless
@@ -222,13 +221,3 @@ def _find_shards(
             f"{SHARDS_NAME} to read all of them"
         )
     return [by_name[shard["name"]] for shard in shards]
-
-
-def is_remote(place: str) -> bool:
-    """Return whether a place is a URL that is no file of this machine."""
-    return "://" in place and not place.startswith(("file://", "local://"))
-
-
-def local_path(place: str) -> Path:
-    """Return the path of a place that is not remote."""
-    return Path(unquote(urlsplit(place).path)) if "://" in place else Path(place)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, atomic_folder, cache_folder, canonical_json, output_errors, write_bytes
-from migrate.locations import Address
+from migrate.locations import Address, place_of
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import KindSupport, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles, is_remote, local_path
+from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
@@ -48,9 +48,9 @@ class ParquetKind:
         address = Address(location) if Path(location).exists() else Address.parse(location)
         place = _check(location, address, OPTIONS)
         import_client("pyarrow", self.name)
-        if is_remote(place):
-            return RemoteParquetStore(location, RemoteFiles(place, place), address.options)
-        return LocalParquetStore(location, LocalFiles(place, local_path(place)), address.options)
+        if isinstance(path := place_of(place), str):
+            return RemoteParquetStore(location, RemoteFiles(path, path), address.options)
+        return LocalParquetStore(location, LocalFiles(place, path), address.options)
 
     def output(self, location: str) -> Output:
         """Return a folder that is not there yet, or a prefix of object storage with nothing under it."""
@@ -60,9 +60,9 @@ class ParquetKind:
                 f"{self.name}:{location}: a new store is a folder of files, with the manifest beside them; leave out "
                 f"{SUFFIX}"
             )
-        if is_remote(place):
-            return ObjectOutput(f"{self.name}:{place}", place)
-        return ParquetOutput(local_path(place), f"{self.name}:{location}")
+        if isinstance(path := place_of(place), str):
+            return ObjectOutput(f"{self.name}:{path}", path)
+        return ParquetOutput(path, f"{self.name}:{location}")
 
 
 def _check(location: str, address: Address, options: Sequence[str]) -> str:

@@ -21,14 +21,16 @@ from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import cache_folder, canonical_json, real_path, write_json
+from migrate.locations import place_of
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
-from migrate.stores.documents.base import LazyIds
+from migrate.stores.documents.base import LazyIds, repeated
 from migrate.stores.documents.columns import columns_of_store, to_document
-from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files, is_remote, local_path
+from migrate.stores.file_store import own_manifest
+from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
 
@@ -78,13 +80,12 @@ class ParquetStore(Store):
         if first_rows is not None:
             vectors = self._matrix(first_rows, range(len(first_rows)))
         metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], vectors)
-        manifest = None if self.folder is None else find_manifest(self.folder, "store")
         notes = (*remarks, *self.columns.notes)
-        if isinstance(files, LocalFiles) and manifest and manifest.store.index != self.shards[0].name:
-            manifest, notes = (
-                None,
-                (*notes, f"the manifest in the folder is not of {self.shards[0].name}; it is ignored"),
-            )
+        if isinstance(files, LocalFiles):
+            manifest, foreign = own_manifest(Path(self.shards[0].path))
+            notes = (*notes, *foreign)
+        else:
+            manifest = None if self.folder is None else find_manifest(self.folder, "store")
         chosen = {name: getattr(self.columns, name) for name in ("vector", "id", "text", "metadata")}
         self.info = StoreInfo(
             location=location,
@@ -193,9 +194,9 @@ class ParquetStore(Store):
 
     @property
     def _note_path(self) -> Path:
-        location = self.files.location
+        location = place_of(self.files.location)
         columns = [self.columns.vector, self.columns.id, self.columns.text]
-        place = location if is_remote(location) else str(real_path(local_path(location)))
+        place = location if isinstance(location, str) else str(real_path(location))
         changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
         key = [place, columns, self._versions(), changes]
         return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
@@ -268,8 +269,7 @@ class ParquetStore(Store):
         if column is None or self._known() is not None:
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
-        hashes = np.sort(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count))
-        suspects = {*hashes[1:][hashes[1:] == hashes[:-1]].tolist()}
+        suspects = {*repeated(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count)).tolist()}
         seen: set[str] = set()
         for doc_id in self._stream_ids(column) if suspects else ():
             if doc_id in seen:

@@ -1,0 +1,393 @@
+"""The findings of an audit: whatever is to be known beside its figures, and what speaks against believing them.
+
+Each function returns the findings of one kind, none where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from migrate.audit.held_out import HeldOut, true_documents
+from migrate.audit.measures import Scores, ndcg, ndcg_at_random
+from migrate.audit.query_set import Keys, QuerySet
+from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
+from migrate.audit.retrieval import Retriever
+from migrate.audit.unjudged import LOSS_AT_LEAST
+from migrate.audit.verdict import MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
+from migrate.embedders.base import UNKNOWN_QUERY
+from migrate.errors import InputError
+from migrate.search.runs import Run
+from migrate.selection.choosers import Choosers
+from migrate.stores.all_true import TRUE
+from migrate.stores.base import Store
+from migrate.stores.confidence import distrust, find_outside
+from migrate.vectors import Document, query_key
+
+_DEPTH = 10
+_BY_LUCK = 0.01
+"""A chance that is not taken for luck, below this."""
+_BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
+"""The same where no larger share of the relevant documents than this was not found by the translated store."""
+_UNRELATED = MARGIN
+"""Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rankings of an audit, and all arms' `scores` by the deciding measure, one for each distinct text, (c,)."""
+
+    retriever: Retriever
+    scores: Mapping[str, Scores]
+
+    @property
+    def full(self) -> Scores:
+        """The scores of the full re-embed, as they are expected where only a pool of it is there."""
+        floor = self.retriever.floor
+        return self.scores[FULL] if floor is None else floor.expected
+
+    @property
+    def has_standard(self) -> bool:
+        """True where the full re-embed scores more than documents drawn at random."""
+        retriever = self.retriever
+        return not retriever.query_set.is_judged or retriever.bootstrap().is_less(self.scores[RANDOM], self.full)
+
+    def oddities(self, judged: float) -> Iterator[Finding]:
+        """Yield doubts for what speaks against the reference or the judgements; `judged` is the full one's judged@10.
+
+        Unjudged queries are measured against the reference itself, which says nothing of it.
+        """
+        runs, scores, retriever = self.retriever.compared, self.scores, self.retriever
+        query_set, bootstrap = retriever.query_set, retriever.bootstrap()
+        if query_set.is_judged:
+            has_texts = retriever.stores[TRANSLATED].info.has_texts
+            words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
+            yield from odd_scores(scores[TRANSLATED], self.full, words, scores.get(STAY), scores[RANDOM], bootstrap)
+        yield from _quotes(retriever)
+        doubts = (
+            *alike_grades(query_set, [*runs.values()]),
+            *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
+        )
+        yield from doubts
+        if not doubts and (query_set.chances is not None or judged >= 0.9):  # what rankings found has been graded
+            yield from unrelated_grades(query_set, scores[FULL], bootstrap)
+        verdict = retriever.verdict(scores[TRANSLATED], scores[FULL])
+        if query_set.is_judged and verdict.outcome is Outcome.SAFE:
+            agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
+            limited = retriever.bootstrap(limited=retriever.is_limited)
+            yield from contradicted(verdict.retention, limited.retention(*agreements))
+
+
+def of_inputs(query_set: QuerySet, translated: Store, keys: Keys) -> list[Finding]:
+    """Return what there is to know of the queries and of the translated store, before it is searched."""
+    findings, notes = _missing(query_set, keys), list(query_set.notes)
+    distinct, count = len(query_set.distinct), len(query_set.queries)
+    if distinct < count:
+        notes.append(
+            f"{count - distinct:,} of {count:,} queries repeat the text of another, but for case and white space; each "
+            f"of the {distinct:,} texts counts once, by the mean of its scores"
+        )
+    manifest = translated.info.manifest
+    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
+    if n_true:
+        is_known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
+        origin = "" if is_known else ": the sample the stitch was fitted on"
+        notes.append(f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}")
+    reason = distrust(translated)
+    if reason is not None:
+        unused = "nothing is sliced by it, nor is it said which documents lie outside what the sample covers"
+        notes.append(f"{reason}; {unused}")
+    elif (outside := find_outside(translated)) is not None:
+        notes.append(outside.sentence)
+    return [*findings, *(Finding("note", note) for note in notes)]
+
+
+def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
+    """Return a caveat where judged documents are not in the stores; refuse judgements of none that is."""
+    relevant = query_set.relevant
+    if query_set.is_judged and not relevant:
+        raise InputError(
+            f"{query_set.name}: none of the judgements of {len(query_set.qrels or {}):,} queries is above 0; give "
+            "judgements by which some document is relevant"
+        )
+    missing = relevant.difference(keys.values())
+    if relevant and missing == relevant:
+        raise InputError(
+            f"{query_set.name}: none of the judged documents is in the stores ({min(relevant)!r} is relevant, the "
+            f"stores have {next(iter(keys.values()), 'nothing')!r}); is it the right BEIR set, and --parent-field the "
+            "right field?"
+        )
+    if not missing:
+        return []
+    judged = [wanted for query in query_set.distinct if (wanted := query_set.relevant_to(query.id))]
+    lost = sum(wanted <= missing for wanted in judged)
+    queries = f", and {lost:,} of {len(judged):,} queries say nothing for want of them" if lost else ""
+    text = (
+        f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find "
+        f"them{queries}"
+    )
+    return [Finding("caveat", text)]
+
+
+def repeated_texts(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> list[Finding]:
+    """Return a doubt where more than a tenth of the queries are, word for word, a document that they look for.
+
+    Every model retrieves a text by itself, however many vectors are wrong.
+    """
+    wanted: dict[str, set[str]] = {}
+    for query in query_set.queries:
+        wanted.setdefault(query_key(query.text), set()).update(query_set.relevant_to(query.id))
+    same = {key for document in documents if keys[document.id] in wanted.get(key := query_key(document.text), ())}
+    if len(same) <= 0.1 * len(query_set.distinct):
+        return []
+    text = (
+        f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
+        "which every model finds: use queries that users ask"
+    )
+    return [doubt(text)]
+
+
+def groups(query_set: QuerySet) -> list[Finding]:
+    """Return a note where some queries are not independent of each other."""
+    weighting, queries = query_set.weighting(), len(query_set.distinct)
+    if weighting.count == queries:
+        return []
+    by = "their vectors" if query_set.group_field is None else f"their field {query_set.group_field!r}"
+    text = (
+        f"{queries:,} queries are in {weighting.count:,} independent groups by {by}, the largest of "
+        f"{weighting.sizes.max():,}; bounds take each group for one observation"
+    )
+    return [Finding("note", text)]
+
+
+def drawn_queries(retriever: Retriever) -> list[Finding]:
+    """Return a note where queries were drawn by what their judgements could change."""
+    if retriever.query_set.chances is None:
+        return []
+    count = len(retriever.query_set.distinct)
+    note = f"{count:,} queries were drawn by what judgements could change; means are of all queries"
+    if not retriever.is_limited:
+        note += (
+            "; but they were drawn for other rankings than these, so bounds are wider than need be: draw again with "
+            "--judge-next"
+        )
+    return [Finding("note", note)]
+
+
+def _quotes(retriever: Retriever) -> list[Finding]:
+    """Return a doubt where more than a tenth of unjudged queries stand word for word in the first document they find.
+
+    Queries of less than five words may do so by chance.
+    """
+    query_set, firsts = retriever.query_set, retriever.subjects
+    if query_set.is_judged or query_set.exclude_self:
+        return []
+    texts = retriever.texts(list(firsts.values()))
+    count = sum(
+        len(query.text.split()) >= 5 and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
+        for query in query_set.distinct
+        if query.id in firsts
+    )
+    if count <= 0.1 * len(query_set.distinct):
+        return []
+    text = (
+        f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
+        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out"
+    )
+    return [doubt(text)]
+
+
+def odd_scores(
+    arm: Scores, full: Scores, words: Scores | None, stay: Scores | None, chance: Scores, bootstrap: Bootstrap
+) -> list[Finding]:
+    """Return doubts for scores that are too good or too bad to be true; they are nDCG@10, one value a query.
+
+    `chance` are those of documents drawn at random.
+    """
+    doubts = []
+    lower = bootstrap.retention(arm, full).lower
+    if lower > 1.05:
+        text = (
+            f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
+            "cannot: is the reference of these documents and this model?"
+        )
+        doubts.append(doubt(text, "reference"))
+    named = ("staying with the source model", stay), ("BM25", words)
+    others = [(name, scores) for name, scores in named if scores is not None]
+    if not bootstrap.is_less(chance, full):
+        event = (
+            f"the full re-embed (nDCG@10 {full.mean():.3f}) is not significantly better than documents drawn at random "
+            f"({chance.mean():.3f}), so that no share of it means anything"
+        )
+        better = [f"{name} ({scores.mean():.3f})" for name, scores in others if bootstrap.is_less(chance, scores)]
+        if better:
+            text = f"{event}, and {better[0]} is: check the target model, its prefixes and its vectors"
+            doubts.append(doubt(text, "model"))
+        else:
+            doubts.append(doubt(f"{event}: these judgements cannot tell good vectors from bad ones"))
+    for name, scores in reversed(others):
+        if bootstrap.is_less(full, scores):
+            text = (
+                f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
+                f"{scores.mean():.3f}): check the reference and the target model's prefixes, or do not move"
+            )
+            doubts.append(doubt(text, "model"))
+    return doubts
+
+
+def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> list[Finding]:
+    """Return a doubt where most queries with a relevant document have one grade for all that is judged or ranked first.
+
+    A document that nobody judged has grade 0, so that judgements of relevant documents alone raise no doubt.
+    """
+    queries = [query.id for query in query_set.distinct if query_set.relevant_to(query.id)]
+    alike = 0
+    for query_id in queries:
+        grades = query_set.grades(query_id)
+        candidates = set(grades).union(*(run.top(query_id, _DEPTH) for run in runs))
+        alike += len({max(grades.get(doc_id, 0), 0) for doc_id in candidates}) == 1
+    if alike <= 0.5 * len(queries):
+        return []
+    text = (
+        f"in {alike:,} of {len(queries):,} queries with relevant documents all candidates have the same grade, which "
+        "cannot show that one ranking is worse than another: give 0 to what does not answer the query, and the more to "
+        "the rest the better it does"
+    )
+    return [doubt(text)]
+
+
+def one_sided(query_set: QuerySet, translated: Run, full: Run) -> list[Finding]:
+    """Return a doubt where judgements lie with the first ten of the translated store, more than with the full one.
+
+    Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what
+    it missed was never judged. Sign tests hold queries against each other: in which ranking are more relevant, or more
+    judged documents, which has all that is relevant, and which has it higher up. A translation is better than what it
+    translates to by luck alone, and judgements of other rankings favour neither. Where next to nothing is relevant but
+    what the translated store found, less is taken for a sign.
+    """
+    qrels, ids = query_set.qrels or {}, [query.id for query in query_set.distinct]
+    signs: dict[str, list[float]] = {"more relevant": [], "more judged": [], "all relevant": [], "relevant": []}
+    lost = np.zeros(2, dtype=int)
+    n_relevant = 0
+    for query_id in ids:
+        judged, relevant = query_set.grades(query_id).keys(), query_set.relevant_to(query_id)
+        own, others = (set(run.top(query_id, _DEPTH)) for run in (translated, full))
+        signs["more relevant"].append(len(relevant & own) - len(relevant & others))
+        signs["more judged"].append(len(judged & own) - len(judged & others))
+        signs["all relevant"].append(int(relevant <= own) - int(relevant <= others))
+        lost += len(relevant - own), len(relevant - others)
+        n_relevant += len(relevant)
+    signs["relevant"] = (ndcg(translated, qrels, ids, _DEPTH) - ndcg(full, qrels, ids, _DEPTH)).tolist()
+    reason = "as where users could click only what it showed; judge what both find: --judge-next"
+    for sign, differences in signs.items():
+        more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
+        if _tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
+            rank = f"higher up in its first {_DEPTH}" if sign == "relevant" else f"in its first {_DEPTH}"
+            text = (
+                f"the judgements favour the translated store: it has {sign} documents {rank} where the full re-embed "
+                f"has not in {more:,} queries, the other way round in {fewer:,}, {reason}"
+            )
+            return [doubt(text)]
+    own_lost, others_lost = lost.tolist()
+    if own_lost <= _NEXT_TO_NOTHING * n_relevant and _tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
+        text = (
+            f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
+            f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {reason}"
+        )
+        return [doubt(text)]
+    return []
+
+
+def unrelated_grades(query_set: QuerySet, full: Scores, bootstrap: Bootstrap) -> list[Finding]:
+    """Return a doubt where judged documents in random order are not shown to be worse than the full re-embed.
+
+    To be used where grades of 0 are there too: of documents that are all relevant no order is any better.
+
+    `full` are the full re-embed's nDCG@10, (c,). Each query counts the same here, however it was drawn.
+    """
+    shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, _DEPTH))
+    bounds = replace(bootstrap, weighting=query_set.weighting(by_chance=False)).retention(shuffled, full)
+    if bounds.upper < _UNRELATED:
+        return []
+    text = (
+        "the grades look unrelated to the rankings: the judged documents in random order score "
+        f"{bounds.estimate:.2f} times what the full re-embed does (at most {bounds.upper:.2f}), so that these "
+        "judgements could not show a loss: check the grades of some queries"
+    )
+    return [doubt(text)]
+
+
+def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
+    """Return a doubt where bounds of retention, `judged`, are above what those of agreement@10 leave possible.
+
+    Judgements that came from the answers of a store that the translated one resembles, as the old store's may, favour
+    it over the full re-embed; what the target model scores knows nothing of them.
+    """
+    most = 1 - LOSS_AT_LEAST * (1 - agreement.upper)
+    if judged.lower <= most:
+        return []
+    text = (
+        f"the judgements show a retention of at least {judged.lower:.3f}, where agreement@10 with the full re-embed, "
+        f"which needs none ({agreement.estimate:.3f}), allows {most:.3f} at most: clicks on what this store or the old "
+        "one showed look like that; judge what both rankings find: --judge-next"
+    )
+    return [doubt(text)]
+
+
+def of_true_vectors(
+    retriever: Retriever, choosers: Choosers, unexplained: Set[str], held_out: HeldOut | None
+) -> Iterator[Finding]:
+    """Yield doubts where the verdict may rest on documents with true vectors, unless it is SAFE without them.
+
+    Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
+    where all are, the judges are the choosers in other words.
+    """
+    keys, translated = retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
+    is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
+    if unexplained and not is_safe:
+        text = (
+            f"{len(unexplained):,} documents have true vectors of which nothing says who chose them, and without them "
+            "the store is not shown to be SAFE: if it was for these very queries, they cannot judge; audit the store "
+            "that `translate` or `backfill` has written, with its manifest"
+        )
+        yield doubt(text, "store")
+    manifest = translated.info.manifest
+    if manifest is not None and manifest.store.filled_in is None and UNKNOWN_QUERY in manifest.chosen_by:
+        text = (
+            "the store that it was translated from held true vectors of the new model already, and nothing says who "
+            "chose them: if it was these very queries, they cannot judge; translate the store of before they were put "
+            "in"
+        )
+        yield doubt(text, "store")
+    least = 0.95 if choosers.queries else 0.5
+    true = true_documents(translated, keys)
+    yield from sampled(retriever.query_set, true, retriever.names, least=least, is_safe_without=is_safe)
+
+
+def sampled(
+    query_set: QuerySet, true: Set[str], documents: Set[str], *, least: float = 0.5, is_safe_without: bool
+) -> list[Finding]:
+    """Return a doubt where more than `least`, 0-1, of the relevant `documents` have `true` vectors, unlike the others.
+
+    Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
+    that the store is SAFE without the true vectors too, which leaves no doubt.
+    """
+    wanted = query_set.relevant & documents
+    lucky, share = len(wanted & true), len(true) / len(documents)
+    if is_safe_without or lucky <= least * len(wanted) or _tail(lucky, len(wanted), share) >= _BY_LUCK:
+        return []
+    text = (
+        f"{lucky:,} of the {len(wanted):,} relevant documents have true vectors, and {share:.0%} of all documents: "
+        "these judgements are of the sample, not of the translation; judge what both rankings find, with --judge-next, "
+        "or queries of other documents"
+    )
+    return [doubt(text)]
+
+
+def _tail(successes: int, trials: int, chance: float) -> float:
+    """Return how likely so many successes or more are, of independent trials with this chance each."""
+    from scipy.special import betainc
+
+    return float(betainc(successes, trials - successes + 1, chance)) if successes else 1.0

@@ -1,0 +1,144 @@
+"""Jobs that write the documents of a store again with other vectors, for translations, re-embeddings and syncs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.embedders.base import Embedder
+from migrate.manifest import Manifest, StoreFacts
+from migrate.stores.base import Snapshot, Store
+from migrate.stores.database import DatabaseStore
+from migrate.stores.outputs import Output
+from migrate.stores.sources import Checksums, check_all_vectors
+from migrate.translate import batch_rows
+from migrate.vectors import Vectors
+from migrate.work.jobs import Configuration, StoreJob, Work
+from migrate.work.shards import Block, Shard, shards_of
+from migrate.work.writer import StoreWriter
+
+TRUE_VECTOR: Final = -1
+"""In the place of a row: the document gets its true vector."""
+
+
+@dataclass(eq=False)
+class RewriteJob(StoreJob):
+    """The documents of `store`, in its order, in a new store like it; `before` is how it was when the work began."""
+
+    store: Store
+    output: Output
+    before: Snapshot
+
+    command: ClassVar[str]
+
+    @property
+    def total(self) -> int:
+        """The number of its documents."""
+        return self.store.info.count
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of a batch: a product of other rows together may differ in the last digit."""
+        return batch_rows(max(self.store.info.dim, self.dim or 0))
+
+    @abstractmethod
+    def options(self) -> Mapping[str, Any]:
+        """Return what a run that is continued has in common with the one that was begun, beside stores and output."""
+
+    def source(self) -> Mapping[str, Any]:
+        """Return what is read, as it is now."""
+        return self.store.snapshot().as_json()
+
+    def configuration(self) -> Configuration:
+        """Return what is read and the options."""
+        return Configuration(self.command, self.source(), {**self.options(), **self.output.work_options})
+
+    def writer(self, work: Work, dim: int) -> StoreWriter:
+        """Return the output's."""
+        return self.output.writer(self.store, work.content, dim)
+
+    def shards(self, work: Work) -> Iterable[Shard]:
+        """Return a shard for each batch."""
+        return shards_of(self.total, self.rows)
+
+    def check_sources(self, work: Work) -> None:
+        """Make sure that what was read is as it was; raises a StoreError."""
+        self.store.check_unchanged(self.before)
+
+    def check_vectors(self, work: Work) -> None:
+        """Make sure that no old vector changed since it was read, by the checksums in the shards."""
+        check_all_vectors(self.store, partial(work.shards.all_values, "sources"))
+
+    @abstractmethod
+    def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
+        """Write what goes with the store; return its manifest, without hashes, and facts that JSON can hold."""
+
+    def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
+        """Complete the store, if what was read is unchanged, and write its manifest."""
+        writer.finish(work.all_rows(writer.dim))
+        self.check_sources(work)
+        beside = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
+        manifest, facts = self.conclude(work)
+        hashes = {**self.output.facts(self.store, work.content, writer.sha256), **beside}
+        replace(manifest, details={**manifest.details, **hashes}).write(work.content)
+        return {"recall": writer.recall, "remarks": list(writer.remarks), **facts}
+
+
+@dataclass(eq=False)
+class PatchJob(RewriteJob):
+    """Vectors that another store has already, and true ones for the other documents.
+
+    `kept` has the vector of each document in one of its `kept_rows`, (n,), unless that is `TRUE_VECTOR`: those are of
+    `embedder`. `confidence` is of the new vectors, `sources` of the vectors that they come from, where that is known.
+    `manifest` is the new store's, without hashes.
+    """
+
+    embedder: Embedder
+    kept: Store
+    kept_rows: NDArray[np.int64]
+    confidence: Vectors
+    sources: Checksums | None
+    manifest: Manifest
+
+    @property
+    def dim(self) -> int:
+        """That of the vectors that are kept."""
+        return self.kept.info.dim
+
+    @abstractmethod
+    def true_vectors(self, rows: NDArray[np.int64]) -> Iterable[Vectors]:
+        """Return the true vectors, (dim,), of some documents of the store; called in the order of the shards."""
+
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        """Make one block."""
+        part = slice(shard.start, shard.stop)
+        rows = self.kept_rows[part]
+        vectors, is_true = np.empty((len(rows), self.dim), np.float32), rows == TRUE_VECTOR
+        if not is_true.all():
+            vectors[~is_true] = _vectors_of(self.kept, rows[~is_true])
+        true = np.flatnonzero(is_true)
+        for place, vector in zip(true, self.true_vectors(true + shard.start) if len(true) else (), strict=True):
+            vectors[place] = vector
+        sources = {} if self.sources is None else {"sources": self.sources[part]}
+        yield Block({"vectors": vectors, "confidence": self.confidence[part], **sources})
+
+    def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
+        """Write the state of the model, and return the manifest."""
+        self.embedder.save_state(work.content)
+        return self.manifest, {}
+
+
+def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
+    """Return the vectors of some rows; those of files that are near each other in one go, which leaves ids unread."""
+    first, count = int(rows.min()), int(np.ptp(rows)) + 1
+    if isinstance(store, DatabaseStore) or count > 2 * len(rows):
+        return store.get(rows).vectors
+    batch = next(iter(store.scan(first, first + count, batch_size=count)))
+    near: Vectors = batch.vectors[rows - first]
+    return near

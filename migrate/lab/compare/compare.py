@@ -1,0 +1,205 @@
+"""`migrate.compare`: any number of stores of the same documents, each pair by every measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+import migrate.lab.compare.report  # noqa: F401 - how a comparison looks in a notebook
+from migrate.errors import UsageError
+from migrate.lab.compare.comparison import Compared, LocalDocument, LocalDocuments, StoresComparison
+from migrate.lab.compare.figures import matrix_of
+from migrate.lab.compare.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
+from migrate.lab.compare.labels import judge_labels
+from migrate.lab.compare.matching import SAMPLE, Matched, match_documents
+from migrate.report.terminal import cut
+from migrate.similarity.measures import MEASURES
+from migrate.similarity.spaces import Space, chance_cka, compare_described, describe_space
+from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
+from migrate.stores import open_store
+from migrate.stores.base import Store
+from migrate.vectors import Progress, no_progress
+
+Item = TypeVar("Item")
+
+
+def compare(
+    *stores: Store | str | Path,
+    sample: int = SAMPLE,
+    stitches: Sequence[str] = (RIDGE,),
+    labels: Mapping[str, str] | None = None,
+    groups: Places | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> StoresComparison:
+    """Compare the spaces of two or more stores over the documents that all of them have, matched by id.
+
+    Parameters
+    ----------
+    stores
+        Stores, or their paths.
+    sample
+        Documents to compare at most.
+    stitches
+        Stitches of vectors alone to fit between every two stores, such as ridge, ols, procrustes, lowrank or mlp:2.
+    labels
+        Labels of documents, by id: classifiers trained on the first store's vectors are tried on those of the others.
+    groups
+        Stores that belong together, by their places in `stores`, from 0; measures within are set against those between.
+    seed
+        Seed of the sample, and of what is random in the measures.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    UsageError
+        There are fewer than two stores, a stitch is none of vectors alone, or a group has no stores or another's.
+    InputError
+        The stores share fewer than 10 ids, or labels; or a vector is zero or not finite.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.compare("my-store", "my-store")
+    <StoresComparison of my-store, my-store (2): 150 documents, CKA 1.000>
+    """
+    opened = [store if isinstance(store, Store) else open_store(store, verify=True) for store in stores]
+    if len(opened) < 2:
+        raise UsageError("a comparison needs two or more stores; name another")
+    specs = list(dict.fromkeys(stitches)) or [RIDGE]
+    for spec in specs:
+        check_stitch(spec)
+    if groups is not None:
+        check_groups(groups, len(opened))
+    matched = match_documents(opened, sample=sample, seed=seed, progress=progress)
+    spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
+    downstream = None
+    if labels is not None:
+        rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
+        of_rows = [labels[matched.ids[row]] for row in rows]
+        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], of_rows, seed=seed)
+    names = distinct_names([store.info.location for store in opened])
+    fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
+    places = range(len(spaces))
+    for spec, a, b in _counted(list(product(specs, places, places)), "fit stitches", progress):
+        fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
+    first, pairs = fitted[specs[0]], _counted(list(combinations(places, 2)), "compare spaces", progress)
+    local = tuple(_local_documents(space, matched.ids) for space in spaces)
+    comparison = StoresComparison(
+        stores=tuple(
+            Compared(
+                name,
+                store.info.location,
+                store.info.count,
+                store.info.dim,
+                store.info.exact,
+                space.dimension,
+                space.two_nn,
+            )
+            for name, store, space in zip(names, opened, spaces, strict=True)
+        ),
+        shared=matched.shared,
+        documents=len(matched.ids),
+        seed=seed,
+        pairs={(a, b): compare_described(spaces[a], spaces[b], first[a, b], first[b, a], seed=seed) for a, b in pairs},
+        stitches=fitted,
+        chance=tuple(chance_cka(space.vectors, seed=seed) for space in spaces),
+        local=local,
+        texts=_first_texts(opened, matched, local),
+        groups=None,
+        downstream=downstream,
+        notes=tuple(_notes(opened, names, matched)),
+    )
+    return comparison if groups is None else replace(comparison, groups=_compare_groups(comparison, groups))
+
+
+def distinct_names(locations: Sequence[str]) -> list[str]:
+    """Return for each location its last parts that tell it from all others, and a number where it is the same.
+
+    A location may hold what a terminal obeys; a name does not.
+    """
+    paths = [Path(location).absolute().parts for location in locations]
+    depths = range(1, 1 + max(map(len, paths)))
+    depth = next(d for d in depths if len({path[-d:] for path in paths}) == len(set(paths)))
+    names = [str(Path(*path[-depth:])) for path in paths]
+    names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
+    times = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [name if time == 1 else f"{name} ({time})" for name, time in zip(names, times, strict=True)]
+
+
+def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
+    members = list(places.values())
+    contrasts, angles = [], np.empty(0)
+    for measure in MEASURES:
+        if measure.key in ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty"):
+            matrix = np.array(matrix_of(measure, comparison), dtype=float)
+            contrasts.append(Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed)))
+            angles = matrix if measure.key == "cka_distance" else angles
+    return Groups(places, tuple(contrasts), layer_distances(angles, members))
+
+
+def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
+    defined = np.flatnonzero(np.isfinite(space.local))
+    order = defined[np.argsort(space.local[defined], kind="stable")]
+    lowest, highest = (
+        tuple(
+            LocalDocument(
+                ids[space.near.query_rows[query]],
+                float(space.local[query]),
+                tuple(ids[row] for row in space.near.rows[query][:5]),
+            )
+            for query in queries[:20]
+        )
+        for queries in (order, order[::-1])
+    )
+    return LocalDocuments(lowest, highest)
+
+
+def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
+    """Return how the listed documents begin, as the first store with texts has them."""
+    number = next((number for number, store in enumerate(stores) if store.info.has_texts), None)
+    if number is None:
+        return {}
+    listed = {
+        doc_id
+        for ends in local
+        for document in (*ends.lowest, *ends.highest)
+        for doc_id in (document.id, *document.neighbours)
+    }
+    rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
+    documents = stores[number].documents(matched.rows[number][rows])
+    return {document.id: cut(" ".join(document.text.split()), 80) for document in documents}
+
+
+def _counted(items: Sequence[Item], stage: str, progress: Progress) -> Iterator[Item]:
+    """Yield the items, and report how many are done."""
+    for done, item in enumerate(items):
+        progress(stage, done, len(items))
+        yield item
+    progress(stage, len(items), len(items))
+
+
+def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:
+    notes = [
+        f"{name} has {store.info.count - matched.shared:,} documents that not all of the others have; they are left out"
+        for name, store in zip(names, stores, strict=True)
+        if store.info.count > matched.shared
+    ]
+    if len(matched.ids) < matched.shared:
+        notes.append(f"{len(matched.ids):,} of the {matched.shared:,} shared documents are compared, drawn by the seed")
+    fitted_on = len(halves(len(matched.ids), seed=0)[0])
+    named = list(zip(names, stores, strict=True))
+    if wide := [f"{name} ({store.info.dim:,})" for name, store in named if store.info.dim > fitted_on]:
+        notes.append(
+            f"stitches are fitted on {fitted_on:,} documents, fewer than the dimensions of {', '.join(wide)}: what "
+            "they reach says as much of that number as of the spaces"
+        )
+    if lossy := [name for name, store in named if not store.info.exact]:
+        notes.append(f"the vectors of {', '.join(lossy)} are approximate, as the index keeps them")
+    return notes
