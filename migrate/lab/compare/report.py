@@ -381,8 +381,8 @@ def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]
 def letter(place: int) -> str:
     """Return a short name for a column, as spreadsheets have it.
 
-    >>> [letter(place) for place in (0, 25, 26)]
-    ['A', 'Z', 'AA']
+    >>> [letter(place) for place in (0, 25, 26, 51, 52)]
+    ['A', 'Z', 'AA', 'AZ', 'BA']
     """
     return (letter(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
 
