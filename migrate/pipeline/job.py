@@ -25,7 +25,9 @@ from migrate.embedders.kinds import runs_code, split_spec
 from migrate.embedders.prefix import first_of
 from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
+from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
+from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.steps.fit import Fit
