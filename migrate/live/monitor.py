@@ -54,7 +54,7 @@ from migrate.audit.verdict import (
 from migrate.embedders.base import Embedder
 from migrate.live.confidence_sequence import ConfidenceSequence
 from migrate.live.state import LiveState, ServedQuery
-from migrate.search.runs import Run, TopK
+from migrate.search.runs import Rankings, TopK
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Metric, Store
 from migrate.stores.serving import is_cosine
@@ -275,7 +275,7 @@ class ServedPool:
         """Vectors as the store compares them."""
         return unit_rows(vectors) if self.is_cosine else vectors
 
-    def _best(self) -> Run:
+    def _best(self) -> Rankings:
         """Return the first documents of a full re-embed, among the pool and all that is true in the store."""
         top = TopK(self.query_set.query_ids, self.vectors, metric=self.metric, depth=CUT)
         top.add([self.ids[row] for row in self.pooled], np.stack([self.true[row] for row in self.pooled.tolist()]))

@@ -13,7 +13,7 @@ from migrate.audit.verdict import Bootstrap
 from migrate.cli.main import run
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ def test_all_but_one_grade_alike_tell_no_more(good, drawn, capsys):
     assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
-RANKINGS = [Run({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
+RANKINGS = [Rankings({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
 
 
 def judged(grades_of):
@@ -358,7 +358,7 @@ def test_a_reordered_file_is_refused_by_the_command(good, drawn, capsys):
 
 
 def runs(own, full):
-    return Run({f"q{row}": own(row) for row in range(40)}), Run({f"q{row}": full(row) for row in range(40)})
+    return Rankings({f"q{row}": own(row) for row in range(40)}), Rankings({f"q{row}": full(row) for row in range(40)})
 
 
 DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" for i in range(5, 15)])
