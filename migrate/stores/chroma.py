@@ -10,11 +10,9 @@ import json
 import math
 import os
 import re
-import shutil
-import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +31,7 @@ from migrate.stores.driver import Driver, Page, in_parts
 from migrate.stores.kept import keep
 from migrate.stores.records import import_client
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.sqlite_read import JOURNALS, read_only
+from migrate.stores.sqlite_read import JOURNALS
 from migrate.stores.switching import ASIDE, others
 from migrate.vectors import Document, Vectors
 
@@ -267,20 +265,9 @@ class ChromaDriver(ClientDriver):
         return super().keep_manifest(manifest)
 
     def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
-        with self._database() as connection:
-            return connection.execute(question, values).fetchall()
-
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
-        """Chroma's database, to read."""
         self.require_folder()
-        try:
-            with read_only(self.folder / _DATABASE) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.location}: SQLite cannot read {_DATABASE} ({error}); stop what writes to it, or copy it again"
-            ) from error
+        with self.database(self.folder / _DATABASE) as connection:
+            return connection.execute(question, values).fetchall()
 
     def versions(self) -> dict[str, Any]:
         """Return what Chroma counts up with each write to the collection."""
@@ -293,13 +280,11 @@ class ChromaDriver(ClientDriver):
         version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
         return {} if collection is None else {self.name: version}
 
-    def copy_to(self, copy: Path) -> None:
-        """Copy all that belongs to the collection."""
-        for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(self.name)):
-            if (self.folder / segment).is_dir():
-                shutil.copytree(self.folder / segment, copy / segment, dirs_exist_ok=True)
-        with self._database() as source, closing(sqlite3.connect(copy / _DATABASE)) as target:
-            source.backup(target)
+    def stored(self) -> Iterable[Path]:
+        """Return the database, and the segments of the collection."""
+        segments = self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(self.name))
+        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if path.is_file())
+        return [*files, self.folder / _DATABASE]
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
         """Return Chroma's client of a folder, which writes to it, and what ends it."""

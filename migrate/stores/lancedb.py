@@ -25,7 +25,7 @@ from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import Distance, choose, choose_text, import_client, metadata_as_json
+from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
 
@@ -205,17 +205,14 @@ class LanceDriver(Driver):
         return [doc_id for doc_id in ids if self.has_text_ids or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
 
     def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
-        text = fields.pop(self.text, None) if self.text else None
-        if self.id_column and isinstance(fields.get(self.id_column), str):
-            del fields[self.id_column]
         if self.asked.get("made"):  # metadata is JSON in a column
             try:
-                fields = dict(json.loads(fields["metadata"]))
+                return Document(doc_id, fields[self.text or "text"] or "", dict(json.loads(fields["metadata"])))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 raise StoreError(
                     f"{self.location}: the metadata of {doc_id!r} is no JSON object; write the table again"
                 ) from error
-        return Document(doc_id, text or "", fields)
+        return as_document(self.location, doc_id, fields, self.id_column, self.text)
 
     def _open_table(self, **options: Any) -> Any:
         return _connect(self.folder, **options).open_table(self.name)

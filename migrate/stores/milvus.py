@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -218,10 +217,7 @@ class MilvusDriver(AliasDriver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return fields as documents."""
         for row in self._find(ids, self._plain_fields):
-            key = row[self.key_field]
-            if isinstance(key, str):
-                del row[self.key_field]
-            yield as_document(self.location, str(key), row, self.text, _LAYOUT[2])
+            yield as_document(self.location, str(row[self.key_field]), row, self.key_field, self.text, _LAYOUT[2])
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by ids."""
@@ -324,13 +320,9 @@ class MilvusDriver(AliasDriver):
             )
         super().require_folder()
 
-    def copy_to(self, copy: Path) -> None:
-        """Copy every collection."""
-        shutil.rmtree(copy / "collections", ignore_errors=True)
-        for path in [*_files_in(self.folder / "collections"), *self.folder.glob("aliases.json")]:
-            target = copy / path.relative_to(self.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+    def stored(self) -> Iterable[Path]:
+        """Return the files of every collection."""
+        return [*_files_in(self.folder / "collections"), *self.folder.glob("aliases.json")]
 
     # Writing.
 

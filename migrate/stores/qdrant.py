@@ -10,12 +10,10 @@ import base64
 import io
 import pickle
 import re
-import shutil
 import sqlite3
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -213,10 +211,7 @@ class QdrantDriver(AliasDriver):
         """Return payloads as documents."""
         nested = _LAYOUT[1] if self.text == _LAYOUT[0] else None
         for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
-            fields = dict(point.payload or {})
-            if self.id_field is not None and isinstance(fields.get(self.id_field), str):
-                del fields[self.id_field]
-            yield as_document(self.location, doc_id, fields, self.text, nested)
+            yield as_document(self.location, doc_id, dict(point.payload or {}), self.id_field, self.text, nested)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by the ids of points, or by the payload field of ids."""
@@ -351,17 +346,9 @@ class QdrantDriver(AliasDriver):
                     "is read; do not open it"
                 ) from error
 
-    def copy_to(self, copy: Path) -> None:
-        """Copy every collection."""
-        shutil.copyfile(self.folder / "meta.json", copy / "meta.json")
-        try:
-            for storage in self.folder.glob("collection/*/storage.sqlite"):
-                target = copy / storage.relative_to(self.folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with read_only(storage) as source, closing(sqlite3.connect(target)) as connection:
-                    source.backup(connection)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
+    def stored(self) -> Iterable[Path]:
+        """Return the files of every collection."""
+        return [self.folder / "meta.json", *self.folder.glob("collection/*/storage.sqlite")]
 
     # Writing.
 

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -30,6 +31,7 @@ from migrate.stores.kept import sync_tree
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
+    as_document,
     choose,
     choose_text,
     import_client,
@@ -96,11 +98,11 @@ class SqliteVecDriver(Driver):
         """The database."""
         place = Path(self.address.place)
         if not place.exists():
-            raise StoreError(f"{self.location}: expected a SQLite database, found no file {place}; check the path")
+            raise StoreError(f"{self.location}: there is no file {place}; check the path")
         files = _databases(place)
         if len(files) != 1:
-            have = ", ".join(file.name for file in files) or "none"
-            raise StoreError(f"{self.location}: expected a database with vectors, found {have}; name its file")
+            have = f"several, {', '.join(file.name for file in files)}" if files else "none"
+            raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
         return files[0]
 
     def files(self) -> Collection[str]:
@@ -262,13 +264,8 @@ class SqliteVecDriver(Driver):
             for name in facts.keys() & self.vector_columns.keys():
                 facts[name] = self._decoded(name, [facts[name]])[0].tolist()
             facts |= beside.get(doc_id, {})
-            text = facts.pop(self.text, None) if self.text is not None else None
-            if not isinstance(text, str | None):
-                raise StoreError(
-                    f"{self.location}: {self.text} of {doc_id!r} is no text, but {type(text).__name__}; name another "
-                    "column with ?text=, or correct it"
-                )
-            yield Document(doc_id, text or "", with_nested(facts, _METADATA))
+            document = as_document(self.location, doc_id, facts, None, self.text)
+            yield replace(document, metadata=with_nested(document.metadata, _METADATA))
 
     def _beside(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The columns of a table beside, by id."""
@@ -307,8 +304,8 @@ class SqliteVecDriver(Driver):
             if not isinstance(content, bytes) or len(content) != length:
                 found = f"one of {len(content):,}" if isinstance(content, bytes) else type(content).__name__
                 raise StoreError(
-                    f"{self.location}: expected vectors of {length:,} bytes in {column}, found {found}; the database "
-                    "is damaged, copy it again"
+                    f"{self.location}: a vector in {column} has {length:,} bytes, and this is {found}; the database is "
+                    "damaged, copy it again"
                 )
         return np.frombuffer(b"".join(contents), _ELEMENTS[kind]).reshape(-1, size).copy()
 

@@ -150,10 +150,10 @@ def test_what_cannot_be_opened_is_told_in_one_line(awkward, rest, error, why):
 
 
 def test_what_is_no_database_is_told(tmp_path):
-    with pytest.raises(StoreError, match="found no file"):
+    with pytest.raises(StoreError, match="there is no file"):
         open_store(f"sqlite-vec:{tmp_path}/nosuch.db#t")
     (tmp_path / "a.db").write_text("not a database")
-    with pytest.raises(StoreError, match="found none; name its file"):
+    with pytest.raises(StoreError, match="there are none; name the file"):
         open_store(f"sqlite-vec:{tmp_path}/a.db#t")
 
 
@@ -190,7 +190,7 @@ def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
     assert list(new.documents()) == sorted(documents, key=lambda document: document.id)
     assert done.remarks[0].startswith("sqlite-vec has no inner product")
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
-    with pytest.raises(StoreError, match="expected metadata that JSON can hold"):
+    with pytest.raises(StoreError, match="JSON cannot hold its metadata"):
         migrate.translate(source, migrate.fit(source, "tfidf:4", sample=40), f"faiss:{tmp_path}/flat")
     assert not (tmp_path / "flat").exists()
 
