@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, work_folder
@@ -245,7 +245,7 @@ class AliasDriver(ClientDriver):
         used = self.aliases().values()
         return [name for name in self.collections() if made.fullmatch(name) and name not in used]
 
-    def refuse_swap(self, new: Driver) -> None:
+    def refuse_swap(self, new: Self) -> None:
         """Refuse collections: their names cannot be traded in one step."""
         aliases = self.aliases()
         for driver in (self, new):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,7 +29,7 @@ from migrate.errors import (
 from migrate.locations import secrets_of
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
-from migrate.stores.driver import Driver, Page, in_parts, is_lossy
+from migrate.stores.driver import Page, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
@@ -203,7 +203,7 @@ class MilvusDriver(AliasDriver):
                 yield Page(ids, found, (partition, rows))
 
     def _find(self, ids: Sequence[str], fields: list[str], partition: str | None = None) -> Iterator[dict[str, Any]]:
-        """Records by their ids."""
+        """Yield records by their ids."""
         if self.types[self.key_field] == "VARCHAR":
             keys: Sequence[Any] = ids
         else:
@@ -326,11 +326,8 @@ class MilvusDriver(AliasDriver):
 
     # Writing.
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection with schema, partitions, records and indexes of the old one, or records of documents."""
-        old = like if isinstance(like, MilvusDriver) else None
         remarks: list[str] = []
         written = 0
         self.clear()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from migrate.errors import (
 from migrate.locations import scrub
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
-from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.driver import Page, in_parts
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
@@ -185,7 +185,7 @@ class QdrantDriver(AliasDriver):
                 yield Page([], [], some)
 
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
-        """Points by the ids that their documents have here."""
+        """Yield points by the ids that their documents have here."""
         return ((self._id_of(point), point) for point in self._find(ids, **read))
 
     def _find(self, ids: Sequence[str], **read: Any) -> list[Any]:
@@ -352,11 +352,8 @@ class QdrantDriver(AliasDriver):
 
     # Writing.
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection with the settings, points and payload indexes of the old one, or points of documents."""
-        old = like if isinstance(like, QdrantDriver) else None
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
         most, written = max(min((4 << 20) // (24 * dim), _AT_ONCE), 1), 0  # 4 MiB, of 24 bytes a number

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from children import run_command
-from database_tests import DatabaseTests
+from database_tests import DatabaseTests, written
 
 import migrate
 from migrate.cli.main import run
@@ -16,7 +16,6 @@ from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Document
-from migrate.work.writer import write_rows
 
 pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
@@ -96,9 +95,7 @@ def test_everything_in_an_awkward_database_goes_through(journal, awkward, tmp_pa
     assert (source.info.count, source.info.dim, source.info.details["distance"]) == (100, 6, "cosine")
     vectors = np.random.default_rng(1).normal(size=(100, 9)).astype(np.float32)
     new = tmp_path / "new"
-    new.mkdir()
-    writer = source.destination(new, 9)
-    write_rows(writer, [(0, vectors)], len(vectors))
+    written(source, f"sqlite-vec:{new}#vectors", new, vectors)
     copy = open_store(f"sqlite-vec:{new}#vectors?text=odd docs.content")
     assert (copy.info.dim, copy.info.details["distance"]) == (9, "cosine")
     assert np.array_equal(read_all(copy.scan()).vectors, vectors)
