@@ -68,7 +68,8 @@ def check_labels(labels: Labels, path: Path) -> Labels:
 def repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the values that come more than once, ascending, each as often as it comes again."""
     ordered = np.sort(values)
-    return ordered[1:][ordered[1:] == ordered[:-1]]
+    again: NDArray[np.int64] = ordered[1:][ordered[1:] == ordered[:-1]]
+    return again
 
 
 def label_values(labels: Labels, rows: RowNumbers) -> NDArray[np.int64]:
