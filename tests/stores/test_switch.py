@@ -306,7 +306,7 @@ def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
     old, new = stamped(folders(tmp_path))
     switch(old, new, unproven=True)
     for folder in (old, new):
-        with pytest.raises(UsageError, match=f"this is part of a switch of {old}; run rollback or forget"):
+        with pytest.raises(UsageError, match=f"a store of a switch of {old} is not replaced; run rollback or forget"):
             Output(Path(folder)).refuse_existing(force=True)
     third = tmp_path / "third"
     translate(old, third)
