@@ -337,7 +337,7 @@ class ServedPool:
         return EpochCalibration(temperature, tuple(bands), most)
 
     def _lately(self, query: int) -> Lately:
-        """Return the later half of a query's documents, as far as translated; served or not, as that depends on errors."""
+        """Return the later half of a query's documents, if translated; served or not, which depends on errors."""
         half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
         rows = self.ranked.rows[query, half]
         untrue = ~self.is_true[rows]
