@@ -48,8 +48,7 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
     spec = known.spec if model is None and known is not None else model
     if spec is None:
         raise UsageError(
-            f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
-            f"with {option}="
+            f"{store.info.location}: the store does not say which model it was built with; name it with {option}="
         )
     if not isinstance(spec, str):
         embedder = spec

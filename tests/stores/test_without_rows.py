@@ -201,7 +201,7 @@ def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, co
 
 
 def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
-    with pytest.raises(StoreError, match="a store: expected a different id for each document, found 'b' twice"):
+    with pytest.raises(StoreError, match="a store: two documents have the id 'b'"):
         IdIndex.of([["b", "c"], ["a", "b"]], "a store")
     with pytest.raises(StoreError, match="no Unicode text"):
         IdIndex.of([["\ud800"]], "a store")
