@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+StepKind = TypeVar("StepKind", bound="Step[Any]")
 
 COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Queries"
 """Titles of sections of a help text."""
@@ -187,6 +188,12 @@ class PaidStep(Step[Result]):
             self.estimate().refuse_beyond(self.max_cost)
         self.cap.cap_usd = self.max_cost
         return self.execute()
+
+
+def step_like(kind: type[StepKind], step: Step[Any], **others: Any) -> StepKind:
+    """Return a step of a kind with the fields that another step has under the same names, but for `others`."""
+    names = {field.name for field in fields(kind)} & {field.name for field in fields(step)}
+    return kind(**{name: getattr(step, name) for name in names - others.keys()}, **others)
 
 
 def fields_of(step: type[Any]) -> list[Field[Any]]:

@@ -321,13 +321,13 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
     refused(new, new, UsageError, "the old store itself")
     refused(old, new, StoreError, "found other to embed with", Hashed("other"))
     other = kind.make(tmp_path / "other", {f"x{n}": tools.record(f"x{n}", f"another corpus {n}", n) for n in range(90)})
-    refused(other, new, InputError, "expected most of the 200 documents of .*, found 0 of them")
+    refused(other, new, InputError, "the store has 0 of the 200 documents of")
     same_ids = {name: tools.record(name, f"other words {name}", 1) for name in some_records()}
     refused(kind.make(tmp_path / "same", same_ids), new, InputError, "found 0 of them; name the store")
     bare = tmp_path / "bare"
     kind.make(bare, changed(some_records()))
     (bare / "docs.jsonl").unlink()
-    refused(str(bare), new, StoreError, "expected texts, as .* has, found none")
+    refused(str(bare), new, StoreError, "the store has no texts, and .* has")
     (Path(new) / "README").write_text("mine")
     refused(old, new, UsageError, "nothing but the store, found README")
     (Path(new) / "README").unlink()
