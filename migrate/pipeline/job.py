@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from migrate.audit.inputs import AGAIN
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
-from migrate.audit.query_set import QuerySet, by_field, hold_out, independent, load_query_set, share_of
+from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import POOL, Audit
@@ -73,22 +73,7 @@ def source_embedder(step: Run) -> Embedder | None:
 
 def questions(step: Run) -> QuerySet:
     """Return the queries that judge, without choosers, and without those that are held out."""
-    beir, field = step.beir, step.group_field
-    if isinstance(beir, QuerySet) and step.queries is None:
-        query_set = beir if field is None else by_field(beir, field)
-    else:
-        judged = beir.name if isinstance(beir, QuerySet) else beir
-        query_set = load_query_set(
-            step.source,
-            judged,
-            step.queries,
-            split=step.split,
-            group_field=field,
-            seed=step.seed,
-            progress=step.progress,
-        )
-    if step.hold_out is not None:
-        query_set = hold_out(query_set, share_of(step.hold_out))
+    query_set = step.load_queries(step.source)
     log = _log_of(step)
     choosing = digests_of(log.looked_up if log else ())
     return independent(query_set, choosers_of(step.source.info.manifest) | choosing)
