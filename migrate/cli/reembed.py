@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
-from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
-from migrate.cli.verdict import load_model_of
+from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:

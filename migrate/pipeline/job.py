@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from migrate.audit.inputs import AGAIN
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
-from migrate.audit.query_set import QuerySet, by_field, hold_out, independent, load_query_set, share_of
+from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import POOL, Audit
@@ -100,22 +100,7 @@ class RunJob:
     @cached_property
     def questions(self) -> QuerySet:
         """The queries that judge: without those that are held out, or that choose documents, or did so before."""
-        step, beir, field = self.step, self.step.beir, self.step.group_field
-        if isinstance(beir, QuerySet) and step.queries is None:
-            query_set = beir if field is None else by_field(beir, field)
-        else:
-            judged = beir.name if isinstance(beir, QuerySet) else beir
-            query_set = load_query_set(
-                self.store,
-                judged,
-                step.queries,
-                split=step.split,
-                group_field=field,
-                seed=step.seed,
-                progress=step.progress,
-            )
-        if step.hold_out is not None:
-            query_set = hold_out(query_set, share_of(step.hold_out))
+        query_set = self.step.load_queries(self.store)
         choosing = digests_of(self.log.looked_up if self.log else ())
         return independent(query_set, choosers_of(self.store.info.manifest) | choosing)
 

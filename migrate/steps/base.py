@@ -197,9 +197,9 @@ def step_like(kind: type[StepKind], step: Step[Any], **others: Any) -> StepKind:
 
 
 def fields_of(step: type[Any]) -> list[Field[Any]]:
-    """Return the fields of a step in the order that a reader expects: its own, then those of every step."""
+    """Return the fields of a step as a reader expects them: first those that go by their place, last those of all."""
     shared = {field.name for field in fields(PaidStep)}
-    return sorted(fields(step), key=lambda field: field.name in shared)
+    return sorted(fields(step), key=lambda field: (field.name in shared, field.kw_only))
 
 
 def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
