@@ -16,6 +16,7 @@ from _pytest.doctest import DoctestModule
 from schema import check_document
 
 import migrate
+from migrate.audit.step import Audit
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
@@ -68,6 +69,23 @@ def install(tmp_path, monkeypatch):
         (info / "entry_points.txt").write_text(f"[lead_migrate.{group}]\n{kind} = {package}_module:KIND\n")
 
     return make
+
+
+@pytest.fixture
+def step_fields(monkeypatch):
+    """Called with fields of a step that commands of this process then have, as no option stands for them."""
+
+    def set_fields(step, **values):
+        for name, value in values.items():
+            monkeypatch.setitem(step.__init__.__kwdefaults__, name, value)
+
+    return set_fields
+
+
+@pytest.fixture
+def audit_fields(step_fields):
+    """As `step_fields`, of an audit."""
+    return partial(step_fields, Audit)
 
 
 @pytest.fixture

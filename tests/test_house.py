@@ -81,7 +81,7 @@ HOMES = {
     "sqlite3": [
         "embedders/",
         "live/state",
-        "stores/chroma",
+        "stores/clients",
         "stores/qdrant",
         "stores/sqlite_",
     ],

@@ -87,7 +87,7 @@ def _stay(retriever: Retriever) -> Choices:
 
 
 def _bridge(retriever: Retriever) -> Choices:
-    """The arm of Drift-Adapter (EMNLP 2025): what can be answered today, before anything is translated."""
+    """Return the arm of Drift-Adapter (EMNLP 2025): what can be answered before anything is translated."""
     if BRIDGE not in retriever.stores:
         need = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
         yield Skipped(BRIDGE, need)
@@ -98,14 +98,14 @@ def _bridge(retriever: Retriever) -> Choices:
 
 
 def _words(retriever: Retriever) -> Choices:
-    """Words alone, and fused with vectors; hybrid has a standard of its own: words must not hide what vectors lost.
+    """Yield words alone, and fused with vectors; words must not hide what vectors lost, so hybrid has its own standard.
 
     In a pool that standard is missing: fused ranks may rise or fall where documents are left out.
     """
     if retriever.documents is None:
         has_texts = retriever.stores[TRANSLATED].info.has_texts
         yield Skipped(HYBRID, "left out with BM25" if has_texts else _NO_TEXTS)
-        yield Skipped(BM25, "left out by --no-bm25" if has_texts else _NO_TEXTS)
+        yield Skipped(BM25, "left out" if has_texts else _NO_TEXTS)
         return
 
     def fused(name: str) -> TimedRun:
@@ -128,7 +128,7 @@ _NO_TEXTS = "needs texts, and the translated store has none"
 
 
 def _controls(retriever: Retriever) -> Choices:
-    """Rankings that every arm has to be better than; unjudged, they need true vectors of whatever they rank."""
+    """Return rankings that every arm has to be better than; unjudged, they need true vectors of all they rank."""
     nothing = partial(retriever.cost_of_share, 0)
     controls = (
         Arm(MEAN, "control: one vector for all documents", retriever.rank_by_id, nothing),
@@ -141,7 +141,7 @@ def _controls(retriever: Retriever) -> Choices:
 
 
 def _two_stage(retriever: Retriever) -> Choices:
-    """An arm for each depth: the translated store finds so many documents, the target model embeds and ranks these."""
+    """Yield an arm for each depth: the translated store finds so many documents, the target model ranks these."""
     stages, count = retriever.audit.stages, retriever.stores[TRANSLATED].info.count
     if stages is not None and not stages:
         yield Skipped(TWO_STAGE, "left out by --two-stage none")
@@ -177,14 +177,14 @@ def _beyond(depth: int, retriever: Retriever) -> str:
     if retriever.audit.stages is None:
         remedy = f"`--two-stage {depth}`"
     elif retriever.audit.is_pooled and depth > retriever.audit.most_deep:
-        remedy = f"`--pool-depth {depth}`"
+        remedy = f"pool_depth={depth} of migrate.audit"
     return f"the first {depth} documents of every query, of which the pool has {retriever.pool_depth}: {remedy}"
 
 
 def _prefixes(retriever: Retriever) -> Choices:
-    """An arm for each number of tokens, the simplest rivals of a translation; stores of them are made before."""
+    """Return an arm for each number of tokens, the simplest rivals of a translation; their stores are made before."""
     if not retriever.audit.prefixes:
-        return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: --prefix 24,64")]
+        return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: prefix=(24, 64) of migrate.audit")]
     unit = unit_of(retriever.counter)
     meaning = f"the first {{}} {unit} of every document embedded by the target model, queries whole"
     return [
@@ -200,8 +200,8 @@ def _prefixes(retriever: Retriever) -> Choices:
 
 
 def _budgets(_: Retriever) -> Choices:
-    """The translated store with more true vectors: `migrate.audit.frontier` makes these arms."""
-    return [Skipped(REEMBEDDED, "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it")]
+    """Return that the translated store with more true vectors is an arm of `migrate.audit.frontier`."""
+    return [Skipped(REEMBEDDED, "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on")]
 
 
 ARMS: list[Callable[[Retriever], Choices]] = [

@@ -15,7 +15,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import Slice, find_slices
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.similarity import Similarity, compare_spaces
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -135,7 +135,7 @@ class Spaces:
 
 
 def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spaces:
-    """The map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
+    """Return the map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
     expected, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
     cosines = np.einsum("nd,nd->n", expected, other)
     centre = expected.mean(axis=0)
@@ -164,7 +164,7 @@ def _at(place: list[float]) -> tuple[float, float]:
 
 
 def _principal(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances, descending, and the directions they lie along, as columns."""
+    """Return variances, descending, and the directions they lie along, as columns."""
     values, vectors = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))
     return np.maximum(values[::-1], 0), vectors[:, ::-1]
 
@@ -215,7 +215,7 @@ class ThresholdTable:
     histograms: Mapping[str, Histogram]
 
 
-def calibrate(old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
+def calibrate(old: Rankings, new: Rankings, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
     """Return the table of thresholds; both runs are of searched vectors, and answer every query."""
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
     before, after = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
@@ -248,7 +248,7 @@ class _Hits:
     relevant: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, run: Run, query_set: QuerySet, sign: float) -> Self:
+    def of(cls, run: Rankings, query_set: QuerySet, sign: float) -> Self:
         """Return the first ten of every query."""
         scores: list[float] = []
         relevant: list[bool] = []
@@ -332,7 +332,7 @@ def diagnose(measured: Measured) -> Diagnostics:
 
 
 def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
-    """Up to 2,000 ids that all stores have, and their vectors in each; chunks of other sizes have other ids."""
+    """Return up to 2,000 ids that all stores have, and their vectors in each; other chunks have other ids."""
     shown = (STAY, TRANSLATED) if retriever.in_pool else (STAY, TRANSLATED, FULL)
     names = [name for name in shown if name in retriever.stores]
     common = set.intersection(*(set(retriever.keys[name]) for name in names))

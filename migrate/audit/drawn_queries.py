@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.verdict import Weighting
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 FLOOR = 0.1
 """The least chance to be drawn, so that no query weighs more than ten; `benchmarks/labels.py` compares others."""
 
 
-def greatest_change(first: Run, second: Run, query_ids: Sequence[str], k: int = 10) -> Scores:
-    """The greatest difference of nDCG@k between two runs that any judgements could make, one value a query, 0 to 1.
+def greatest_change(first: Rankings, second: Rankings, query_ids: Sequence[str], k: int = 10) -> Scores:
+    """Return the greatest difference of nDCG@k between two runs that judgements could make, (q,), 0 to 1.
 
     The difference of DCG is a sum over documents of grade times the difference of discounts. For grades in a given
     order it is linear in them, and so is the ideal DCG: their quotient is greatest where the first r documents
@@ -44,13 +44,13 @@ def _change(first: Sequence[str], second: Sequence[str], discounts: Scores, idea
 
 
 def chances_of(changes: Scores) -> Scores:
-    """The chance with which each query is drawn."""
+    """Return the chance with which each query is drawn."""
     chances: Scores = np.maximum(changes, FLOOR)
     return chances
 
 
 def draw_queries(chances: Scores, n: int, seed: int = 0) -> NDArray[np.int64]:
-    """Rows of at most `n` queries, in the order in which they were drawn: the first ones alone are a sample too."""
+    """Return rows of at most `n` queries in the order in which they were drawn: the first ones are a sample too."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(chances))
     kept: NDArray[np.int64] = order[rng.random(len(order)) < chances[order]][:n]

@@ -25,7 +25,7 @@ from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
 
@@ -47,7 +47,7 @@ _DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
 
 def score_rows(queries: Vectors, vectors: Vectors, metric: Metric) -> Vectors:
-    """Scores of (n, dim) rows for (q, dim) queries, (q, n); more is nearer: inner products, or negative distances."""
+    """Return scores of (n, dim) rows for (q, dim) queries, (q, n), more is nearer: inner products, or -distances."""
     scores: Vectors = queries @ vectors.T
     if metric == "l2":
         scores *= 2
@@ -74,7 +74,7 @@ class Ranked:
 
 
 def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress) -> Ranked:
-    """The first `depth` rows for each query, and no fewer than the bands need; reads the store once."""
+    """Return the first `depth` rows for each query, and no fewer than the bands need; reads the store once."""
     wide = [edge for edge in _EDGES if edge <= store.info.count // 4]  # the last band holds most of the store
     depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
     scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
@@ -94,7 +94,7 @@ def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress)
 
 
 def _blocks(count: int) -> Iterator[slice]:
-    """Queries to score at a time, so that memory does not grow with them."""
+    """Return queries to score at a time, so that memory does not grow with them."""
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
@@ -136,7 +136,7 @@ class Surroundings:
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(part.rows for part in self.drawn)]))
 
     def without(self, scores: Vectors) -> Surroundings:
-        """The same without some of the rows that were counted, by their translated scores, (q, n)."""
+        """Return the same without some of the rows that were counted, by their translated scores, (q, n)."""
         bins = _bins(scores, self.low, self.high)
         gone = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
         return replace(self, counts=np.maximum(self.counts - gone, 0))  # rounding may choose the next bin
@@ -193,7 +193,7 @@ def look_around(
 
 
 def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
-    """The bin of each score, (q, n)."""
+    """Return the bin of each score, (q, n)."""
     scale = _BINS / np.where(high > low, high - low, 1)
     bins: NDArray[np.int64] = np.clip((scores - low[:, None]) * scale[:, None], 0, _BINS - 1).astype(np.int64)
     return bins
@@ -207,7 +207,7 @@ class ErrorTail:
 
     @classmethod
     def of(cls, errors: NDArray[np.floating]) -> ErrorTail:
-        """The tail of some errors in any order."""
+        """Return the tail of some errors in any order."""
         return cls(np.sort(errors.astype(np.float64))[::-1])
 
     @cached_property
@@ -219,7 +219,7 @@ class ErrorTail:
         return size, start, max(float((self.errors[:size] - start).mean()) if size else 0.0, 1e-9)
 
     def __call__(self, gap: NDArray[np.floating]) -> NDArray[np.float64]:
-        """The chance that an error is at least `gap`; of no errors nothing is known, and the chance is 1."""
+        """Return the chance that an error is at least `gap`; of no errors nothing is known, and the chance is 1."""
         if not len(self.errors):
             return np.ones_like(gap, dtype=np.float64)
         size, start, excess = self._fit
@@ -228,7 +228,7 @@ class ErrorTail:
         return np.where(gap <= start, share, np.maximum(share, beyond))
 
     def reach(self, excesses: float) -> float:
-        """So many mean excesses beyond the largest error; infinitely far where nothing is known."""
+        """Return so many mean excesses beyond the largest error; infinitely far where nothing is known."""
         return float(self.errors[0] + excesses * self._fit[2]) if len(self.errors) else np.inf
 
 
@@ -281,7 +281,7 @@ class Relevant:
     scores: NDArray[np.float64]
 
     @classmethod
-    def of(cls, run: Run, query_id: str, judged: Mapping[str, int], metric: Metric) -> Self:
+    def of(cls, run: Rankings, query_id: str, judged: Mapping[str, int], metric: Metric) -> Self:
         """Return the ones that a run has retrieved, by the grades that were judged."""
         grades = {doc_id: max(grade, 0) for doc_id, grade in judged.items()}
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
@@ -364,7 +364,7 @@ class Room:
         return float(1 - self.possible / (now.possible * raised))
 
 
-def tops_of(run: Run, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
+def tops_of(run: Rankings, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
     """Return the true scores of the first ten documents of a run for a query, (10,), but some of them."""
     sign = 1.0 if metric == "ip" else -1.0
     ranked = zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True)
@@ -401,11 +401,11 @@ class Outside:
     most: float
     temperature: float | None = None
 
-    def losses(self, run: Run, query_set: QuerySet) -> NDArray[np.float64]:
+    def losses(self, run: Rankings, query_set: QuerySet) -> NDArray[np.float64]:
         """Return what errors predict that documents outside take from the full re-embed's `run` in the pool, (q,)."""
         return np.array([self._loss(run, query_id, query_set.grades(query_id)) for query_id in query_set.query_ids])
 
-    def _loss(self, run: Run, query_id: str, judged: Mapping[str, int]) -> float:
+    def _loss(self, run: Rankings, query_id: str, judged: Mapping[str, int]) -> float:
         around, query = self.surroundings, self.places[query_id]
         filled = np.flatnonzero(around.counts[query])
         tops, counts = around.tops[query, filled], around.counts[query, filled]
@@ -415,7 +415,7 @@ class Outside:
             return Relevant.of(run, query_id, judged, self.metric).loss(others)
         return Room(tops_of(run, query_id, self.metric), self.temperature).loss(others)
 
-    def floor(self, run: Run, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
+    def floor(self, run: Rankings, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
         """Return what is left of the full re-embed's scores, or of any arm's agreement, where `run` is in the pool."""
         is_share = self.temperature is not None
         scores = 1.0 if is_share else ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
@@ -424,7 +424,7 @@ class Outside:
 
 
 def calibrate(
-    run: Run,
+    run: Rankings,
     lately: Sequence[Lately],
     query_set: QuerySet,
     metric: Metric,

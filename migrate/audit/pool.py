@@ -75,14 +75,14 @@ class PoolStore(Store):
         )
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """The vectors with their ids."""
+        """Return the vectors with their ids."""
         end = len(self._ids) if stop is None else min(stop, len(self._ids))
         for first in range(start, end, batch_size):
             last = min(first + batch_size, end)
             yield Batch(self._ids[first:last], self._vectors[first:last])
 
     def get(self, rows: Rows) -> Batch:
-        """The vectors and ids of some rows."""
+        """Return the vectors and ids of some rows."""
         return Batch(self.ids(rows), self._vectors[rows])
 
     def ids(self, rows: range | Rows) -> list[str]:
@@ -90,7 +90,7 @@ class PoolStore(Store):
         return [self._ids[row] for row in rows]
 
     def documents(self, rows: Rows | None = None) -> Iterator[Document]:
-        """The documents, as the translated store has them."""
+        """Return the documents, as the translated store has them."""
         return self._translated.documents(self._rows if rows is None else self._rows[rows])
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
@@ -225,8 +225,8 @@ class GrownPool:
         if self.is_settled:
             return None
         return (
-            "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the queries "
-            "allow (`--reference build`)"
+            "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost), a full re-embed does as far as "
+            "the queries allow (`--reference build`)"
         )
 
     @property
@@ -309,7 +309,7 @@ def _check(retriever: Retriever) -> None:
     least = 2 if is_judged else _FEWEST_UNJUDGED
     if most < least:
         reason = "" if is_judged else ", as nothing is judged"
-        raise UsageError(f"--pool-depth: {most} is too few documents a query; name {least} or more{reason}")
+        raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
     if not translated.info.has_texts and retriever.audit.embedder.needs_texts:
         raise StoreError(
             f"{translated.info.location} has no texts, of which a pool is embedded; {translated.info.way_to_texts}, or "

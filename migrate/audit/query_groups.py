@@ -42,7 +42,7 @@ _BLOCK: Final = 1 << 22
 
 
 def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
-    """The query set with its groups, by its `group_field` if it has one.
+    """Return the query set with its groups, by its `group_field` if it has one.
 
     `vectors` are those of all queries by the target model, (q, dim). Queries without a value in the field are grouped
     among themselves by their vectors.
@@ -59,7 +59,7 @@ def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
 
 
 def alike(vectors: Vectors) -> NDArray[np.int64]:
-    """The number of the group of each query, (n,), by its vector, (n, dim)."""
+    """Return the number of the group of each query, (n,), by its vector, (n, dim)."""
     if not len(vectors):
         return np.empty(0, dtype=np.int64)
     rows, places = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
@@ -77,12 +77,12 @@ def alike(vectors: Vectors) -> NDArray[np.int64]:
 
 
 def centred(rows: Vectors, mean: Vectors) -> Vectors:
-    """Rows of unit length, (n, dim), less a `mean`, (dim,), at unit length again."""
+    """Return rows of unit length, (n, dim), less a `mean`, (dim,), at unit length again."""
     return unit_rows(rows - mean)
 
 
 def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
-    """The cosine above which two of some centred rows, (n, dim), are alike.
+    """Return the cosine above which two of some centred rows, (n, dim), are alike.
 
     Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the
     lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes longer.
@@ -97,7 +97,7 @@ def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
 
 
 def _cosines(some: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
-    """The cosines of some rows with all, block by block, with the number of the first row of each."""
+    """Return the cosines of some rows with all, block by block, with the number of the first row of each."""
     step = max(_BLOCK // len(rows), 1)
     for start in range(0, len(some), step):
         yield start, some[start : start + step] @ rows.T
@@ -121,14 +121,14 @@ class Kinds:
     sample: bytes = b""
 
     def seen(self, vectors: Vectors) -> Kinds:
-        """After some queries, (n, dim), that only say what is usual."""
+        """Return the kinds after some queries, (n, dim), that only say what is usual."""
         dim = vectors.shape[1]
         different = {*_split(self.sample, dim), *_packed(vectors)}
         drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:300]
         return replace(self, dim=dim, sample=b"".join(drawn))
 
     def after(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
-        """After some queries, (n, dim), and which of them are the first of a kind, (n,)."""
+        """Return the kinds after some queries, (n, dim), and which of them are the first of a kind, (n,)."""
         kinds, packed = self.seen(vectors), _packed(vectors)
         sample, firsts, rows = (_rows(part, kinds.dim) for part in (kinds.sample, kinds.firsts, b"".join(packed)))
         mean = sample.mean(axis=0)
@@ -151,7 +151,7 @@ class Kinds:
 
     @classmethod
     def of_json(cls, kept: Mapping[str, Any]) -> Self:
-        """One that was kept."""
+        """Return the kinds of `as_json`."""
         return cls(kept["dim"], *(base64.b64decode(kept[name]) for name in ("firsts", "sample")))
 
 

@@ -87,7 +87,7 @@ class QuerySet:
         return tuple(firsts.values())
 
     def merged(self, scores: Scores) -> Scores:
-        """One value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
+        """Return one value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
         if not len(scores):
             return scores
         merged: Scores = np.bincount(self.texts, weights=scores) / np.bincount(self.texts)
@@ -150,6 +150,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     if Path(beir).is_file():
         graded = read_graded(Path(beir))
         return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
+    beir, split = split_of(beir, split)
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
     if found.qrels is None:
         raise DatasetError(
@@ -163,6 +164,16 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
         notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
     exclude_self = found.name in ("arguana", "quora")  # their queries are their documents
     return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
+
+
+def split_of(beir: str, split: str = "test") -> tuple[str, str]:
+    """Return a BEIR folder or set, and the split that stands after it, or else the one that is given.
+
+    >>> split_of("msmarco:dev"), split_of("my-beir")
+    (('msmarco', 'dev'), ('my-beir', 'test'))
+    """
+    place, colon, named = beir.rpartition(":")
+    return (place, named) if colon and named and not Path(beir).exists() else (beir, split)
 
 
 def load_unjudged(path: Path) -> QuerySet:
@@ -189,7 +200,7 @@ def load_unjudged(path: Path) -> QuerySet:
 def synthetic_queries(
     store: Store, *, count: int = SYNTHETIC_QUERIES, parent_field: str = PARENT_FIELD, seed: int = 0
 ) -> QuerySet:
-    """Up to `count` queries, of documents drawn at random: their titles, or first sentences.
+    """Return up to `count` queries, of documents drawn at random: their titles, or first sentences.
 
     Every model finds a text by its own words, so a query's own document is left out of every ranking: its id is that
     of the document, and `exclude_self` is set.
@@ -263,14 +274,14 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
-    """The judged document of each id of a store, in the store's order."""
+    """Return the judged document of each id of a store, in the store's order."""
     if not store.info.has_texts:
         return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
     return keys_of(store.documents(), parent_field)
 
 
 def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> Keys:
-    """The judged document of each of some documents."""
+    """Return the judged document of each of some documents."""
     return {document.id: key_of(document, parent_field) for document in documents}
 
 
@@ -290,7 +301,7 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
-            f"at least {FEWEST_QUERIES} are needed: give another --split or --queries, and next time --hold-out 50%"
+            f"at least {FEWEST_QUERIES} are needed: give another --beir or --queries, and next time --hold-out 50%"
         )
     return kept
 

@@ -72,7 +72,7 @@ class Option:
 
     @property
     def depth(self) -> int:
-        """How many documents of a query are embedded while it is served; 0 where it is not served in two stages."""
+        """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
         return int(self.name.removeprefix(TWO_STAGE)) if self.name.startswith(TWO_STAGE) else 0
 
 
@@ -434,13 +434,13 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
     if not again:  # from a program, which says it in its own words
         return None, _BUILT if about == "reference" else ""
     if about == "queries":
-        queries = _without(again, "--beir", "--queries", "--split", "--group-field")
+        queries = _without(again, "--beir", "--queries", "--group-field")
         if "--queries=synthetic" in again or not places.has_texts:
             return (*queries, "--beir", "DIR"), ""
         remark = "synthetic queries need no judgements; better are queries that users ask (--beir)"
         return (*queries, "--queries=synthetic"), remark
     if about == "reference":
-        return (*_without(again, "--reference", "--pool-depth"), "--reference=build"), _BUILT
+        return (*_without(again, "--reference"), "--reference=build"), _BUILT
     if about == "target":
         return (*_without(again, "--target"), "--target", "SPEC"), ""
     if about == "model":

@@ -238,7 +238,7 @@ def _is_same_place(store: Store, other: Store) -> bool:
 
 
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
-    """A copy of the reference is not a translation, however well it scores."""
+    """Refuse a copy of the reference, which is no translation, however well it scores."""
     manifests = [store.info.manifest for store in (translated, reference)]
     hashes = [manifest.store.index_sha256 if manifest else None for manifest in manifests]
     if hashes[0] is not None and hashes[0] == hashes[1] and _made_by(translated) in (*_MADE_RIGHT, None):

@@ -83,7 +83,7 @@ class AuditReport:
         return notebook_html(self)
 
     def to_pandas(self, rows: Literal["arms", "queries"] = "arms") -> DataFrame:
-        """One row an arm: means, retention with its bounds, costs. Or one row a query and arm, with its scores.
+        """Return one row an arm: means, retention with its bounds, costs; or one row a query and arm, with its scores.
 
         Needs pandas.
 
@@ -155,7 +155,7 @@ class AuditReport:
         return Outcome.NOT_SAFE if is_below else Outcome.INCONCLUSIVE
 
     def judging(self, plan: str) -> AuditReport:
-        """The report with the `outcome` of another plan, such as `two-stage-20`.
+        """Return the report with the `outcome` of another plan, such as `two-stage-20`.
 
         Raises
         ------
@@ -202,14 +202,14 @@ class AuditReport:
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> ArmResult:
-        """The arm of that name."""
+        """Return the arm of that name."""
         for arm in self.arms:
             if arm.name == name:
                 return arm
         raise KeyError(name)
 
     def with_frontier(self, frontier: Frontier) -> AuditReport:
-        """The report with the budgets that were tried, those of the best policy among its arms."""
+        """Return the report with the budgets that were tried, those of the best policy among its arms."""
         budgets = {arm.name: (arm, comparison) for arm, comparison in frontier.arms}
         return replace(
             self,

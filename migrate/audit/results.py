@@ -14,7 +14,7 @@ import numpy as np
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.verdict import Bounds
 from migrate.errors import UsageError
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
@@ -103,7 +103,7 @@ class ArmResult:
     weights: Scores | None = None
 
     def mean(self, measure: str) -> float | None:
-        """Mean over all distinct queries, or None where the measure could not be taken."""
+        """Return mean over all distinct queries, or None where the measure could not be taken."""
         return float(np.average(self.scores[measure], weights=self.weights)) if measure in self.scores else None
 
 
@@ -119,7 +119,7 @@ class Comparison:
 
 
 def prefix_name(tokens: int) -> str:
-    """The name of the arm of documents by their first tokens.
+    """Return the name of the arm of documents by their first tokens.
 
     >>> prefix_name(24)
     'prefix:24'
@@ -128,7 +128,7 @@ def prefix_name(tokens: int) -> str:
 
 
 def plan_word(name: str) -> str:
-    """The name of an arm as it is typed after `--plan`.
+    """Return the name of an arm as it is typed after `--plan`.
 
     >>> plan_word("two-stage 20")
     'two-stage-20'
@@ -155,8 +155,8 @@ def check_plan(plan: str, count: int) -> None:
         )
 
 
-def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, Scores]:
-    """A run's scores by every measure that needs ids alone, one for each distinct text, (c,).
+def all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Mapping[str, Scores]:
+    """Return a run's scores by every measure that needs ids alone, one for each distinct text, (c,).
 
     Without `full` the measures against it are left out.
     """

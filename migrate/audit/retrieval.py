@@ -34,8 +34,7 @@ from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
-from migrate.search.rerank import rerank
-from migrate.search.runs import DEPTH, Run, TopK, search, without_self
+from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Document, Vectors, check_vectors
@@ -55,7 +54,7 @@ _BLOCK_BYTES = 1 << 28
 class TimedRun:
     """A run, and the seconds it took to rank, without embedding."""
 
-    run: Run
+    run: Rankings
     seconds: float
 
 
@@ -127,7 +126,7 @@ class Retriever:
         return dict(zip(rows, (document.text for document in store.documents(order)), strict=True))
 
     @property
-    def compared(self) -> dict[str, Run]:
+    def compared(self) -> dict[str, Rankings]:
         """The rankings that the verdict compares: of the full re-embed, the translated store, and of staying."""
         return {name: self.search(name).run for name in (FULL, TRANSLATED, STAY) if name in self.stores}
 
@@ -270,36 +269,29 @@ class Retriever:
         """Rank the translated store's first `depth` documents of each query by their true vectors."""
         return self._timed(lambda: self._reranked(depth))
 
-    def _reranked(self, depth: int) -> Run:
+    def _reranked(self, depth: int) -> Rankings:
         count = len(self._candidate_rows)
         step = max(_BLOCK_BYTES // (4 * self.stores[FULL].info.dim * depth), 1)
         rankings: dict[str, tuple[str, ...]] = {}
         for start in range(0, count, step):
             self.audit.progress(f"rank {depth} again", start, count)
-            rankings |= self._reranked_block(range(start, min(start + step, count)), depth)
-        return Run(rankings)
+            block = range(start, min(start + step, count))
+            for run in self._ranked(block, [self._candidate_rows[number][:depth] for number in block]):
+                rankings |= run.rankings
+        return Rankings(rankings)
 
-    def _reranked_block(self, numbers: range, depth: int) -> dict[str, tuple[str, ...]]:
-        """Return the rankings of some queries; what several of them retrieve is read once."""
-        reference = self.stores[FULL]
-        wanted = [self._candidate_rows[number][:depth] for number in numbers]
-        rows = np.unique(np.concatenate(wanted))
-        batch = reference.get(rows)
+    def _ranked(self, block: range, rows_of: Sequence[NDArray[np.int64]]) -> Iterator[Rankings]:
+        """Yield for each query of a block some rows of the reference, ranked; what several queries ask is read once."""
+        reference, keys = self.stores[FULL], self.keys[FULL]
+        rows = np.unique(np.concatenate(rows_of))
+        batch = reference.get(rows) if len(rows) else Batch([], np.empty((0, reference.info.dim), np.float32))
         check_vectors(batch.ids, batch.vectors, source=reference.info.location)
-        rankings: dict[str, tuple[str, ...]] = {}
-        for number, own in zip(numbers, wanted, strict=True):
+        for number, own in zip(block, rows_of, strict=True):
+            query_id, vector = self.query_set.query_ids[number], self.vectors[FULL][number : number + 1]
+            top = TopK([query_id], vector, metric=reference.info.metric, depth=self.depth)
             places = np.searchsorted(rows, own)
-            best = rerank(
-                self.vectors[FULL][number],
-                [self.keys[FULL][batch.ids[place]] for place in places],
-                np.zeros(len(own)),
-                np.arange(len(own)),
-                batch.vectors[places],
-                metric=reference.info.metric,
-                kept=self.depth,
-            )
-            rankings[self.query_set.query_ids[number]] = tuple(key for key, _ in best)
-        return rankings
+            top.add([keys[batch.ids[place]] for place in places], batch.vectors[places])
+            yield top.run()
 
     def reranking(self, depth: int) -> Reranking:
         """Return what a two-stage arm embeds."""
@@ -323,37 +315,37 @@ class Retriever:
     def rank_by_id(self) -> TimedRun:
         """Return the same documents for every query: the first by doc_id."""
         first = tuple(heapq.nsmallest(self.depth, self.names))
-        return self._timed(lambda: Run(dict.fromkeys(self.query_set.query_ids, first)))
+        return self._timed(lambda: Rankings(dict.fromkeys(self.query_set.query_ids, first)))
 
     def rank_at_random(self) -> TimedRun:
         """Return documents drawn at random for each query."""
         return self._timed(self._drawn)
 
-    def _drawn(self) -> Run:
+    def _drawn(self) -> Rankings:
         rng, names = np.random.default_rng(self.audit.seed), sorted(self.names)
         size, query_ids = min(self.depth, len(names)), self.query_set.query_ids
         draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
-        return Run({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
+        return Rankings({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
 
     @property
     def depth(self) -> int:
         """Documents to retrieve, so that enough are left when a query's own is dropped."""
         return DEPTH + self.query_set.exclude_self
 
-    def _timed(self, answer: Callable[[], Run]) -> TimedRun:
+    def _timed(self, answer: Callable[[], Rankings]) -> TimedRun:
         started = time.perf_counter()
         run = answer()
         seconds = time.perf_counter() - started
         return TimedRun(without_self(run) if self.query_set.exclude_self else run, seconds)
 
-    def deciding_scores(self, run: Run) -> Scores:
+    def deciding_scores(self, run: Rankings) -> Scores:
         """Return a run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
         query_set = self.query_set
         if query_set.qrels is not None:
             return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
         return self.agreement(run)
 
-    def agreement(self, run: Run) -> Scores:
+    def agreement(self, run: Rankings) -> Scores:
         """Return a run's agreement@10 with the full re-embed, judged or not, one for each distinct text, (c,)."""
         return self.query_set.merged(agreement(self.true_scores(run), self._full_scores))
 
@@ -367,7 +359,7 @@ class Retriever:
     def _full_scores(self) -> TopScores:
         return self.true_scores(self.search(FULL).run)
 
-    def true_scores(self, run: Run) -> TopScores:
+    def true_scores(self, run: Rankings) -> TopScores:
         """Return what the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
 
         Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a
@@ -381,30 +373,16 @@ class Retriever:
             block = range(start, min(start + _QUERIES, len(ids)))
             known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
             tops = [run.top(ids[i], _FIRST) for i in block]
-            others = [[doc_id for doc_id in top if doc_id not in own] for top, own in zip(tops, known, strict=True)]
-            for i, top, own, more in zip(block, tops, known, self._scores_of(block, others), strict=True):
-                scores[i, : len(top)] = [more.get(doc_id, own.get(doc_id, worst)) for doc_id in top]
+            others = [set(top) - own.keys() for top, own in zip(tops, known, strict=True)]
+            rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*others)}
+            for row, key in enumerate(self.keys[FULL].values() if rows else ()):
+                if key in rows:
+                    rows[key].append(row)
+            rows_of = [np.array([row for d in sorted(own) for row in rows[d]], dtype=np.int64) for own in others]
+            for i, top, own, more in zip(block, tops, known, self._ranked(block, rows_of), strict=True):
+                own |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
+                scores[i, : len(top)] = [own.get(doc_id, worst) for doc_id in top]
         return -scores if metric == "l2" else scores
-
-    def _scores_of(self, block: range, wanted: Sequence[Sequence[str]]) -> Iterator[Mapping[str, float]]:
-        """Yield the reference's scores of some documents for each query of a block."""
-        reference = self.stores[FULL]
-        every = set().union(*wanted)
-        if not every:
-            yield from ({} for _ in block)
-            return
-        rows = [row for row, key in enumerate(self.keys[FULL].values()) if key in every]
-        batch = reference.get(np.array(rows, dtype=np.int64))
-        places: dict[str, list[int]] = {}
-        for place, doc_id in enumerate(batch.ids):
-            places.setdefault(self.keys[FULL][doc_id], []).append(place)
-        for i, own in zip(block, wanted, strict=True):
-            query_id, vector = self.query_set.query_ids[i], self.vectors[FULL][i : i + 1]
-            top = TopK([query_id], vector, metric=reference.info.metric, depth=max(len(own), 1))
-            near = [(doc_id, place) for doc_id in own for place in places.get(doc_id, ())]
-            top.add([doc_id for doc_id, _ in near], batch.vectors[[place for _, place in near]])
-            run = top.run()
-            yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))
 
     @cached_property
     def is_limited(self) -> bool:

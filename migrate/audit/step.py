@@ -18,7 +18,6 @@ from migrate.steps.base import (
     PLAN,
     PRICE,
     QUERIES,
-    QUERY_LOG,
     RUNNER,
     SEED,
     SPLIT,
@@ -49,7 +48,6 @@ BUILD, POOL = "build", "pool"
 _BEFORE = {"section": "Before the migration"}
 _ARMS = {"section": "Arms and verdict"}
 _TRAINED = {"section": "What was trained"}
-_FRONTIER = {"section": "Frontier"}
 
 PARENT_FIELD = option(
     "Metadata field in which a chunk names the document it was cut from.", "text", metavar="FIELD", **_ARMS
@@ -106,11 +104,7 @@ class Audit(PaidStep["AuditReport"]):
     _: KW_ONLY
     pool_depth: int | None = field(
         default=None,
-        metadata=option(
-            "Documents of STORE that `--reference pool` embeds for a query at most.  [default: 200]",
-            "pool depth",
-            metavar="N",
-        ),
+        metadata=parameter("Documents of STORE that a pool embeds for a query at most, from 10 on; None is for 200."),
     )
     beir: QuerySet | str | Path | None = field(default=None, metadata=BEIR)
     queries: str | Path | None = field(default=None, metadata=UNJUDGED)
@@ -157,19 +151,13 @@ class Audit(PaidStep["AuditReport"]):
     )
     prefix: Sequence[int] | str | None = field(
         default=None,
-        metadata=option(
-            "Adds an arm for each N: the first N tokens of every document, embedded by the target model.",
-            "text",
-            metavar="N,N",
-            **_ARMS,
-        ),
+        metadata=parameter("Adds an arm for each N: the first N tokens of every document, embedded by the target."),
     )
     no_bm25: bool = field(
         default=False,
-        metadata=option(
+        metadata=parameter(
             "Leave the arms of words out of the report. That the full re-embed is not worse than BM25 is checked even "
-            "so.",
-            **_ARMS,
+            "so."
         ),
     )
     parent_field: str = field(default="parent_id", metadata=PARENT_FIELD)
@@ -206,30 +194,28 @@ class Audit(PaidStep["AuditReport"]):
     )
     frontier: Sequence[float] | str | None = field(
         default=None,
-        metadata=option(
-            "Try what re-embedding these shares of --source would keep.  [without shares: 10, 20, 30 and 50 %]",
-            "text",
-            metavar="10%,20%,...",
-            is_flag=False,
-            flag_value="10%,20%,30%,50%",
-            **_FRONTIER,
-        ),
+        metadata=parameter("Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %."),
     )
     stitch: FittedStitch | Path | str | None = field(
         default=None,
-        metadata=option("Stitch that --frontier starts from, fitted on --source.", "stitch", **_FRONTIER),
+        metadata=option(
+            "Stitch fitted on --source: says what re-embedding 10, 20, 30 or 50 % of it would keep, and the cheapest "
+            "of these that is SAFE.",
+            "stitch",
+            flags=("--frontier",),
+            metavar="STITCH",
+        ),
     )
     policy: Sequence[str] = field(
         default=(),
-        metadata=option(
-            "What --frontier chooses documents by; can be repeated. One alone, decided on beforehand, has narrower "
-            "bounds.  [default: all that can be used]",
-            choices=("query-log", "confidence", "random"),
-            multiple=True,
-            **_FRONTIER,
+        metadata=parameter(
+            "What a frontier chooses documents by: query-log, confidence, random. One alone, decided on beforehand, "
+            "has narrower bounds; none is for all that can be used."
         ),
     )
-    query_log: Sequence[Query] | Path | str | None = field(default=None, metadata={**QUERY_LOG, **_FRONTIER})
+    query_log: Sequence[Query] | Path | str | None = field(
+        default=None, metadata=parameter("What users asked, for a frontier that chooses documents by it.")
+    )
     price: float | None = field(default=None, metadata=PRICE)
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
     seed: int = field(default=0, metadata=SEED)
@@ -261,12 +247,14 @@ class Audit(PaidStep["AuditReport"]):
                 "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
             )
         if self.pool_depth is not None and not self.is_pooled:
-            raise UsageError("--pool-depth goes with --reference pool; leave it out")
-        for flag, value in (("--stitch", self.stitch), ("--query-log", self.query_log), ("--policy", self.policy)):
-            if self.frontier is None and value:
-                raise UsageError(f"{flag} goes with --frontier; add --frontier, or leave it out")
-        if self.frontier is not None and (self.source is None or self.stitch is None):
-            raise UsageError("--frontier needs --source STORE and the --stitch fitted on it; name both")
+            raise UsageError("pool_depth goes with --reference pool; leave it out")
+        if self.pool_depth is not None and self.pool_depth < 10:
+            raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
+        for name in ("frontier", "query_log", "policy"):
+            if self.stitch is None and getattr(self, name):
+                raise UsageError(f"{name} goes with the stitch of a frontier; name the stitch, or leave {name} out")
+        if self.stitch is not None and self.source is None:
+            raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
         _ = self.stages, self.prefixes, self.shares
 
     def check_labels(self) -> None:
@@ -315,10 +303,10 @@ class Audit(PaidStep["AuditReport"]):
         from migrate.steps.translate.choice import Budget
 
         if not isinstance(self.frontier, str):
-            return self.frontier or ()
+            return (0.1, 0.2, 0.3, 0.5) if self.frontier is None else self.frontier
         budgets = [Budget.parse(part) for part in self.frontier.split(",")]
         if any(budget.unit != "share" for budget in budgets):
-            raise UsageError(f"--frontier: {self.frontier!r} are no shares of the store; give some such as 10%,30%")
+            raise UsageError(f"frontier={self.frontier!r} are no shares of the store; give some such as 10%,30%")
         return [budget.amount for budget in budgets]
 
     @property
@@ -450,7 +438,7 @@ class Audit(PaidStep["AuditReport"]):
         check_request(self)
         stitches = (self.bridge_stitch, self.frontier_stitch)
         manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        if self.frontier is not None and self.source_store is not None:
+        if self.stitch is not None and self.source_store is not None:
             manifests += filter(None, [self.source_store.info.manifest])
         return independent(self.query_set, self.choosers.queries | choosers_of(*manifests) | digests_of(self.log))
 
@@ -497,7 +485,7 @@ class Audit(PaidStep["AuditReport"]):
             yield from first_of(self.translated.documents(), self.embedder.profile.counter, tokens)
 
     def _of_reference(self) -> Iterable[Document]:
-        """All documents, about those of a pool, or those that prove a store."""
+        """Return all documents, about those of a pool, or those that prove a store."""
         from migrate.audit.pool import expected_documents
         from migrate.audit.reference import spot_documents
 
@@ -525,7 +513,7 @@ class Audit(PaidStep["AuditReport"]):
             report = audit_store(self, full, prefixes)
             if self.reference == BUILD:
                 report = replace(report, reference_at=None)  # it goes away with this audit
-            if self.frontier is not None and full is not None:
+            if self.stitch is not None and full is not None:
                 found = find_frontier(self, full, report.stay, report.findings)
                 report = report.with_frontier(found)
         if self.labels is not None:
@@ -576,7 +564,7 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
 def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
     """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
     what = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
-    return sorted(set(_numbers(value, "--prefix", what) or ()))
+    return sorted(set(_numbers(value, "prefix", what) or ()))
 
 
 def _numbers(value: Any, flag: str, what: str) -> tuple[int, ...] | None:

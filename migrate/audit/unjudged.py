@@ -33,7 +33,7 @@ LOSS_AT_LEAST = 0.4
 
 
 def agreement(arm: TopScores, full: TopScores, *, temperature: float | None = None) -> Scores:
-    """Graded agreement of each query's ranking with that of the full re-embed, (q,), 0 to 1; both are (q, k).
+    """Return the graded agreement of rankings with those of the full re-embed, (q,), 0 to 1; both are (q, k).
 
     1 for the full re-embed's own ranking and for any other whose documents score as much, about 0 for documents drawn
     at random, 0 where the full re-embed answers nothing.
@@ -77,7 +77,7 @@ class Limits:
 
 
 def limits_of(margin: float) -> Limits:
-    """The agreement that stands for a retention of at least `margin`, and the one below which retention is less.
+    """Return the agreement that stands for a retention of at least `margin`, and that below which it is less.
 
     >>> limits_of(1.0)
     Limits(safe=1.0, harmful=1.0)

@@ -90,7 +90,7 @@ class Weighting:
         return self.worst if self.evenly else self.worst / self.size
 
     def of(self, scores: Scores) -> Scores:
-        """Weighted scores."""
+        """Return weighted scores."""
         weighted: Scores = self.values * scores
         return weighted
 
@@ -103,7 +103,7 @@ class Weighting:
         return sums
 
     def at(self, places: NDArray[np.int64]) -> Weighting:
-        """The weighting of some of the queries."""
+        """Return the weighting of some of the queries."""
         groups = None if self.groups is None else self.groups[places]
         return replace(self, values=self.values[places], groups=groups)
 
@@ -263,7 +263,7 @@ class Bootstrap:
 def weighted_sums(
     scores: NDArray[np.floating], *, seed: int, resamples: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each column of (n, c) summed under random weights of the rows, (resamples, c), and the weights of an unseen row.
+    """Return the columns of (n, c) summed under random weights of rows, (resamples, c), and an unseen row's weights.
 
     Weights are exponential with mean 1: divided by their sum, they are uniform over all weightings (Rubin 1981). Drawn
     in blocks, in bounded memory.
@@ -298,7 +298,7 @@ def ratio_bounds(
     perfect: bool = False,
     weighting: Weighting = EVEN,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1).
+    """Return lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1).
 
     For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
     """
@@ -312,7 +312,7 @@ def ratio_bounds(
 def mean_bounds(
     sums: NDArray[np.floating], weights: NDArray[np.floating], unseen: NDArray[np.floating], confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper bounds of a mean of values between -1 and 1, from weighted sums, (resamples, k), and weights."""
+    """Return bounds of a mean of values between -1 and 1, from weighted sums, (resamples, k), and weights."""
     spare, total = unseen[:, None], (weights + unseen)[:, None]
     lower = np.quantile((sums - spare) / total, 1 - confidence, axis=0)
     upper = np.quantile((sums + spare) / total, confidence, axis=0)
@@ -338,7 +338,7 @@ _NORMAL = NormalDist()
 
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
-    """Share of audits of n queries or groups that find the mean of `values` above 0; an unseen one may be `-worst`."""
+    """Return the share of audits of n queries or groups that find the mean above 0; an unseen one may be `-worst`."""
     room = values.mean() - _open(n, float(np.mean(values**2)), worst, confidence)
     error = max(float(np.std(values, ddof=1)), 1e-12) / np.sqrt(n)
     return np.array([_NORMAL.cdf(z) for z in np.clip(room / error, -40, 40)])
@@ -464,7 +464,7 @@ class Verdict:
         return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
 
     def without_standard(self) -> Verdict:
-        """The verdict where the full re-embed is no standard: NOT SAFE if staying is better, which takes no ratio."""
+        """Return the verdict where the full re-embed is no standard: NOT SAFE if staying is better."""
         outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
         return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
 

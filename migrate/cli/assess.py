@@ -87,7 +87,7 @@ def command(
         advise_next("reembed", *words, "-o", full, quiet=quiet)
     else:
         words += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
-        advise_next("run", *words, also=("query_log", "price"), quiet=quiet)
+        advise_next("run", *words, also=("price",), quiet=quiet)
 
 
 def _advise_plan(

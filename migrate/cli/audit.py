@@ -49,7 +49,7 @@ def command(
     With --labels, classifiers trained on the reference's vectors, and with --outside a detector, are judged on
     translated ones; the exit code is that of the worse finding. Without queries, that is all that is judged.
 
-    With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
+    With --frontier STITCH, it also says what re-embedding a part of --source would keep.
     """
     from migrate.files import refuse_file
     from migrate.report.document import recommendation_document
@@ -60,8 +60,8 @@ def command(
         margin_from=MarginOptions(asked.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence, quiet=quiet),
     )
-    judged = QueryOptions(cast("str", asked.beir), cast("str", asked.queries), "", asked.hold_out, None)
-    read = (asked.store, asked.reference, judged.location, asked.source, asked.stitch, asked.query_log)
+    judged = QueryOptions(cast("str", asked.beir), cast("str", asked.queries), asked.hold_out, None)
+    read = (asked.store, asked.reference, judged.location, asked.source, asked.stitch)
     paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, asked.labels, asked.outside)))
     if asked.labels is not None and not asked.has_queries:
         asked.check_labels()

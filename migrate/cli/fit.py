@@ -21,6 +21,7 @@ from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:
     from migrate.cost.chunks import Unread
+    from migrate.manifest import Manifest
     from migrate.stitch.fitted import Direction, FittedStitch
 
 
@@ -91,7 +92,7 @@ def command(
         return
     _show(fitted, output, opened.info.count, bare=is_bare)
     if step.inputs.log is not None:
-        show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
+        show(_log_sentence(fitted.manifest, by_vectors=old is not None))
     if step.direction == "query":
         bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
@@ -125,3 +126,11 @@ def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -
     pairs = fitted.manifest.counts["pairs"]
     spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""
     show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {count:,} documents")
+
+
+def _log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
+    """Say how much of a stitch's sample the log has chosen, and by what."""
+    from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
+    by = "old vectors and words" if by_vectors else "words only, as no source model was named"
+    remark = "" if from_log == pairs else "; the others are random"
+    return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"

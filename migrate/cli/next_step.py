@@ -86,10 +86,9 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
 
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
-    from migrate.steps.switch.job import find_exchange
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
-    from migrate.stores.registry import absolute_location
+    from migrate.stores.registry import absolute_location, find_exchange
     from migrate.stores.switching import why_no_switch
 
     store = open_store(new)

@@ -14,48 +14,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from migrate.audit.step import PARENT_FIELD
 from migrate.cli import SUMMARIES
 from migrate.cli.terminal import advise
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
-    BEIR,
     FORCE,
     GENERAL,
-    GROUP_FIELD,
-    HOLD_OUT,
     MARGIN,
-    PLAN,
-    PRICE,
-    QUERIES,
-    QUERY_LOG,
-    RESTART,
     SEED,
-    SPLIT,
-    UNJUDGED,
 )
 from migrate.steps.base import option as described
-from migrate.steps.fit import SOURCE_MODEL, TARGET
-from migrate.steps.translate import OUTPUT
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from migrate.audit.query_set import QuerySet
     from migrate.embedders.base import Embedder
-    from migrate.manifest import Manifest, ModelIdentity
+    from migrate.manifest import ModelIdentity
     from migrate.report.suite import Suite
     from migrate.stores.base import Store
     from migrate.vectors import Progress
     from migrate.work.runner import Runner
-
-
-def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
-    """Say how much of a stitch's sample the log has chosen, and by what."""
-    from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
-    by = "old vectors and words" if by_vectors else "words only, as no source model was named"
-    remark = "" if from_log == pairs else "; the others are random"
-    return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -200,7 +179,6 @@ _KINDS: dict[str, Any] = {
     "usd": usd,
     "plan": plan_name,
     "minutes": FiniteRange(0),
-    "pool depth": click.IntRange(min=10),
 }
 """How the words of a command line are read, by the kinds that fields name."""
 
@@ -265,7 +243,6 @@ class OrderedGroup(click.Group):
 
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
-restart = declared("restart", RESTART)
 quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.", section=GENERAL)
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
@@ -275,7 +252,6 @@ output = option("--output", "-o", type=PATH, required=True, help="Folder to writ
 stitch_output = option(
     "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
 )
-store_output = declared("output", OUTPUT)
 margin = declared("margin", MARGIN, 0.95)
 accept_margin = option(
     "--accept-margin",
@@ -283,13 +259,6 @@ accept_margin = option(
     metavar="SHARE",
     help="Says that a --margin below 0.5 is meant: the same number again, typed.",
 )
-
-
-plan = declared("plan", PLAN, "translated")
-target = declared("target", TARGET)
-source_model = declared("source_model", {**SOURCE_MODEL, "section": None}, None)
-query_log = declared("query_log", QUERY_LOG, None)
-price = declared("price", PRICE, None)
 
 
 CONFIGURATION = "migrate.configuration"
@@ -335,10 +304,6 @@ def _source_of(name: str) -> ParameterSource | None:
     return click.get_current_context().get_parameter_source(name)
 
 
-margin_options = option_group(MarginOptions, "asked", margin, accept_margin)
-"""Adds the options of `MarginOptions`."""
-
-
 @dataclass(frozen=True, slots=True)
 class GeneralOptions:
     """What most commands take; those that a command does not take are as they are here."""
@@ -359,12 +324,6 @@ def general_options(*added: Decorator) -> Decorator:
 SYNTHETIC = "synthetic"
 """What --queries takes in the place of a file."""
 
-beir = declared("beir", BEIR, None)
-queries = declared("queries", UNJUDGED, None)
-split = declared("split", {**SPLIT, "section": None}, "test")
-hold_out = declared("hold_out", HOLD_OUT, None)
-group_field = declared("group_field", GROUP_FIELD, None)
-
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
@@ -378,7 +337,6 @@ class QueryOptions:
 
     beir: str | None
     queries: str | None
-    split: str
     hold_out: str | None
     group_field: str | None
 
@@ -420,7 +378,11 @@ class QueryOptions:
     @property
     def location(self) -> str | None:
         """Where the queries are; None for synthetic ones."""
-        return self.beir if self.queries is None else None if self.queries == SYNTHETIC else self.queries
+        from migrate.audit.query_set import split_of
+
+        if self.queries is None:
+            return None if self.beir is None else split_of(self.beir)[0]
+        return None if self.queries == SYNTHETIC else self.queries
 
     @property
     def words(self) -> list[str | Path]:
@@ -436,7 +398,6 @@ class QueryOptions:
             store,
             self.beir,
             self.queries,
-            split=self.split,
             parent_field=parent_field,
             group_field=self.group_field,
             seed=seed,
@@ -467,11 +428,6 @@ class QueryOptions:
 
 MANY_QUERIES = 100
 """So many queries are worth being divided into those that choose and those that judge."""
-
-query_options = option_group(QueryOptions, "judged", beir, queries, split, hold_out, group_field, section=QUERIES)
-"""Adds the options of `QueryOptions`."""
-
-parent_field = declared("parent_field", PARENT_FIELD, "parent_id")
 
 
 def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:

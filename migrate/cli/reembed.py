@@ -110,7 +110,7 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
     if done.n_choosers and done.n_left:
         advise(
             f"{done.n_choosers:,} queries chose some of these vectors and do not judge them: audit by others, such as "
-            "those of --hold-out, another --split, or --queries",
+            "those of --hold-out, another split, or --queries",
             quiet=quiet,
         )
     new = str(done.path)

@@ -76,7 +76,7 @@ def command(
     quiet, store, target, seed, output = general.quiet, str(asked.store), str(asked.target), asked.seed, asked.folder
     general = replace(general, force=asked.force)
     by_pool, margin = asked.reference == "pool", MarginOptions(asked.margin, accept_margin)
-    judged = QueryOptions(_text(asked.beir), _text(asked.queries), asked.split, asked.hold_out, asked.group_field)
+    judged = QueryOptions(_text(asked.beir), _text(asked.queries), asked.hold_out, asked.group_field)
     judged.require(by_pool=by_pool)
     read = options.local_paths(store, judged.location)
     refuse_overlap(output, *read)
@@ -136,8 +136,6 @@ def command(
             advise(line, quiet=quiet)
         if general.verbose and not general.as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
-            if asked.query_log is not None:
-                show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, outputs, general, page=output / PAGE)
     if not general.as_json:
         found = finished.document.get("recommendation") if finished else recommendation_document(done.report)

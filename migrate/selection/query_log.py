@@ -17,7 +17,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import UsageError, VectorError
 from migrate.files import canonical_json
 from migrate.search.bm25 import bm25_run
-from migrate.search.runs import DEPTH, Run, TopK
+from migrate.search.runs import DEPTH, Rankings, TopK
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress
 
@@ -160,5 +160,5 @@ def _key(row: int) -> str:
     return f"{row:015}"
 
 
-def _rows(run: Run) -> list[list[int]]:
+def _rows(run: Rankings) -> list[list[int]]:
     return [[int(key) for key in keys] for keys in run.rankings.values()]

@@ -90,7 +90,7 @@ QUERY_LOG = option(
 
 BEIR = option(
     "Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded file "
-    "of `audit --judge-next`.",
+    "of `audit --judge-next`. Of a set with qrels/dev.tsv, NAME:dev.",
     "text",
     metavar="DIR|NAME|FILE",
     section=QUERIES,
@@ -103,7 +103,7 @@ UNJUDGED = option(
     metavar="FILE|synthetic",
     section=QUERIES,
 )
-SPLIT = option("Which qrels/SPLIT.tsv to judge by.", "text", section=QUERIES)
+SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `beir` does not say one.")
 HOLD_OUT = option(
     "Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a store "
     "that they are filled into; what was held out can.",

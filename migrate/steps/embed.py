@@ -8,7 +8,19 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, SPLIT, PaidStep, argument, function, option
+from migrate.steps.base import (
+    FORCE,
+    PRICE,
+    RESTART,
+    RUNNER,
+    SEED,
+    SPLIT,
+    PaidStep,
+    argument,
+    function,
+    option,
+    parameter,
+)
 
 if TYPE_CHECKING:
     from migrate.cost.chunks import ChunkSize
@@ -76,13 +88,11 @@ class Embed(PaidStep["Embedding"]):
     format: Literal["faiss", "langchain"] = field(
         default="faiss", metadata=option("Store to write.", choices=("faiss", "langchain"))
     )
-    metric: Literal["ip", "l2"] = field(
-        default="ip", metadata=option("How the index compares vectors.", choices=("ip", "l2"))
-    )
+    metric: Literal["ip", "l2"] = field(default="ip", metadata=parameter("How the index compares vectors: ip or l2."))
     max_docs: int | None = field(
-        default=None, metadata=option("Cap of a BEIR corpus; relevant documents come first.", "count", **_CORPUS)
+        default=None, metadata=parameter("Cap of a BEIR corpus; relevant documents come first.")
     )
-    split: str = field(default="test", metadata={**SPLIT, **_CORPUS})
+    split: str = field(default="test", metadata=SPLIT)
     skip_bad: bool = field(
         default=False,
         metadata=option("Drop documents without text, count and list them, instead of failing.", **_CORPUS),

@@ -76,6 +76,10 @@ class Model:
         return hstack([self.words.transform(texts), self.weight * self.letters.transform(texts)]).tocsr()
 
 
+def _inside(name: str) -> property:
+    return property(lambda migration: migration.folder / name)
+
+
 @dataclass(frozen=True)
 class Migration:
     """A migration without a mistake, as files and as what they were made from.
@@ -90,25 +94,7 @@ class Migration:
     qrels: Mapping[str, Mapping[str, int]]
     model: Model
 
-    @property
-    def source(self) -> Path:
-        return self.folder / "source"
-
-    @property
-    def stitch(self) -> Path:
-        return self.folder / "stitch"
-
-    @property
-    def translated(self) -> Path:
-        return self.folder / "translated"
-
-    @property
-    def reference(self) -> Path:
-        return self.folder / "reference"
-
-    @property
-    def beir(self) -> Path:
-        return self.folder / "beir"
+    source, stitch, translated, reference, beir = map(_inside, ("source", "stitch", "translated", "reference", "beir"))
 
     @property
     def target_file(self) -> Path:
@@ -243,9 +229,12 @@ TARGETS: dict[str, Callable[[Migration, Path], Path]] = {}
 """Files of vectors that are not the target model's, which a mistaken user names as target of an audit by a pool."""
 
 
-def _target(function: Callable[[Migration, Path], Path]) -> Callable[[Migration, Path], Path]:
-    TARGETS[function.__name__] = function
-    return function
+def _entry(table: dict[str, Callable]) -> Callable[[Callable], Callable]:
+    def register(function: Callable) -> Callable:
+        table[function.__name__] = function
+        return function
+
+    return register
 
 
 def by_pool(good: Migration, target: Path, *, translated: Path | None = None) -> list[str]:
@@ -261,47 +250,47 @@ def _rewritten(good: Migration, folder: Path, docs: Vectors) -> Path:
     return path
 
 
-@_target
+@_entry(TARGETS)
 def a_target_that_nobody_moved_to(good: Migration, folder: Path) -> Path:
     """Another model, of the same dimension, for documents and queries."""
     write_model(folder / "target.npz", good, good.other_model)
     return folder / "target.npz"
 
 
-@_target
+@_entry(TARGETS)
 def a_target_with_a_prefix(good: Migration, folder: Path) -> Path:
     """The target's vectors of documents behind a prefix that they are not to be given."""
     return _rewritten(good, folder, good.model([PREFIX + document.text for document in good.documents]))
 
 
-@_target
+@_entry(TARGETS)
 def a_target_of_translated_vectors(good: Migration, folder: Path) -> Path:
     """The translated vectors with a little noise, as if they were the model's."""
     noise = _rng().normal(scale=0.01 / np.sqrt(DIM), size=good.moved.shape).astype(np.float32)
     return _rewritten(good, folder, unit_rows(good.moved + noise))
 
 
-@_target
+@_entry(TARGETS)
 def a_target_whose_vectors_are_of_other_texts(good: Migration, folder: Path) -> Path:
     """True vectors, each one row too far down."""
     return _rewritten(good, folder, np.roll(good.true, 1, axis=0))
 
 
-@_target
+@_entry(TARGETS)
 def a_target_that_changed_half_way(good: Migration, folder: Path) -> Path:
     """A server that got another model under the same name half way through the documents."""
     other = good.other_model([document.text for document in good.documents])
     return _rewritten(good, folder, np.where(_is_half()[:, None], other, good.true))
 
 
-@_target
+@_entry(TARGETS)
 def a_target_that_answers_all_alike(good: Migration, folder: Path) -> Path:
     """Nearly one vector for every document."""
     one = unit_rows(good.true.mean(axis=0, keepdims=True))
     return _rewritten(good, folder, unit_rows(one + 1e-3 * good.true))
 
 
-@_target
+@_entry(TARGETS)
 def a_target_that_lacks_documents(good: Migration, folder: Path) -> Path:
     """A file of half the documents."""
     with np.load(good.target_file) as arrays:
@@ -314,47 +303,42 @@ FILES: dict[str, Callable[[Migration, Path], Path]] = {}
 """Other files than the one that was moved to, which agree with all true vectors that the translated store has."""
 
 
-def _file(function: Callable[[Migration, Path], Path]) -> Callable[[Migration, Path], Path]:
-    FILES[function.__name__] = function
-    return function
-
-
 def _but_for_the_sample(good: Migration, folder: Path, docs: Vectors) -> Path:
     return _rewritten(good, folder, np.where(good.is_pair[:, None], good.true, docs))
 
 
-@_file
+@_entry(FILES)
 def a_file_of_old_vectors(good: Migration, folder: Path) -> Path:
     """The sample's true vectors, and the source's."""
     return _but_for_the_sample(good, folder, good.old)
 
 
-@_file
+@_entry(FILES)
 def a_file_of_translated_vectors(good: Migration, folder: Path) -> Path:
     """An export of the translated store."""
     return _but_for_the_sample(good, folder, good.moved)
 
 
-@_file
+@_entry(FILES)
 def a_file_of_translated_vectors_with_noise(good: Migration, folder: Path) -> Path:
     """The same, each value off by about a tenth of itself."""
     noise = _rng().normal(scale=0.1 / np.sqrt(DIM), size=good.moved.shape).astype(np.float32)
     return _but_for_the_sample(good, folder, unit_rows(good.moved + noise))
 
 
-@_file
+@_entry(FILES)
 def a_file_of_another_translation(good: Migration, folder: Path) -> Path:
     """The sample's true vectors, and those of another stitch."""
     return _but_for_the_sample(good, folder, _vectors_of(another_translation(good, folder).reference))
 
 
-@_file
+@_entry(FILES)
 def a_file_whose_other_rows_are_shifted(good: Migration, folder: Path) -> Path:
     """True vectors, each one row too far down, but for the sample."""
     return _but_for_the_sample(good, folder, np.roll(good.true, 1, axis=0))
 
 
-@_file
+@_entry(FILES)
 def a_file_of_true_vectors(good: Migration, folder: Path) -> Path:
     """All is right, which nobody can tell."""
     return _rewritten(good, folder, good.true + np.float32(1e-7))
@@ -376,14 +360,6 @@ QUESTIONS: dict[str, Build] = {}
 def build(name: str, good: Migration, folder: Path) -> Mistake:
     """Make a mistake of one of the tables, by name."""
     return {**REFERENCES, **HARMLESS, **QUESTIONS, **JUDGEMENTS, **HONEST}[name](good, folder)
-
-
-def _entry(table: dict[str, Build]) -> Callable[[Build], Build]:
-    def register(function: Build) -> Build:
-        table[function.__name__] = function
-        return function
-
-    return register
 
 
 def _reference(good: Migration, path: Path) -> Mistake:

@@ -212,9 +212,9 @@ def test_other_documents_are_refused(which, change, reference, tmp_path):
 
 def test_a_store_of_another_dimension_is_refused(reference, source):
     for translated, standard in ((source, reference), (reference, source)):
-        with pytest.raises(VectorError, match=r"expected vectors of dimension 8, as topics-0 gives, found 6"):
+        with pytest.raises(VectorError, match=r"its vectors have dimension 6, those of topics-0 8"):
             audit(translated, standard)
-    with pytest.raises(VectorError, match=r"expected vectors of dimension 6, as topics-1 gives, found 8"):
+    with pytest.raises(VectorError, match=r"its vectors have dimension 8, those of topics-1 6"):
         audit(copy_store(reference), reference, source=reference, source_model=SOURCE)
 
 

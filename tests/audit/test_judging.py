@@ -13,17 +13,23 @@ from migrate.audit.verdict import Bootstrap
 from migrate.cli.main import run
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
 
 
 def audit(good, capsys, beir, *options):
     """Exit code, report where there is one, and the messages."""
     queries = ["--beir", beir] if beir else []
     arguments = [good.translated, "--reference", good.reference, "--target", good.target, *queries]
-    code = run([*map(str, ["audit", *arguments]), "--no-bm25", "--two-stage", "none", "--json", *map(str, options)])
+    code = run([*map(str, ["audit", *arguments]), "--two-stage", "none", "--json", *map(str, options)])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
 
@@ -142,7 +148,7 @@ def test_all_but_one_grade_alike_tell_no_more(good, drawn, capsys):
     assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
-RANKINGS = [Run({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
+RANKINGS = [Rankings({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
 
 
 def judged(grades_of):
@@ -196,7 +202,7 @@ def test_queries_that_are_judged_already_are_not_drawn(good, tmp_path, capsys):
 
 def test_what_was_drawn_for_one_store_does_not_judge_a_frontier(good, drawn, capsys):
     grade(drawn, good.qrels)
-    frontier = ("--frontier", "60%", "--source", good.source, "--stitch", good.stitch)
+    frontier = ("--frontier", good.stitch, "--source", good.source)
     code, report, messages = audit(good, capsys, drawn, *frontier)
     assert (code, report) == (2, None) and "were drawn to judge one store" in messages
 
@@ -352,7 +358,7 @@ def test_a_reordered_file_is_refused_by_the_command(good, drawn, capsys):
 
 
 def runs(own, full):
-    return Run({f"q{row}": own(row) for row in range(40)}), Run({f"q{row}": full(row) for row in range(40)})
+    return Rankings({f"q{row}": own(row) for row in range(40)}), Rankings({f"q{row}": full(row) for row in range(40)})
 
 
 DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" for i in range(5, 15)])

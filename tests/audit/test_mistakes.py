@@ -24,10 +24,16 @@ from migrate.cli.main import run
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
+
+
 def audited(mistake, capsys, *options):
     """Exit code of the audit, its JSON where it came to a verdict, and what it said else."""
     arguments = mistake if isinstance(mistake, list) else mistake.arguments()
-    code = run(["audit", *arguments, "--no-bm25", "--two-stage", "none", "--json", "--quiet", *options])
+    code = run(["audit", *arguments, "--two-stage", "none", "--json", "--quiet", *options])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
 
@@ -116,8 +122,9 @@ def test_honest_judgements_are_believed(of, name, tmp_path, capsys, request):
     assert code == 1 if of == "poor" else report["verdict"]["retention"]["lower"] >= 0.9
 
 
-def test_the_right_pool_is_believed(good, capsys):
-    code, report, told = audited(by_pool(good, good.target_file), capsys, "--pool-depth", "20")
+def test_the_right_pool_is_believed(good, audit_fields, capsys):
+    audit_fields(pool_depth=20)
+    code, report, told = audited(by_pool(good, good.target_file), capsys)
     assert code in (0, 3) and is_believed(report), told
     assert "true vectors of the translated store agree with it" in str(report["reference"]["evidence"])
 
@@ -212,10 +219,13 @@ def test_a_pool_needs_texts_or_a_file_of_vectors(good, tmp_path, capsys):
 
 
 def test_what_a_pool_cannot_do_is_said(good, capsys):
-    code, report, told = audited(by_pool(good, good.target_file), capsys, "--frontier")
-    assert code == 2 and report is None and "--frontier" in told
+    code, report, told = audited(
+        by_pool(good, good.target_file), capsys, "--frontier", str(good.stitch), "--source", str(good.source)
+    )
+    assert code == 2 and report is None and "a frontier needs the true vectors of all documents" in told
 
 
-def test_a_depth_goes_with_a_pool(good, capsys):
-    code, report, told = audited(good.right(), capsys, "--pool-depth", "50")
-    assert code == 2 and report is None and "--pool-depth goes with --reference pool" in told
+def test_a_depth_goes_with_a_pool(good, audit_fields, capsys):
+    audit_fields(pool_depth=50)
+    code, report, told = audited(good.right(), capsys)
+    assert code == 2 and report is None and "pool_depth goes with --reference pool" in told

@@ -35,7 +35,7 @@ from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.report.summary import audit_summary
 from migrate.report.terminal import report_text
-from migrate.search.runs import Run, search
+from migrate.search.runs import Rankings, search
 from migrate.stores import open_store
 from migrate.vectors import Batch, Document, Query, no_progress
 
@@ -88,6 +88,17 @@ def far(tmp_path_factory):
     return moved(tmp_path_factory.mktemp("far") / "translated", 1.0)
 
 
+class Rows(ManyTopics):
+    """As `ManyTopics`, with these vectors of documents."""
+
+    def __init__(self, true):
+        super().__init__()
+        self.true = true
+
+    def embed(self, texts, role, *, progress=None):
+        return super().embed(texts, role) if role == "query" else self.true[[int(text.id[1:]) for text in texts]]
+
+
 class Counting(WrappedEmbedder):
     """Counts documents, and breaks off when it has embedded so many."""
 
@@ -130,15 +141,15 @@ def test_no_query_scores_less_in_a_pool_that_holds_all_judged_documents(seed, me
 
     full, within = scores(np.arange(count)), scores(np.array(pool))
     assert (within >= full - 1e-12).all()
-    arm = ndcg(Run({name: tuple(rng.permutation(ids)[:10]) for name in names}), qrels, names, 10)
+    arm = ndcg(Rankings({name: tuple(rng.permutation(ids)[:10]) for name in names}), qrels, names, 10)
     ours, theirs = (Bootstrap(seed=1, resamples=300).retention(arm, values) for values in (within, full))
     assert ours.lower <= theirs.lower + 1e-12 and ours.estimate <= theirs.estimate + 1e-12
 
 
 def test_without_a_judged_document_the_guarantee_is_lost():
     run = {"q": ("b", "a")}
-    assert ndcg(Run(run), {"q": {"a": 1, "b": 1}}, ["q"], 10) == [1]
-    assert ndcg(Run({"q": ("b",)}), {"q": {"a": 1, "b": 1}}, ["q"], 10) < 1
+    assert ndcg(Rankings(run), {"q": {"a": 1, "b": 1}}, ["q"], 10) == [1]
+    assert ndcg(Rankings({"q": ("b",)}), {"q": {"a": 1, "b": 1}}, ["q"], 10) < 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -316,16 +327,10 @@ def test_what_a_pool_misses_does_not_make_a_store_safe(share, tmp_path):
     true[hidden] = 1.5 * queries[rng.integers(len(queries), size=len(hidden))]
     translated[hidden] = rng.normal(size=(len(hidden), DIM))
 
-    class Hidden(ManyTopics):
-        def embed(self, texts, role, *, progress=None):
-            if role == "query":
-                return super().embed(texts, role)
-            return true[[int(text.id[1:]) for text in texts]]
-
     store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
-    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), UNJUDGED, embedder=Hidden())
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), UNJUDGED, embedder=Rows(true))
     assert full.verdict.outcome is not Outcome.SAFE
-    pooled = audit(store, by_pool(20), UNJUDGED, embedder=Hidden(), no_bm25=True)
+    pooled = audit(store, by_pool(20), UNJUDGED, embedder=Rows(true), no_bm25=True)
     assert pooled.verdict.outcome is not Outcome.SAFE
     assert pooled.verdict.retention.lower <= full.verdict.retention.estimate
 
@@ -362,9 +367,7 @@ def test_a_query_is_not_answered_by_its_own_document(tmp_path):
 
 
 def test_unjudged_queries_need_twenty_documents_each(near):
-    with pytest.raises(
-        UsageError, match=r"--pool-depth: 10 is too few documents a query; name 20 or more, as nothing is judged"
-    ):
+    with pytest.raises(UsageError, match=r"pool_depth=10 is too few documents a query; give 20 or more, as nothing is"):
         audit(near, by_pool(10), UNJUDGED)
 
 
@@ -431,15 +434,9 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
     true[hidden] = 1.05 * VECTORS[rng.choice(wanted, size=len(hidden))]
     translated[hidden] = rng.normal(size=(len(hidden), DIM))
 
-    class Hidden(ManyTopics):
-        def embed(self, texts, role, *, progress=None):
-            if role == "query":
-                return super().embed(texts, role)
-            return true[[int(text.id[1:]) for text in texts]]
-
     store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
-    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Hidden())
-    pooled = audit(store, by_pool(10), embedder=Hidden(), no_bm25=True)
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Rows(true))
+    pooled = audit(store, by_pool(10), embedder=Rows(true), no_bm25=True)
     assert full.verdict.outcome is not Outcome.NOT_SAFE
     biased = Bootstrap(resamples=500).retention(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)))
     assert biased.upper < full.verdict.margin, "the pool alone would have said it"
@@ -502,7 +499,7 @@ def test_where_queries_are_too_few_a_deeper_pool_is_not_bought(near):
 def test_what_a_deeper_pool_may_settle_is_said(far):
     report = audit(far, by_pool(10))
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
-    assert "a deeper pool may settle it (`--pool-depth`, `--max-cost`)" in report.verdict.sentence
+    assert "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost)" in report.verdict.sentence
 
 
 def test_a_store_of_few_documents_ends_as_the_full_audit_does(tmp_path):
@@ -549,7 +546,7 @@ def test_two_stages_are_exact_in_a_pool(query_set, far):
         if query_set.qrels is None:
             assert scores["agreement@10"].mean() > report.arm(TRANSLATED).mean("agreement@10")
         else:
-            by_hand = ndcg(Run(ranking), QRELS, [query.id for query in QUERIES], 10)
+            by_hand = ndcg(Rankings(ranking), QRELS, [query.id for query in QUERIES], 10)
             assert scores["nDCG@10"].tolist() == by_hand.tolist()
 
 
@@ -581,7 +578,7 @@ def test_no_two_stage_arm_keeps_more_in_a_pool_than_in_truth(seed):
 
     def reranks(rows_of):
         found = {name: ranked(true, rows, [name]) for name, rows in zip(names, rows_of, strict=True)}
-        return scores(Run({name: run.rankings[name] for name, run in found.items()}))
+        return scores(Rankings({name: run.rankings[name] for name, run in found.items()}))
 
     arms = {n: reranks(firsts[n]) for n in depths}
     full = scores(ranked(true, np.arange(count)))
@@ -658,7 +655,7 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
 def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     report = audit(far, by_pool(10), two_stage=(10, 50))
     assert list(report.family) == ["two-stage 10"]
-    need = "needs the first 50 documents of every query, of which the pool has 10: `--pool-depth 50`"
+    need = "needs the first 50 documents of every query, of which the pool has 10: pool_depth=50 of migrate.audit"
     line = f"left out: two-stage 50 {need}"
     assert line in report.caveats
     assert f"caveat: {line}" in audit_summary(report).replace("\n  ", " ")
@@ -786,7 +783,7 @@ def test_the_translated_store_is_not_its_own_source(near):
 
 
 def test_a_depth_of_one_is_refused(near):
-    with pytest.raises(UsageError, match="at least 2 documents a query, found 1"):
+    with pytest.raises(UsageError, match="1 is too few documents a query; name 2 or more"):
         audit(near, by_pool(1))
 
 

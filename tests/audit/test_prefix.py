@@ -151,7 +151,7 @@ def test_what_no_cache_keeps_is_still_to_be_paid(stores):
 def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tmp_path):
     bare = make_store(tmp_path / "bare", HEADS, texts=False)
     model = Heads()
-    with pytest.raises(StoreError, match="whose first tokens --prefix embeds, found vectors only") as error:
+    with pytest.raises(StoreError, match="whose first tokens `prefix` embeds, found vectors only") as error:
         Audit(bare, stores[1], beir=QUESTIONS, target=model, prefix=(24,)).run()
     assert "\n" not in str(error.value) and model.asked == []
 
@@ -189,20 +189,22 @@ def complaint(capsys, code):
 
 
 @pytest.mark.parametrize("words", ["0", "-3", "abc", "", "24,", "1.5", "24,0"])
-def test_other_numbers_are_refused_in_a_line(words, moved, beir, capsys):
+def test_other_numbers_are_refused_in_a_line(words, moved, beir, audit_fields, capsys):
+    audit_fields(prefix=words)
     capsys.readouterr()
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q"]
-    code, lines = complaint(capsys, lead_migrate(*command, f"--prefix={words}"))
+    code, lines = complaint(capsys, lead_migrate(*command))
     assert code == 2 and len(lines) == 1, lines
-    assert f"--prefix: {words!r} are no numbers of tokens above 0 such as 24,64" in lines[0]
+    assert f"prefix: {words!r} are no numbers of tokens above 0 such as 24,64" in lines[0]
 
 
 def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(
-    source_folder, bare_folder, target_file, beir, own_cache, tmp_path, capsys
+    source_folder, bare_folder, target_file, beir, own_cache, tmp_path, capsys, audit_fields
 ):
+    audit_fields(prefix="24")
     for folder, code, message in (
         (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
-        (bare_folder, 4, "has no texts, whose first tokens --prefix embeds; put a docs.jsonl"),
+        (bare_folder, 4, "has no texts, whose first tokens `prefix` embeds; put a docs.jsonl"),
     ):
         out = tmp_path / folder.name
         fit = ["fit", folder, "--target", f"file:{target_file}", "--stitch", "ridge", "--sample", "60", "-q"]
@@ -210,12 +212,12 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
         assert lead_migrate("translate", folder, out / "stitch", "-o", out / "new", "-q") == 0
         capsys.readouterr()
         command = ["audit", out / "new", "--reference", "build", "--target", f"file:{target_file}", "--beir", beir]
-        found, lines = complaint(capsys, lead_migrate(*command, "--prefix", "24", "-q"))
+        found, lines = complaint(capsys, lead_migrate(*command, "-q"))
         assert found == code and len(lines) == 1 and message in lines[0], lines
 
 
-def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
-    command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q", "--prefix", "4,1000"]
+def test_an_audit_with_tfidf_has_the_arms(moved, beir, audit_fields, capsys):
+    command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q"]
     assert lead_migrate(*command, "--report", moved / "report.json", "--report", moved / "page.html") in (0, 1, 3)
     document = json.loads((moved / "report.json").read_text())
     arms = {arm["name"]: arm for arm in document["arms"]}
@@ -248,8 +250,9 @@ def test_a_store_of_first_tokens_is_audited_and_is_no_reference(moved, beir, cap
 
 
 def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
-    source_folder, beir, own_cache, tmp_path, monkeypatch, capsys, but_again
+    source_folder, beir, own_cache, tmp_path, monkeypatch, capsys, but_again, audit_fields
 ):
+    audit_fields(prefix="3,6", no_bm25=True)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     with OpenAIServer() as server:
@@ -258,7 +261,7 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
         assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new", "-q") == 0
         server.billed.clear()
-        command = ["audit", tmp_path / "new", "--reference", "build", "--beir", beir, "--no-bm25", "--prefix", "3,6"]
+        command = ["audit", tmp_path / "new", "--reference", "build", "--beir", beir]
         assert lead_migrate(*command, "--max-cost", "0.00001") == 2
         assert server.billed == [], "refused before anything is spent"
         assert lead_migrate(*command, "--report", tmp_path / "report.json") in (0, 1, 3)
@@ -276,7 +279,8 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert [text for text in but_again(server.billed) if text != "word"] == [], "all is in the cache"
 
 
-def test_a_real_model_counts_its_tokens(short_beir, short_folder, own_cache, tmp_path):
+def test_a_real_model_counts_its_tokens(short_beir, short_folder, own_cache, audit_fields, tmp_path):
+    audit_fields(prefix="8")
     spec = "packaged:all-MiniLM-L6-v2"
     model = load_embedder(spec, device="cpu")
     documents = list(open_store(short_folder).documents())
@@ -289,7 +293,7 @@ def test_a_real_model_counts_its_tokens(short_beir, short_folder, own_cache, tmp
     fit = ["fit", short_folder, "--target", spec, "--stitch", "ridge", "--sample", "60", "-q"]
     assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", short_folder, tmp_path / "stitch", "-o", tmp_path / "new", "-q") == 0
-    command = ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", short_beir, "-q", "--prefix", "8"]
+    command = ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", short_beir, "-q"]
     assert lead_migrate(*command, "--report", tmp_path / "report.json") in (0, 1, 3)
     arms = {arm["name"]: arm for arm in json.loads((tmp_path / "report.json").read_text())["arms"]}
     counter = model.profile.counter

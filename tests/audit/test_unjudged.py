@@ -430,9 +430,10 @@ def test_audit_by_a_pool(kind, migrated, corpus, tmp_path, capsys):
     assert pooled["verdict"] == full["verdict"]
 
 
-def test_a_pool_that_is_too_shallow_for_unjudged_queries_is_refused(migrated, capsys):
-    assert audited(migrated / "true", "synthetic", "--pool-depth", "10", by="pool") == 2
-    assert "at least 20 documents a query, as nothing is judged, found 10" in " ".join(capsys.readouterr().err.split())
+def test_a_pool_that_is_too_shallow_for_unjudged_queries_is_refused(migrated, audit_fields, capsys):
+    audit_fields(pool_depth=10)
+    assert audited(migrated / "true", "synthetic", by="pool") == 2
+    assert "10 is too few documents a query; give 20 or more, as nothing is judged" in capsys.readouterr().err
 
 
 def test_run_takes_them_too_and_says_what_to_type_next(source_folder, tmp_path, capsys):

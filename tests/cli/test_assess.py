@@ -128,7 +128,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     lead_migrate("embed", beir / "corpus.jsonl", "--model", target[1], "--no-chunks", "-o", tmp_path / "full")
     lead_migrate(
         "audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", beir, *target, "--source", source_folder,
-        "--stitch", stitch, "--frontier", "50%,100%", "--margin", "0.8", "--report", report, "--no-bm25",
+        "--frontier", stitch, "--margin", "0.8", "--report", report,
     )  # fmt: skip
     best = json.loads(report.read_text())["frontier"]["cheapest_safe"]
     capsys.readouterr()

@@ -5,8 +5,10 @@ import json
 import pytest
 from openai_server import OpenAIServer
 
+from migrate.audit.step import Audit
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
+from migrate.pipeline import Run
 from migrate.stores import create_store
 
 pytestmark = pytest.mark.slow
@@ -75,7 +77,7 @@ WAYS = {
     ],
 }
 AUDIT = ["audit", "new", "--reference", "build", "--beir", "BEIR", "-q"]
-FRONTIER = [*AUDIT, "--source", "SOURCE", "--stitch", "stitch", "--frontier", "60%", "--query-log", "LOG"]
+FRONTIER = [*AUDIT, "--source", "SOURCE", "--frontier", "stitch", "--query-log", "LOG"]
 RUN = ["run", "SOURCE", *FIT, "--beir", "BEIR", "--query-log", "LOG", "-o", "out", "-q"]
 CASES = {
     **{way: (commands, AUDIT) for way, commands in WAYS.items()},
@@ -90,10 +92,21 @@ CASES = {
 
 
 @pytest.fixture
-def told(source_folder, beir, logs):
-    """Runs a command on the log of that name."""
+def told(source_folder, beir, logs, step_fields):
+    """Runs a command on the log of that name; a judging one has it, and a policy, as fields of its step."""
 
     def run_on(command, log):
+        command, step = list(command), {"audit": Audit, "run": Run}.get(command[0])
+        if step is Audit:
+            step_fields(Audit, frontier="60%" if "--frontier" in command else None, policy=(), query_log=None)
+        if step is not None and "--query-log" in command:
+            at = command.index("--query-log")
+            del command[at : at + 2]
+            step_fields(step, query_log=logs[log])
+        if step is not None and "--policy" in command:
+            at = command.index("--policy")
+            step_fields(step, policy=(command[at + 1],))
+            del command[at : at + 2]
         places = {"SOURCE": source_folder, "BEIR": beir, "LOG": logs[log]}
         return lead_migrate(*(places.get(part, part) for part in command))
 
@@ -124,7 +137,7 @@ def test_where_no_query_is_left_that_shows_before_money_is_spent(case, told, ser
     captured = capsys.readouterr()
     (line,) = captured.err.strip().split("\n")
     assert captured.out == ""
-    assert line.startswith(f"lead-migrate: {ALL}, and at least 20 are needed: give another --split")
+    assert line.startswith(f"lead-migrate: {ALL}, and at least 20 are needed: give another --beir")
     assert len(server.billed) - billed <= 1, "at most the question for the dimension"
     assert not (tmp_path / "out").exists()
 
@@ -179,7 +192,7 @@ def test_queries_that_repeat_each_other_count_once(told, beir, tmp_path, capsys)
     for command in (FIT_AT_RANDOM, TRANSLATE):
         assert told(command, "all") == 0
     capsys.readouterr()
-    audit = ["audit", "new", "--reference", "build", "--beir", folder, "--no-bm25", "--json", "-q"]
+    audit = ["audit", "new", "--reference", "build", "--beir", folder, "--json", "-q"]
     assert lead_migrate(*audit, "--margin", "0.5") == 3
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["queries"] == 15

@@ -86,7 +86,7 @@ def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, 
     lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
     capsys.readouterr()
     options = ["--reference", "build", "--target", target, "--json"]
-    lead_migrate("audit", tmp_path / "new", "--beir", beir, *options, "--no-bm25", "--two-stage", "none")
+    lead_migrate("audit", tmp_path / "new", "--beir", beir, *options, "--two-stage", "none")
     document = json.loads(capsys.readouterr().out)
     assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean", "random"]
 
@@ -237,7 +237,7 @@ def test_a_store_of_the_same_model_loses_nothing(source_folder, tmp_path, capsys
     assert (code, document["verdict"]["outcome"]) == (3, "INCONCLUSIVE")
     assert "the full re-embed is significantly worse than BM25" in document["verdict"]["sentence"]
     parts = [tmp_path / "out/store", "--reference", tmp_path / "out/reference", "--target", target]
-    assert lead_migrate("audit", *parts, "--beir", beir, "--no-bm25", "--margin", "0.9", "--json") == 3
+    assert lead_migrate("audit", *parts, "--beir", beir, "--margin", "0.9", "--json") == 3
     shown = json.loads(capsys.readouterr().out)
     assert "the full re-embed is significantly worse than BM25" in shown["verdict"]["sentence"]
     assert "BM25" not in [arm["name"] for arm in shown["arms"]]

@@ -33,13 +33,10 @@ def test_the_nearest_file_with_the_table_counts(project, tmp_path):
 
 
 def test_options_for_all_commands_and_for_one(project, capsys):
-    project.write_text(
-        '[tool.lead-migrate]\nmargin = 0.91\n[tool.lead-migrate.audit]\nsplit = "dev"\nsource-model = "tfidf:9"\n'
-    )
+    project.write_text('[tool.lead-migrate]\nmargin = 0.91\n[tool.lead-migrate.audit]\nparent-field = "dev"\n')
     assert "must be retained. [default: 0.91; 0<x<=1]" in shown(capsys, "audit", "--help")[1]
-    assert "judge by. [default: dev]" in shown(capsys, "audit", "--help")[1]
+    assert "cut from. [default: dev]" in shown(capsys, "audit", "--help")[1]
     assert "must be retained. [default: 0.91; 0<x<=1]" in shown(capsys, "run", "--help")[1]
-    assert "judge by. [default: test]" in shown(capsys, "run", "--help")[1]
 
 
 def test_a_command_of_a_group_has_a_table_by_its_whole_name(project, capsys):
@@ -81,7 +78,7 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(where, project, s
     ("text", "told"),
     [
         ("[tool.lead-migrate]\nmargn = 0.9\n", "option in [tool.lead-migrate], found 'margn'; did you mean margin?"),
-        ("[tool.lead-migrate.audti]\nsplit = 'x'\n", "of a known command in [tool.lead-migrate], found 'audti'"),
+        ("[tool.lead-migrate.audti]\nplan = 'x'\n", "of a known command in [tool.lead-migrate], found 'audti'"),
         ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "known option of fit in [tool.lead-migrate], found 'margin'"),
         ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
         ("[tool.lead-migrate\n", "expected TOML, found something else"),

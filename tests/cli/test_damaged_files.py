@@ -102,7 +102,7 @@ def test_a_manifest_of_other_values(which, moved, beir, tmp_path, outcome):
         "made/store": [
             ("inspect", "made/store"),
             ("switch", "old", "made/store", "--unproven"),
-            ("audit", "made/store", "--reference", "old", "--beir", beir, "--no-bm25"),
+            ("audit", "made/store", "--reference", "old", "--beir", beir),
         ],
         "made/stitch": [("inspect", "made/stitch"), ("translate", "old", "made/stitch", "-o", "out")],
     }[which]

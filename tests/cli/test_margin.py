@@ -9,6 +9,12 @@ from migrate.cli.main import run
 from migrate.live.monitor import Monitor
 
 
+@pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
+
+
 @pytest.fixture(scope="module")
 def migrated(beir, source_folder, tmp_path_factory):
     """Arguments of an audit of a translated store."""
@@ -18,7 +24,7 @@ def migrated(beir, source_folder, tmp_path_factory):
     translate = ["translate", source_folder, folder / "stitch", "-o", folder / "new"]
     assert run([*map(str, translate), "-q"]) == 0
     audit = ["audit", folder / "new", "--reference", "build", "--beir", beir]
-    return [*map(str, audit), "--no-bm25", "--two-stage", "none", "-q"]
+    return [*map(str, audit), "--two-stage", "none", "-q"]
 
 
 @pytest.fixture

@@ -18,6 +18,12 @@ PACKAGED = "packaged:all-MiniLM-L6-v2"
 
 
 @pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
+
+
+@pytest.fixture(autouse=True)
 def offline(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -101,7 +107,7 @@ def test_from_the_assessment_to_the_audit(kind, target, vectors, source_folder, 
     (audit,) = printed.then(translate)
     assert (audit[0], audit[2:4]) == ("audit", ["--reference", "pool"])
     assert "--source" in audit, "whether its model is known or not"
-    printed.then([*audit, "--no-bm25"], codes=(0, 1, 3))
+    printed.then([*audit], codes=(0, 1, 3))
 
 
 @pytest.mark.parametrize("kind", ["faiss", "parquet"])
@@ -179,7 +185,7 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, source_folder,
     shutil.copytree(source_folder, "store")
     assert run(["fit", "store", "--target", "tfidf:48", "--sample", "60", "--stitch", "mean", "-o", "stitch"]) == 0
     assert run(["translate", "store", "stitch", "-o", "new"]) == 0
-    audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--source", "store", "--no-bm25"]
+    audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--source", "store"]
     assert run(audit) == 1
     assert run([*audit, "--plan", "two-stage-20000", "--report", "no.json"]) == 2
     assert "--plan two-stage-20000 ranks all of the store's 150 documents again" in capsys.readouterr().err
@@ -224,7 +230,7 @@ def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
                               "-o", "stitch")  # fmt: skip
     (audit,) = printed.then(translate)
     assert "--source" in audit
-    printed.then([*audit, "--no-bm25"], codes=(0, 1, 3))
+    printed.then([*audit], codes=(0, 1, 3))
 
 
 def test_what_was_typed_for_the_model_goes_along(here, source_folder, printed):
@@ -249,8 +255,8 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, vectors, s
     filled = {"DIR": str(beir), "file:PATH": "file:moved.npz"}
     words = [filled.get(word, word) for word in shlex.split(told.splitlines()[-1])]
     assert words[:4] == ["next:", "lead-migrate", "audit", "new"] and {*filled.values()} <= {*words}
-    assert run([*words[2:], "--no-bm25"]) in (0, 1, 3)
-    audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--no-bm25"]
+    assert run([*words[2:]]) in (0, 1, 3)
+    audit = ["audit", "new", "--reference", "build", "--beir", str(beir)]
     assert run(audit) == 2
     assert "expected vectors.npz, the vectors that it is of, in the current folder" in capsys.readouterr().err
     assert run([*audit, "--target", "file:moved.npz", "--source", "of-a-file"]) == 2

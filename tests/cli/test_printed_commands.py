@@ -19,12 +19,18 @@ from migrate.vectors import Document
 pytestmark = pytest.mark.slow
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
-STAGES = "audit new --reference pool --beir judged --no-bm25 --plan two-stage-149 --margin 0.7"
+STAGES = "audit new --reference pool --beir judged --plan two-stage-149 --margin 0.7"
 TO_FILL_IN = {"DIR": "judged", "SPEC": "tfidf:8", "OLD": "store", "STORE": "store", "KEYS": "keys", "STITCH": "mapped"}
 JUDGED = {0, 1, 3}
-AUDIT = "audit new --reference pool --beir judged --no-bm25"
+AUDIT = "audit new --reference pool --beir judged"
 RUN = "run store --beir judged --stitch mean --sample 60 --target"
-GOOD = "audit good --reference pool --beir judged --no-bm25 --margin 0.5"
+GOOD = "audit good --reference pool --beir judged --margin 0.5"
+
+
+@pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
 
 
 @pytest.fixture(scope="module")
@@ -166,14 +172,14 @@ ROWS = {
     ),
     "not compatible": ("check store --model openai:text-embedding-3-small", {1}, "assess store", {0}),
     "provisional": (
-        "audit good --reference pool --queries synthetic --no-bm25 --source store", JUDGED, "reembed store", {0}
+        "audit good --reference pool --queries synthetic --source store", JUDGED, "reembed store", {0}
     ),
     "provisional and SAFE": (
         f"{GOOD.replace('--beir judged', '--queries synthetic')} --source store --report report.json",
         JUDGED, "switch store good --unproven", {0},
     ),
     "a part is enough": (
-        f"{AUDIT.replace('pool', 'build')} --source store --stitch better --frontier 97% --policy random --margin 0.9",
+        f"{AUDIT.replace('pool', 'build')} --source store --frontier better --margin 0.9",
         JUDGED, "reembed store --share", {0},
     ),
     "against a store of the model": (f"{AUDIT.replace('pool', 'full')} --source store", {1}, "switch store full", {0}),
@@ -239,7 +245,7 @@ def staged(short_folder, short_beir, tmp_path, monkeypatch):
         "translate store stitch -o new",
     ):
         assert run([*command.split(), "-q"]) == 0
-    return "audit new --reference pool --beir judged --source store --no-bm25 --margin 0.6 --two-stage 100"
+    return "audit new --reference pool --beir judged --source store --margin 0.6 --two-stage 100"
 
 
 def complete(worker, store, shell, capsys):

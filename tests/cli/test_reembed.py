@@ -93,7 +93,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(old, tmp_p
 def test_a_translated_store_needs_a_report_until_all_of_it_is_true(old, tmp_path, capsys):
     stitch = migrate.fit(old, "tfidf:24", stitch="ridge", sample=40)
     migrate.translate(old, stitch, tmp_path / "translated")
-    with pytest.raises(InputError, match="expected the report of an audit, found none"):
+    with pytest.raises(InputError, match="no report of an audit beside it"):
         switch(str(old), str(tmp_path / "translated"))
     assert lead_migrate("reembed", tmp_path / "translated", *TARGET, "-o", tmp_path / "new") == 0
     assert "nothing to migrate" not in capsys.readouterr().out

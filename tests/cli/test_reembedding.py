@@ -18,6 +18,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)
+
+
+@pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
@@ -159,13 +165,13 @@ def migrated(source_folder, stitch, vectors_file, tmp_path, beir, capsys):
     return ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", beir, "--target", target]
 
 
-def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, tmp_path, capsys):
+def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, audit_fields, tmp_path, capsys):
+    audit_fields(frontier="50%,100%")
     report = tmp_path / "report.json"
     # BM25 and staying are better than this small model, and nothing would be SAFE beside them
     shutil.copytree(source_folder, tmp_path / "old")
     (tmp_path / "old/lead-migrate.json").unlink()
-    options = ["--source", tmp_path / "old", "--stitch", stitch, "--frontier", "50%,100%", "--report", report]
-    options += ["--no-bm25"]
+    options = ["--source", tmp_path / "old", "--frontier", stitch, "--report", report]
     code = lead_migrate(*migrated, *options, "--margin", "0.9", "--verbose")
     text = capsys.readouterr().out
     document = json.loads(report.read_text())
@@ -199,12 +205,15 @@ def test_a_confidence_that_ranks_nothing_chooses_no_documents(unsure, source_fol
     assert asked["policy"] == "random"
 
 
-def test_a_confidence_that_ranks_nothing_slices_no_queries(migrated, unsure, source_folder, tmp_path, capsys):
+def test_a_confidence_that_ranks_nothing_slices_no_queries(
+    migrated, unsure, source_folder, tmp_path, capsys, audit_fields
+):
     report = tmp_path / "report.json"
     assert "confidence" in slices_of(report, *migrated)
     capsys.readouterr()
-    options = ["--source", source_folder, "--stitch", unsure, "--frontier", "50%", "--policy", "confidence"]
-    code, line = complaint(capsys, *migrated, *options)
+    audit_fields(policy=("confidence",))
+    code, line = complaint(capsys, *migrated, "--source", source_folder, "--frontier", unsure)
+    audit_fields(policy=())
     assert code == 2 and "--policy confidence: the confidence is not to be used" in line
     assert lead_migrate("translate", source_folder, unsure, "-o", tmp_path / "new", "--force") == 0
     assert "note: the confidence is not to be used" in capsys.readouterr().out
@@ -218,39 +227,46 @@ def slices_of(report, *audit):
     return {row["by"] for row in json.loads(report.read_text())["slices"]}
 
 
-def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(migrated, source_folder, stitch, tmp_path, capsys):
-    options = ["--source", source_folder, "--stitch", stitch, "--frontier", "50%", "--report", tmp_path / "report.json"]
-    assert lead_migrate(*migrated, *options, "--policy", "random", "-v") in (0, 1, 3)
+def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(
+    migrated, source_folder, stitch, tmp_path, audit_fields, capsys
+):
+    audit_fields(frontier="50%", policy=("random",))
+    options = ["--source", source_folder, "--frontier", stitch, "--report", tmp_path / "report.json"]
+    assert lead_migrate(*migrated, *options, "-v") in (0, 1, 3)
     head = next(line for line in capsys.readouterr().out.split("\n") if line.startswith("re-embed by"))
     assert " 95 % bounds" in head
     points = json.loads((tmp_path / "report.json").read_text())["frontier"]["points"]
     assert [point["policy"] for point in points] == ["sample", "random"]
-    assert lead_migrate(*migrated, *options, "--policy", "query-log", "--force") == 2
+    audit_fields(policy=("query-log",))
+    assert lead_migrate(*migrated, *options, "--force") == 2
     assert "the policy query-log needs a query log, and there is none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "fields", "message"),
     [
-        (["--frontier"], "--frontier needs --source STORE and the --stitch fitted on it"),
-        (["--frontier", "5000"], "'5000' are no shares of the store; give some such as 10%,30%"),
-        (["--stitch", "x"], "--stitch goes with --frontier"),
-        (["--policy", "random"], "--policy goes with --frontier"),
-        (["--two-stage", "many"], "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
+        (["--frontier", "x"], {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
+        (["--frontier", "x", "--source", "y"], {"frontier": "5000"}, "'5000' are no shares of the store; give some"),
+        ([], {"frontier": "10%"}, "frontier goes with the stitch of a frontier"),
+        ([], {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
+        (["--two-stage", "many"], {}, "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
     ],
 )
-def test_an_audit_that_cannot_be_had_is_told(options, message, migrated, source_folder, stitch, capsys):
-    if options == ["--frontier", "5000"]:
-        options = [*options, "--source", source_folder, "--stitch", stitch]
+def test_an_audit_that_cannot_be_had_is_told(options, fields, message, migrated, audit_fields, capsys):
+    audit_fields(**fields)
     code, line = complaint(capsys, *migrated, *options)
     assert code == 2 and message in line
 
 
-def test_queries_of_the_log_judge_neither_frontier_nor_store(migrated, source_folder, stitch, log, beir, capsys):
-    base = [*migrated, "--source", source_folder, "--stitch", stitch, "--frontier", "50%", "-q"]
-    code, line = complaint(capsys, *base, "--query-log", beir / "queries.jsonl")
+def test_queries_of_the_log_judge_neither_frontier_nor_store(
+    migrated, source_folder, stitch, log, beir, capsys, audit_fields
+):
+    base = [*migrated, "--source", source_folder, "--frontier", stitch, "-q"]
+    audit_fields(frontier="50%", query_log=beir / "queries.jsonl")
+    code, line = complaint(capsys, *base)
     assert code == 3 and "INCONCLUSIVE: docstrings: 150 of 150 queries chose documents" in line
-    assert lead_migrate(*base, "--query-log", log, "--json") in (0, 1, 3)
+    audit_fields(query_log=log)
+    assert lead_migrate(*base, "--json") in (0, 1, 3)
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["queries"] == 100 == document["dataset"]["queries"]
     note = "50 of 150 queries chose documents that have true vectors"

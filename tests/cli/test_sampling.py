@@ -4,11 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import click
 import pytest
 
-from migrate.cli.main import cli, run
-from migrate.selection import STRATEGIES
+from migrate.cli.main import run
+from migrate.pipeline import Run
+from migrate.steps.fit import Fit
 
 pytestmark = pytest.mark.slow
 
@@ -33,15 +33,10 @@ def sample_facts():
     return json.loads(Path("stitch/lead-migrate.json").read_text())["details"]["sample"]
 
 
-@pytest.mark.parametrize("command", ["fit", "run"])
-def test_the_strategies_are_those_of_the_library(command):
-    options = {option.name: option for option in cli.get_command(click.Context(cli), command).params}
-    assert tuple(options["strategy"].type.choices) == STRATEGIES
-
-
-@pytest.mark.parametrize("options", [[], ["--strategy", "random"]])
-def test_without_a_log_the_sample_is_random(options, source_folder):
-    assert fit(source_folder, *options) == 0
+@pytest.mark.parametrize("strategy", [None, "random"])
+def test_without_a_log_the_sample_is_random(strategy, source_folder, step_fields):
+    step_fields(Fit, strategy=strategy)
+    assert fit(source_folder) == 0
     assert sample_facts() == {"strategy": "random", "from query log": 0}
 
 
@@ -59,22 +54,26 @@ def test_a_log_chooses_the_sample_and_the_command_says_how_much(source, by, sour
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
+    ("fields", "code", "message"),
     [
-        (["--strategy", "query-log"], 2, "the strategy query-log needs a query log"),
-        (["--strategy", "random", "--query-log", "log.txt"], 2, "the strategy random does not read a query log"),
-        (["--strategy", "diverse", "--query-log", "log.txt"], 2, "the strategy diverse does not read a query log"),
-        (["--strategy", "best"], 2, "'best' is not one of 'random', 'diverse', 'query-log'"),
-        (["--query-log", "nowhere"], 4, "nowhere: no such file"),
-        (["--query-log", "empty"], 4, "empty: the file has no queries"),
-        (["--query-log", "bad.jsonl"], 4, "bad.jsonl:2: not a JSON object"),
-        (["--query-log", "log.txt", "--source-model", "tfidf:16"], 4, "expected"),
+        ({"strategy": "query-log"}, 2, "the strategy query-log needs a query log"),
+        ({"strategy": "random", "query_log": "log.txt"}, 2, "the strategy random does not read a query log"),
+        ({"strategy": "diverse", "query_log": "log.txt"}, 2, "the strategy diverse does not read a query log"),
+        ({"strategy": "best"}, 2, "best"),
+        ({"query_log": "nowhere"}, 4, "nowhere: no such file"),
+        ({"query_log": "empty"}, 4, "empty: the file has no queries"),
+        ({"query_log": "bad.jsonl"}, 4, "bad.jsonl:2: not a JSON object"),
+        ({"query_log": "log.txt", "source_model": "tfidf:16"}, 4, "expected"),
     ],
 )
 @pytest.mark.parametrize("command", ["fit", "run"])
 def test_what_does_not_go_together_is_told_in_one_line(
-    command, options, code, message, source_folder, beir, log, tmp_path, capsys
+    command, fields, code, message, source_folder, beir, log, tmp_path, step_fields, capsys
 ):
+    fields = dict(fields)
+    typed = ["source_model", "query_log"] if command == "fit" else ["source_model"]
+    options = [f"--{name.replace('_', '-')}={fields.pop(name)}" for name in typed if name in fields]
+    step_fields(Fit if command == "fit" else Run, **fields)
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
     judged = ["--beir", str(beir)] if command == "run" else []
@@ -85,17 +84,21 @@ def test_what_does_not_go_together_is_told_in_one_line(
     assert not (tmp_path / "out" / "stitch").exists()
 
 
-def test_unfinished_work_of_another_log_is_refused(source_folder, beir, log, tmp_path, capsys, monkeypatch):
+def test_unfinished_work_of_another_log_is_refused(
+    source_folder, beir, log, tmp_path, capsys, monkeypatch, step_fields
+):
     def broken(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("migrate.pipeline.job.reembed_store", broken)
     arguments = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "-o", "out"]
     arguments += ["--reference", "build"]
-    assert run([*arguments, "--query-log", log]) == 130
+    step_fields(Run, query_log=log)
+    assert run(arguments) == 130
     (tmp_path / "log.txt").write_text("another question\n")
-    assert run([*arguments, "--query-log", log]) == 2
+    assert run(arguments) == 2
     assert "query log" in capsys.readouterr().err
+    step_fields(Run, query_log=None)
     assert run(arguments) == 2
 
 

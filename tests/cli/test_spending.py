@@ -81,8 +81,11 @@ def test_a_run_counts_the_sample_and_the_full_re_embed(
 
 
 @pytest.mark.parametrize("cache", [[], ["--cache", "none"]])
-def test_an_audit_asks_for_nothing_twice(cache, source_folder, beir, corpus, log, server, tmp_path, capsys, but_again):
+def test_an_audit_asks_for_nothing_twice(
+    cache, source_folder, beir, corpus, log, server, tmp_path, capsys, but_again, audit_fields
+):
     """But to prove the model: neither of the target, whom the frontier asks the same, nor of a view of all texts."""
+    audit_fields(frontier="40%", query_log=log, no_bm25=True)
     view = ["--stitch", "ridge+text", "--view", "openai:tiny"]
     fit = ["fit", source_folder, "--target", SHORT, "--sample", 50, *view]
     assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
@@ -91,7 +94,7 @@ def test_an_audit_asks_for_nothing_twice(cache, source_folder, beir, corpus, log
     capsys.readouterr()
     server.billed.clear()
     command = ["audit", tmp_path / "new", "--reference", "build", "--beir", beir, "--source", source_folder, *cache,
-               "--stitch", tmp_path / "stitch", "--frontier", "40%", "--query-log", log, "--no-bm25"]  # fmt: skip
+               "--frontier", tmp_path / "stitch"]  # fmt: skip
     assert lead_migrate(*command) in (0, 1, 3)
     target, view = said(capsys)
     assert target[1:3] == (distinct(source_folder), len(corpus.queries) + 10)
@@ -123,13 +126,16 @@ def _true(source_folder, stitch):
     return [document for document in open_store(source_folder).documents() if document.id in ids]
 
 
-def test_an_audit_counts_tokens_as_its_line_does(source_folder, beir, server, tmp_path, monkeypatch, capsys):
+def test_an_audit_counts_tokens_as_its_line_does(
+    source_folder, beir, server, tmp_path, monkeypatch, capsys, audit_fields
+):
     monkeypatch.setattr("migrate.audit.inputs._READ", 40)  # what is paid for is not judged by a part of the texts
     assert lead_migrate("fit", source_folder, "--target", SHORT, *SAMPLE, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
-    for number, words in enumerate(([], ["--no-bm25"])):
+    for number in range(2):
+        audit_fields(no_bm25=bool(number))
         report = tmp_path / f"{number}.json"
-        options = ["--cache", tmp_path / f"{number}.sqlite", "--report", report, *words]
+        options = ["--cache", tmp_path / f"{number}.sqlite", "--report", report]
         capsys.readouterr()
         assert lead_migrate("audit", tmp_path / "new", "--reference", "build", "--beir", beir, *options) in (0, 1, 3)
         ((_, documents, _, tokens),) = said(capsys)

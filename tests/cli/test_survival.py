@@ -179,7 +179,7 @@ def contents(folder):
 def test_no_command_changes_what_it_reads(beir, source_folder, tmp_path):
     source, questions = shutil.copytree(source_folder, "source"), shutil.copytree(beir, "beir")
     before = [state(path) for path in (tmp_path / source, tmp_path / questions)]
-    audit = ["--reference", "build", "--beir", "beir", "--source", "source", "--no-bm25"]
+    audit = ["--reference", "build", "--beir", "beir", "--source", "source"]
     for command in (
         ["inspect", "source"],
         ["embed", "beir", "--model", "tfidf:16", "-o", "embedded"],

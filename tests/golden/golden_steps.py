@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import golden_data
 import golden_kinds
@@ -95,11 +96,19 @@ def serve(recorder, old):
     recorder.look("15 backfill", kind.opened("filled"))
 
 
+def _fields(**values):
+    """Fields of an audit that no option stands for."""
+    from migrate.audit.step import Audit
+
+    return mock.patch.dict(Audit.__init__.__kwdefaults__, values)
+
+
 def audit(recorder, old, new):
     """Verdicts by both kinds of reference."""
     words = ("audit", new, "--source", old, "--beir", "beir", *TARGET, "--margin", "0.7", *QUIET)
     recorder.run("16 audit, build", *words, "--reference", "build", "--report", "build.json", of_json=VERDICT)
-    recorder.run("17 audit, pool", *words, "--pool-depth", "10", "--report", "pool.json", of_json=VERDICT)
+    with _fields(pool_depth=10):
+        recorder.run("17 audit, pool", *words, "--report", "pool.json", of_json=VERDICT)
     if not Path("build.json").is_file():
         return
     arms = json.loads(Path("build.json").read_text(encoding="utf-8"))["arms"]
@@ -186,8 +195,9 @@ def take_once(recorder):
     recorder.run("08 fit for queries", *fit, "--direction", "query", "-o", "bridge", of_json=FIT)
     audit = ("audit", "new", "--source", "old", "--beir", "beir", *QUIET)
     recorder.run("09 audit, bridge", *audit, "--bridge", "bridge", "--reference", "build", of_json=("verdict",))
-    frontier = ("--frontier", "50%", "--stitch", "stitch", "--policy", "random", "--reference", "build")
-    recorder.run("10 audit, frontier", *audit, *frontier, of_json=("verdict", "frontier"))
+    frontier = ("--frontier", "stitch", "--reference", "build")
+    with _fields(frontier="50%", policy=("random",)):
+        recorder.run("10 audit, frontier", *audit, *frontier, of_json=("verdict", "frontier"))
     # documents without known words share a vector, and distances of 0 make noise of intrinsic dimensions
     write_beir(Path("plain"), golden_data.ordinary(documents))
     for dim in (32, 24):

@@ -232,7 +232,7 @@ AGAIN = ("audit", "new", "--reference=pool", "--target=tfidf:32", "--report=repo
 @pytest.mark.parametrize(
     ("about", "typed", "command"),
     [
-        ("queries", ("--beir=judged", "--split=dev"), (*AGAIN, "--queries=synthetic")),
+        ("queries", ("--beir=judged:dev",), (*AGAIN, "--queries=synthetic")),
         ("queries", ("--queries=synthetic",), (*AGAIN, "--beir", "DIR")),
         ("reference", ("--beir=judged",), (*AGAIN[:2], *AGAIN[3:], "--beir=judged", "--reference=build")),
         ("target", ("--beir=judged",), (*AGAIN[:3], AGAIN[4], "--beir=judged", "--target", "SPEC")),

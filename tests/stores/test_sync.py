@@ -357,7 +357,7 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
 def test_a_translated_store_is_not_switched_for_what_it_was_made_from(tmp_path):
     old = tools.Folder().make(tmp_path / "old", some_records())
     new = translated(old, tmp_path / "new", Hashed()).info.location
-    with pytest.raises(UsageError, match=r"found the one that was made from .*old; is the order right"):
+    with pytest.raises(UsageError, match=r"this was made from .*old, and so is the new store"):
         switch(new, old, unproven=True)
     assert open_store(new).info.dim == tools.TARGET_DIM
     switch(old, new, unproven=True)

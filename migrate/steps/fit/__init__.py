@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import LEARNING, PRICE, QUERY_LOG, SEED, PaidStep, argument, function, option
+from migrate.steps.base import LEARNING, PRICE, QUERY_LOG, SEED, PaidStep, argument, function, option, parameter
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -30,10 +30,8 @@ STITCH = option(
     section=LEARNING,
 )
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
-STRATEGY = option(
-    "Which documents those are.  [default: query-log where there is one, else random]",
-    choices=("random", "diverse", "query-log"),
-    section=LEARNING,
+STRATEGY = parameter(
+    "Which documents are embedded: random, diverse or query-log; None is for query-log where there is one, else random."
 )
 LOG = {**QUERY_LOG, "section": LEARNING}
 SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", section=LEARNING)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, PaidStep, argument, function, option
+from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, PaidStep, argument, function, option, parameter
 from migrate.steps.fit import TARGET
 from migrate.steps.translate import LOG, OUTPUT, POLICY, SAVE_STITCH, Translate
 
@@ -77,7 +77,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     )
     policy: str | None = field(default=None, metadata={**POLICY, **_SHARE})
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata={**LOG, **_SHARE})
-    save_stitch: Path | str | None = field(default=None, metadata={**SAVE_STITCH, **_SHARE})
+    save_stitch: Path | str | None = field(default=None, metadata=parameter(SAVE_STITCH["help"]))
     price: float | None = field(default=None, metadata=PRICE)
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
     seed: int = field(default=0, metadata=SEED)

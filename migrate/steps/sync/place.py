@@ -11,8 +11,7 @@ from migrate.manifest import Manifest
 from migrate.stores.base import Store
 from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
 from migrate.stores.outputs import Output, ServerOutput
-from migrate.stores.registry import output_of, path_in
-from migrate.stores.switching import Folders
+from migrate.stores.registry import find_exchange, output_of, path_in
 
 _PARQUET: Final = "parquet"
 _OWN: Final = ".lead-migrate-"
@@ -69,7 +68,7 @@ def refuse_switched(*stores: Store) -> None:
     """
     for store in stores:
         location = store.info.location
-        exchange = Folders.exchange_at(location) or store.exchanged()
+        exchange = find_exchange(location)
         record = None if exchange is None else exchange.record()
         if record is not None:
             raise UsageError(
