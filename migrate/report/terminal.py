@@ -10,7 +10,7 @@ from textwrap import wrap as wrap_text
 from unicodedata import east_asian_width
 
 from migrate.report.characters import printable
-from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, Table, parts_of
+from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, TextTable, parts_of
 
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
@@ -66,7 +66,7 @@ def _shown(block: Block, width: int) -> str:
             return wrap(printable(block.text), width)
         case Listed():
             return "\n".join(wrap(printable(line), width) for line in block.lines)
-        case Table():
+        case TextTable():
             return table(block.rows, left=block.text_columns, width=width)
         case Facts():
             return facts_text(block.rows)

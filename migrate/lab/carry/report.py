@@ -7,7 +7,7 @@ from typing import Any
 from migrate.lab.carry.carry import INTERCEPT, Carried
 from migrate.lab.carry.judge import Judgement
 from migrate.report.facts import document
-from migrate.report.sections import Block, Listed, Table
+from migrate.report.sections import Block, Listed, TextTable
 from migrate.report.terminal import filled_columns
 from migrate.similarity.roc import Bounded
 
@@ -18,7 +18,7 @@ def carry_blocks(done: Carried) -> list[Block]:
     is_by_decisions = any(row.judged_by == "decisions" for row in done.judgements)
     note = "without labels of its name, a probe is judged by its own decisions in the old space"
     refused = [f"left out: {row.name}: {row.refused}" for row in done.judgements if row.refused]
-    table = Table(filled_columns([head, *map(_cells, done.judgements)]))
+    table = TextTable(filled_columns([head, *map(_cells, done.judgements)]))
     return [_sentence(done), table, note if is_by_decisions else None, Listed(refused)]
 
 
