@@ -160,7 +160,7 @@ def test_a_share_and_a_stitch_belong_together(more, said, old, tmp_path, capsys)
 
 
 def test_in_python_too_a_share_and_a_stitch_belong_together(old, tmp_path):
-    with pytest.raises(UsageError, match="`share=30%`: expected a `stitch=` for the rest"):
+    with pytest.raises(UsageError, match="`share=30%` leaves a rest, which needs a `stitch=`"):
         migrate.reembed(old, "tfidf:24", tmp_path / "new", share="30%")
 
 
