@@ -47,7 +47,7 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
         for line in value if isinstance(value, list) else [value]:
             row, indent = f"{name.replace('_', ' '):{width}}  {_text(line)}", " " * (width + 2)
             show(fill(row, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-    advise_store(store, opened, quiet=False)
+    advise_store(store, opened)
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:
@@ -56,7 +56,7 @@ def _show_several(stores: list[dict[str, Any]]) -> None:
     store, kind, count, dim = (max(map(len, column)) for column in zip(*rows, strict=True))
     for row in rows:
         show(f"{row[0]:{store}}  {row[1]:{kind}}  {row[2]:>{count}}  {row[3]:>{dim}}")
-    advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"], quiet=False)
+    advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"])
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def _show_stitch(folder: str, document: dict[str, Any]) -> None:
     for name, line in rows:
         show(f"{name:{width}}  {printable(line)}")
     if document["maps"] == "documents":
-        advise_next("translate", STORE, folder, "-o", "NEW", quiet=False)
+        advise_next("translate", STORE, folder, "-o", "NEW")
 
 
 def _text(value: object) -> str:

@@ -128,10 +128,20 @@ def show_json(facts: Any, *, kind: str = "") -> None:
     _print(printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
-def advise(text: str, *, quiet: bool) -> None:
-    """Print to stderr what is worth knowing but is not the result."""
-    if not quiet:
+def advise(text: str) -> None:
+    """Print to stderr what is worth knowing but is not the result, unless `--quiet` was given."""
+    if not is_quiet():
         complain(text)
+
+
+QUIET = "migrate.quiet"
+"""Under this name click's context says whether `--quiet` was given."""
+
+
+def is_quiet() -> bool:
+    """Return True where the command that is running was given `--quiet`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
 
 
 def show_summary(report: AuditReport, page: Path | None) -> None:
@@ -166,12 +176,12 @@ _bar: RichProgress | None = None
 
 
 @contextmanager
-def progress_bar(*, quiet: bool) -> Iterator[Progress]:
+def progress_bar() -> Iterator[Progress]:
     """A progress callback that shows how far each stage is, on stderr: done, total, rate and the time left.
 
     A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
     """
-    if quiet:
+    if is_quiet():
         yield lambda _stage, _done, _total: None
     else:
         with _live_bar() if _is_watched() else _plain_lines() as report:

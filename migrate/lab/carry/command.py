@@ -55,7 +55,6 @@ def command(
     seed: int,
     force: bool,
     as_json: bool,
-    quiet: bool,
 ) -> int:
     """Carry what was found in the old space of STORE, beside its documents, into the new space by its STITCH.
 
@@ -75,7 +74,7 @@ def command(
         raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
     refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=force)
     opened, fitted = open_store(store, verify=True), load_stitch(stitch)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         done = carry(
             opened,
             fitted,

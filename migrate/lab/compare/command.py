@@ -74,7 +74,6 @@ def command(
     seed: int,
     force: bool,
     as_json: bool,
-    quiet: bool,
 ) -> None:
     """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
 
@@ -97,8 +96,8 @@ def command(
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:
-        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
-    with progress_bar(quiet=quiet) as progress:
+        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
+    with progress_bar() as progress:
         opened = [open_store(store, verify=True) for store in stores]
         comparison = compare_stores(
             opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress

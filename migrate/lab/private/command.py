@@ -55,7 +55,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
         show_json({"path": path}, kind="private keygen")
     else:
         show(f"keyring: {path}; never give it away: its secret key opens everything that is encrypted with it")
-        advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate", quiet=False)
+        advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate")
 
 
 @command.add_command
@@ -70,7 +70,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 @options.force
 @options.as_json
 @options.quiet
-def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
     """Encrypt all vectors of STORE into a folder for the holder of the stitch.
 
     The folder tells how many vectors there are, their dimension, the power of 2 above their norms, and the name of
@@ -87,7 +87,6 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
         lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress),
         ["private translate", output, STITCH, "-o", "to-decrypt"],
         as_json,
-        quiet,
     )
 
 
@@ -103,7 +102,7 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
 @options.force
 @options.as_json
 @options.quiet
-def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool) -> None:
     """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import translate_ciphertext
@@ -116,7 +115,6 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
         lambda progress: translate_ciphertext(encrypted, fitted, output, force=force, progress=progress),
         ["private decrypt", output, STORE, "--keys", KEYS, "-o", "new-store"],
         as_json,
-        quiet,
     )
 
 
@@ -133,7 +131,7 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
 @options.force
 @options.as_json
 @options.quiet
-def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
     """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
 
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
@@ -149,7 +147,6 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
         lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
         ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
         as_json,
-        quiet,
     )
 
 
@@ -167,10 +164,8 @@ _STEPS = {
 """For each step how its output is called, and where that goes."""
 
 
-def _step(
-    step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], as_json: bool, quiet: bool
-) -> None:
-    with progress_bar(quiet=quiet) as progress:
+def _step(step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], as_json: bool) -> None:
+    with progress_bar() as progress:
         done = work(progress)
     if as_json:
         size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
@@ -179,5 +174,5 @@ def _step(
     result, destination = _STEPS[step]
     size_text = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
     show(f"{result}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size_text})")
-    advise(destination, quiet=quiet)
-    advise_next(*map(str, then), quiet=quiet)
+    advise(destination)
+    advise_next(*map(str, then))
