@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
-from migrate.cli.terminal import advise
+from migrate.cli.terminal import QUIET, complain
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
     FORCE,
@@ -240,7 +240,15 @@ class OrderedGroup(click.Group):
 
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
-quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.", section=GENERAL)
+quiet = option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({QUIET: value}),
+    help="Show no progress and no advice.",
+    section=GENERAL,
+)
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
 )
@@ -307,10 +315,8 @@ class GeneralOptions:
 
     seed: int = 0
     force: bool = False
-    restart: bool = False
     as_json: bool = False
     verbose: bool = False
-    quiet: bool = False
 
 
 def general_options(*added: Decorator) -> Decorator:
@@ -522,7 +528,7 @@ def show_to_github(suite: Suite) -> None:
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     for line in annotation_lines(suite):
-        advise(line, quiet=False)
+        complain(line)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(for_markup(suite.markdown) + "\n")

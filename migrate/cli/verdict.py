@@ -118,5 +118,5 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
         show_json(same, kind=kind)
     else:
         show(sentence)
-        advise_switch(OLD, None, location, quiet=False)
+        advise_switch(OLD, None, location)
     raise click.exceptions.Exit

@@ -217,6 +217,7 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
 
 
 def test_an_audit_with_tfidf_has_the_arms(moved, beir, audit_fields, capsys):
+    audit_fields(prefix="4,1000")
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q"]
     assert lead_migrate(*command, "--report", moved / "report.json", "--report", moved / "page.html") in (0, 1, 3)
     document = json.loads((moved / "report.json").read_text())

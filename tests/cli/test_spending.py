@@ -11,6 +11,7 @@ from migrate.cli.main import run
 from migrate.cost.count import count_texts
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
+from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -58,8 +59,9 @@ def distinct(source_folder):
     return len({document.text for document in open_store(source_folder).documents()})
 
 
-def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, tmp_path, capsys):
-    for number, drawing in enumerate((["--strategy", "diverse"], ["--seed", 7])):
+def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, step_fields, tmp_path, capsys):
+    for number, (strategy, drawing) in enumerate((("diverse", []), (None, ["--seed", 7]))):
+        step_fields(Fit, strategy=strategy)
         server.billed.clear()
         command = ["fit", source_folder, "--target", SHORT, *SAMPLE, *drawing, "--cache", "none"]
         assert lead_migrate(*command, "-o", tmp_path / str(number)) == 0
