@@ -29,7 +29,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores, agreement
 from migrate.audit.verdict import MARGIN, Bootstrap, Bounds
 from migrate.report.terminal import table
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.vectors import Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
@@ -39,7 +39,7 @@ Log = dict[str, dict[str, int]]
 
 
 def clicks(
-    run: Run, qrels: Qrels, rng: np.random.Generator, *, noise: float = 0.0, depth: int = 10, fading: float = 1.0
+    run: Rankings, qrels: Qrels, rng: np.random.Generator, *, noise: float = 0.0, depth: int = 10, fading: float = 1.0
 ) -> Log:
     """What users click, by query id; a document's grade is 1."""
     log: Log = {}
@@ -52,7 +52,7 @@ def clicks(
 
 
 def logs_of(
-    own: Run, full: Run, old: Run | None, qrels: Qrels, rng: np.random.Generator
+    own: Rankings, full: Rankings, old: Rankings | None, qrels: Qrels, rng: np.random.Generator
 ) -> Iterator[tuple[str, Mapping[str, Mapping[str, int]]]]:
     """Judgements by the name of how they came about; those of the first two are honest."""
     honest = {query_id: dict(qrels[query_id]) for query_id in own.rankings}
@@ -80,16 +80,18 @@ def logs_of(
     yield "clicks on the full re-embed", clicks(full, qrels, rng, noise=0.05)
 
 
-def _run(collection: Collection, vectors: Vectors, space: Space) -> Run:
+def _run(collection: Collection, vectors: Vectors, space: Space) -> Rankings:
     rows = slice(_QUERIES)
     asked = Searched(collection, collection.queries[rows], space.queries[rows], space.documents)
     scores = asked.vectors @ unit_rows(vectors).T
     order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH].tolist()
     ids = [document.id for document in collection.documents]
-    return Run({query.id: tuple(ids[row] for row in found) for query, found in zip(asked.queries, order, strict=True)})
+    return Rankings(
+        {query.id: tuple(ids[row] for row in found) for query, found in zip(asked.queries, order, strict=True)}
+    )
 
 
-def _true_scores(collection: Collection, space: Space, run: Run) -> TopScores:
+def _true_scores(collection: Collection, space: Space, run: Rankings) -> TopScores:
     """What the target's vectors score the first ten of each query."""
     true, row = unit_rows(space.documents), {document.id: i for i, document in enumerate(collection.documents)}
     tops = [run.top(query.id, 10) for query in collection.queries[:_QUERIES]]
@@ -125,7 +127,7 @@ def audits(data: Path, name: str, every: int, targets: Sequence[str]) -> dict[st
     return said
 
 
-def _retention(own: Run, full: Run, qrels: Qrels, ids: Sequence[str]) -> Bounds:
+def _retention(own: Rankings, full: Rankings, qrels: Qrels, ids: Sequence[str]) -> Bounds:
     return Bootstrap(resamples=1_000).retention(ndcg(own, qrels, ids, 10), ndcg(full, qrels, ids, 10))
 
 

@@ -25,7 +25,7 @@ from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
@@ -100,7 +100,9 @@ class Replay:
     def quality(self, best: NDArray[np.int64]) -> NDArray[np.float64]:
         """NDCG@10 of each query, (q,), by the rows of its best documents, (q, k)."""
         ids = self.collection.query_ids
-        run = Run({query_id: tuple(self.ids[row] for row in rows) for query_id, rows in zip(ids, best, strict=True)})
+        run = Rankings(
+            {query_id: tuple(self.ids[row] for row in rows) for query_id, rows in zip(ids, best, strict=True)}
+        )
         return ndcg(run, self.collection.qrels, ids, KEPT)
 
 

@@ -35,7 +35,7 @@ from migrate.audit.measures import Scores, ndcg
 from migrate.audit.verdict import CONFIDENCE, MARGIN, Weighting, ratio_bounds, weighted_sums
 from migrate.datasets.beir import load_beir
 from migrate.report.terminal import table
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 SOURCES = ("wordpieces", "layer4-mean", "layer5-mean", "mpnet")
 DEPTHS = (20, 50, 200)
@@ -103,7 +103,7 @@ def _labelled(
 ) -> Labelled:
     ids, documents = collection.query_ids, [document.id for document in collection.documents]
     runs = [
-        Run({q: tuple(documents[row] for row in rows) for q, rows in zip(ids, tops.tolist(), strict=True)})
+        Rankings({q: tuple(documents[row] for row in rows) for q, rows in zip(ids, tops.tolist(), strict=True)})
         for tops in (found, full)
     ]
     arm, standard = (ndcg(run, collection.qrels, ids, K) for run in runs)

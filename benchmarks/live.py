@@ -50,7 +50,7 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
 from migrate.report.terminal import table
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document, Vectors, unit_rows
@@ -367,7 +367,7 @@ def unique_rows(log: Path) -> int:
 # What is printed.
 
 
-def answers_of(vectors: Vectors, world: World, queries: Vectors, depth: int, again: Vectors | None = None) -> Run:
+def answers_of(vectors: Vectors, world: World, queries: Vectors, depth: int, again: Vectors | None = None) -> Rankings:
     """The first ten of each query by `vectors`, (n, dim); by `again` of the first `depth`, where it is given."""
     rankings = {}
     for query_id, query, other in zip(world.query_ids, queries, world.new_queries, strict=True):
@@ -375,10 +375,10 @@ def answers_of(vectors: Vectors, world: World, queries: Vectors, depth: int, aga
         pool = np.argpartition(-scores, depth)[:depth]
         final = scores[pool] if again is None else again[pool] @ other
         rankings[query_id] = tuple(world.documents[row].id for row in pool[np.argsort(-final, kind="stable")][:KEPT])
-    return Run(rankings)
+    return Rankings(rankings)
 
 
-def quality(world: World, run: Run) -> NDArray[np.float64]:
+def quality(world: World, run: Rankings) -> NDArray[np.float64]:
     """NDCG@10 of each query, by its place."""
     return ndcg(run, world.qrels, world.query_ids, KEPT)
 
@@ -388,12 +388,12 @@ def of_answers(world: World, places: Sequence[int], answers: Sequence[Answer | N
     scores = []
     for place, answer in zip(places, answers, strict=True):
         query_id = world.query_ids[world.log[place]]
-        run = Run({query_id: answer.ids if answer else ()})
+        run = Rankings({query_id: answer.ids if answer else ()})
         scores.append(float(ndcg(run, world.qrels, [query_id], KEPT)[0]))
     return np.array(scores)
 
 
-def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: Run) -> None:
+def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: Rankings) -> None:
     """A row for the first hour of a day of such queries, for each tenth of the log, and for the whole of it."""
     whole = quality(world, full)
     edges = [0, *(len(answers) * part // PARTS for part in range(1, PARTS + 1))]
@@ -644,7 +644,7 @@ def kill_at(moments: Sequence[int], replay: Replay, fleet: Fleet) -> None:
 
 
 def compare_with_embedflow(
-    world: World, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace, full: Run
+    world: World, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace, full: Rankings
 ) -> None:
     """The same table for EmbedFlow."""
     (folder / "embedded.live.log").write_bytes((folder / "embedded.log").read_bytes())

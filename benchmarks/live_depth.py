@@ -31,7 +31,7 @@ from unjudged import load
 
 from migrate.audit.measures import Qrels, Scores, ndcg
 from migrate.report.terminal import table
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.vectors import Vectors, unit_rows
@@ -68,7 +68,7 @@ class Found:
         """NDCG@10 of each query, its pool ranked by true vectors."""
         best = np.argsort(-np.where(pools, self.true, -np.inf), axis=1, kind="stable")[:, :TOP]
         rankings = {one: tuple(self.ids[row, best[row]]) for row, one in enumerate(self.query_ids)}
-        return ndcg(Run(rankings), qrels, self.query_ids, TOP)
+        return ndcg(Rankings(rankings), qrels, self.query_ids, TOP)
 
     def fixed(self, depth: float) -> Pools:
         """The first `depth` of each query."""
@@ -179,7 +179,7 @@ def main() -> int:
             )
             everything = np.argsort(-(queries @ true.T), axis=1, kind="stable")[:, :TOP]
             names = np.array(ids, object)[everything]
-            run = Run({one: tuple(names[row]) for row, one in enumerate(collection.query_ids)})
+            run = Rankings({one: tuple(names[row]) for row, one in enumerate(collection.query_ids)})
             full = ndcg(run, collection.qrels, collection.query_ids, TOP)
             cells = compare(found, collection.qrels, arguments.depths, full)
             for depth, (kept, *gained) in zip(arguments.depths, cells, strict=True):

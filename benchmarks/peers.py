@@ -38,7 +38,7 @@ from retrieval import (
     results,
 )
 
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.vectors import unit_rows
 
 PACKAGES = ("rebasis==0.1.0", "isotrieve==0.4.0", "embedflow==0.8.0")
@@ -158,7 +158,7 @@ def serve_peer(interpreter: Path, held_out: HeldOut) -> Result:
         flush=True,
     )
     rankings = {query.removeprefix("? "): tuple(ids) for query, ids in answered["answers"].items()}
-    return held_out.compare_run(Run(rankings))
+    return held_out.compare_run(Rankings(rankings))
 
 
 def main() -> None:

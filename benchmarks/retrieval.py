@@ -36,7 +36,7 @@ from migrate.datasets.beir import BeirSet, load_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
-from migrate.search.runs import Run, search
+from migrate.search.runs import Rankings, search
 from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
@@ -94,7 +94,7 @@ def load_space(data: Path, name: str, space: str, collection: Collection) -> Spa
     return Space(embedder.embed_documents(collection.documents), embedder.embed_queries(collection.queries))
 
 
-def run_over(collection: Collection, rows: NDArray[np.int64], vectors: Vectors, queries: Vectors) -> Run:
+def run_over(collection: Collection, rows: NDArray[np.int64], vectors: Vectors, queries: Vectors) -> Rankings:
     """Rank the documents in `rows`, whose vectors these are."""
     ids = [collection.documents[row].id for row in rows]
     return search([Batch(ids, vectors)], collection.query_ids, queries, metric="ip")
@@ -168,7 +168,7 @@ class HeldOut:
         return [q for q in self.collection.query_ids if any(grade > 0 for grade in self.qrels[q].values())]
 
     @cached_property
-    def full(self) -> Run:
+    def full(self) -> Rankings:
         """What the full re-embed answers."""
         rest = self.rows[1]
         return run_over(self.collection, rest, self.target.documents[rest], self.target.queries)
@@ -204,7 +204,7 @@ class HeldOut:
         """Retrieval from what is left, by unit vectors of its documents, (m, d), and of all queries, (k, d)."""
         return self.compare_run(run_over(self.collection, self.rows[1], documents, queries))
 
-    def compare_run(self, run: Run) -> Result:
+    def compare_run(self, run: Rankings) -> Result:
         """The same for answers that are there already."""
         scores, standard = (ndcg(one, self.qrels, self.asked, 10) for one in (run, self.full))
         share = float(overlap(run, self.full, self.asked, 10).mean())

@@ -14,7 +14,7 @@ from retrieval import TARGET, Collection, Space, load_space, run_over
 from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.measures import Scores, ndcg
 from migrate.datasets.beir import load_beir
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import fit_norm
 from migrate.stitch.registry import new_stitch
@@ -201,7 +201,7 @@ def graded_pool(name: str, *, noise: float, same: float = 0.0, lost: float = 0.0
     ids = [str(row) for row in range(len(full))]
     qrels = {q: {str(d): int(g) for d, g in enumerate(row) if g} for q, row in zip(ids, grades, strict=True)}
     runs = [
-        Run({q: tuple(map(str, row)) for q, row in zip(ids, np.argsort(-scores, axis=1).tolist(), strict=True)})
+        Rankings({q: tuple(map(str, row)) for q, row in zip(ids, np.argsort(-scores, axis=1).tolist(), strict=True)})
         for scores in (arm, full)
     ]
     reached, possible = (ndcg(run, qrels, ids, 10) for run in runs)
@@ -269,7 +269,7 @@ def real_cases(data: Path, pairs: int = 2_000) -> Iterator[Resampled]:
             yield Pool(f"{name} from {space}", arm, full, changes=changes)
 
 
-def _run(collection: Collection, target: Space, vectors: Vectors) -> Run:
+def _run(collection: Collection, target: Space, vectors: Vectors) -> Rankings:
     return run_over(collection, np.arange(len(vectors)), vectors, target.queries)
 
 

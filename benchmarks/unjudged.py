@@ -178,11 +178,11 @@ def points_of(
 
 def judged(asked: Searched, documents: Vectors) -> tuple[TopScores, Scores]:
     """True scores of the first ten documents, and nDCG@10."""
-    from migrate.search.runs import Run
+    from migrate.search.runs import Rankings
 
     scores, found = asked.tops(documents)
     ids = asked.collection.query_ids
-    return scores, ndcg(Run(dict(zip(ids, found, strict=True))), asked.collection.qrels, ids, K)
+    return scores, ndcg(Rankings(dict(zip(ids, found, strict=True))), asked.collection.qrels, ids, K)
 
 
 def load(data: Path, name: str) -> tuple[Collection, dict[str, Space]]:

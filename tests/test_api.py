@@ -193,7 +193,7 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
 def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
     made = migrate.run("my-store", "tfidf:24", "made", beir="my-beir", stitch="ridge", sample=100)
     verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
-    with pytest.raises(migrate.LeadMigrateError, match="the report: expected a report that says SAFE, found NOT"):
+    with pytest.raises(migrate.LeadMigrateError, match="the report: this report says NOT"):
         migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))
     safe = replace(made.report, verdict=replace(made.report.verdict, outcome=migrate.Outcome.SAFE))
     done = migrate.switch("my-store", "made/store", safe)

@@ -81,7 +81,7 @@ HOMES = {
     "sqlite3": [
         "embedders/",
         "live/state",
-        "stores/chroma",
+        "stores/clients",
         "stores/qdrant",
         "stores/sqlite_",
     ],
@@ -90,7 +90,6 @@ HOMES = {
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
     "pandas": ["display.py", "audit/report", "cost/assess", "lab/compare/comparison"],
     "joblib": ["work/runner"],
-    "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "distributed": ["cluster/"],
     "dask": ["cluster/"],
     "fsspec": ["work/remote", "stores/parquet/files"],

@@ -15,7 +15,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import Slice, find_slices
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.similarity import Similarity, compare_spaces
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -215,7 +215,7 @@ class ThresholdTable:
     histograms: Mapping[str, Histogram]
 
 
-def calibrate(old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
+def calibrate(old: Rankings, new: Rankings, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
     """Return the table of thresholds; both runs are of searched vectors, and answer every query."""
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
     before, after = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
@@ -248,7 +248,7 @@ class _Hits:
     relevant: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, run: Run, query_set: QuerySet, sign: float) -> Self:
+    def of(cls, run: Rankings, query_set: QuerySet, sign: float) -> Self:
         """Return the first ten of every query."""
         scores: list[float] = []
         relevant: list[bool] = []

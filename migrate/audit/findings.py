@@ -19,7 +19,7 @@ from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.selection.choosers import Choosers
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
@@ -237,7 +237,7 @@ def odd_scores(
     return doubts
 
 
-def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> list[Finding]:
+def alike_grades(query_set: QuerySet, runs: Sequence[Rankings]) -> list[Finding]:
     """Return a doubt where most queries with a relevant document have one grade for all that is judged or ranked first.
 
     A document that nobody judged has grade 0, so that judgements of relevant documents alone raise no doubt.
@@ -258,7 +258,7 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> list[Finding]:
     return [doubt(text)]
 
 
-def one_sided(query_set: QuerySet, translated: Run, full: Run) -> list[Finding]:
+def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list[Finding]:
     """Return a doubt where judgements lie with the first ten of the translated store, more than with the full one.
 
     Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what

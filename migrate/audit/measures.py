@@ -9,7 +9,7 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.search.runs import DEPTH, Run
+from migrate.search.runs import DEPTH, Rankings
 
 Scores = NDArray[np.float64]
 """One value a query, shape (q,), in the order of the query ids."""
@@ -18,7 +18,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 """query_id -> doc_id -> grade; a grade above 0 is relevant, the grade is the gain."""
 
 
-def ndcg(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
+def ndcg(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Normalised discounted cumulative gain: gain / log2(rank + 1), over that of the ideal ranking.
 
     Linear gain, as trec_eval's ndcg_cut (Järvelin & Kekäläinen 2002). 0 for a query without relevant documents.
@@ -47,25 +47,25 @@ def _dcg(gains: Sequence[float]) -> float:
     return sum(gain / log2(position + 2) for position, gain in enumerate(gains))
 
 
-def recall(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
+def recall(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Return the share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
     pairs = [(_relevant(qrels, query_id), run.top(query_id, k)) for query_id in query_ids]
     return np.array([len(relevant.intersection(top)) / len(relevant) if relevant else 0.0 for relevant, top in pairs])
 
 
-def reciprocal_rank(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
+def reciprocal_rank(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Return 1 / rank of the first relevant document among the first k, else 0; its mean is MRR@k."""
     pairs = [(_relevant(qrels, query_id), enumerate(run.top(query_id, k), start=1)) for query_id in query_ids]
     return np.array([next((1 / rank for rank, doc in ranks if doc in relevant), 0.0) for relevant, ranks in pairs])
 
 
-def overlap(run: Run, reference: Run, query_ids: Sequence[str], k: int) -> Scores:
+def overlap(run: Rankings, reference: Rankings, query_ids: Sequence[str], k: int) -> Scores:
     """Return the share of the reference's first k that the run's first k has too; 0 where that answers nothing."""
     pairs = [(set(reference.top(query_id, k)), run.top(query_id, k)) for query_id in query_ids]
     return np.array([len(wanted.intersection(top)) / len(wanted) if wanted else 0.0 for wanted, top in pairs])
 
 
-def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
+def judged(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Return the share of the first k documents that are judged, whatever their grade; 0 where there is no document.
 
     A document that nobody judged counts as not relevant in every other measure, which may wrong a run that finds what
@@ -76,7 +76,7 @@ def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
 
 
 def rank_biased_overlap(
-    run: Run, reference: Run, query_ids: Sequence[str], *, p: float = 0.9, depth: int = DEPTH
+    run: Rankings, reference: Rankings, query_ids: Sequence[str], *, p: float = 0.9, depth: int = DEPTH
 ) -> Scores:
     """Return how alike two rankings are, the first places counting most: 1 for equal ones, 0 for nothing in common.
 

@@ -25,7 +25,7 @@ from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
 
@@ -281,7 +281,7 @@ class Relevant:
     scores: NDArray[np.float64]
 
     @classmethod
-    def of(cls, run: Run, query_id: str, judged: Mapping[str, int], metric: Metric) -> Self:
+    def of(cls, run: Rankings, query_id: str, judged: Mapping[str, int], metric: Metric) -> Self:
         """Return the ones that a run has retrieved, by the grades that were judged."""
         grades = {doc_id: max(grade, 0) for doc_id, grade in judged.items()}
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
@@ -364,7 +364,7 @@ class Room:
         return float(1 - self.possible / (now.possible * raised))
 
 
-def tops_of(run: Run, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
+def tops_of(run: Rankings, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
     """Return the true scores of the first ten documents of a run for a query, (10,), but some of them."""
     sign = 1.0 if metric == "ip" else -1.0
     ranked = zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True)
@@ -401,11 +401,11 @@ class Outside:
     most: float
     temperature: float | None = None
 
-    def losses(self, run: Run, query_set: QuerySet) -> NDArray[np.float64]:
+    def losses(self, run: Rankings, query_set: QuerySet) -> NDArray[np.float64]:
         """Return what errors predict that documents outside take from the full re-embed's `run` in the pool, (q,)."""
         return np.array([self._loss(run, query_id, query_set.grades(query_id)) for query_id in query_set.query_ids])
 
-    def _loss(self, run: Run, query_id: str, judged: Mapping[str, int]) -> float:
+    def _loss(self, run: Rankings, query_id: str, judged: Mapping[str, int]) -> float:
         around, query = self.surroundings, self.places[query_id]
         filled = np.flatnonzero(around.counts[query])
         tops, counts = around.tops[query, filled], around.counts[query, filled]
@@ -415,7 +415,7 @@ class Outside:
             return Relevant.of(run, query_id, judged, self.metric).loss(others)
         return Room(tops_of(run, query_id, self.metric), self.temperature).loss(others)
 
-    def floor(self, run: Run, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
+    def floor(self, run: Rankings, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
         """Return what is left of the full re-embed's scores, or of any arm's agreement, where `run` is in the pool."""
         is_share = self.temperature is not None
         scores = 1.0 if is_share else ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
@@ -424,7 +424,7 @@ class Outside:
 
 
 def calibrate(
-    run: Run,
+    run: Rankings,
     lately: Sequence[Lately],
     query_set: QuerySet,
     metric: Metric,

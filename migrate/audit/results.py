@@ -14,7 +14,7 @@ import numpy as np
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.verdict import Bounds
 from migrate.errors import UsageError
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
@@ -155,7 +155,7 @@ def check_plan(plan: str, count: int) -> None:
         )
 
 
-def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, Scores]:
+def all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Mapping[str, Scores]:
     """Return a run's scores by every measure that needs ids alone, one for each distinct text, (c,).
 
     Without `full` the measures against it are left out.

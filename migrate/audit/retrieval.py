@@ -34,7 +34,7 @@ from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
-from migrate.search.runs import DEPTH, Run, TopK, search, without_self
+from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Document, Vectors, check_vectors
@@ -54,7 +54,7 @@ _BLOCK_BYTES = 1 << 28
 class TimedRun:
     """A run, and the seconds it took to rank, without embedding."""
 
-    run: Run
+    run: Rankings
     seconds: float
 
 
@@ -126,7 +126,7 @@ class Retriever:
         return dict(zip(rows, (document.text for document in store.documents(order)), strict=True))
 
     @property
-    def compared(self) -> dict[str, Run]:
+    def compared(self) -> dict[str, Rankings]:
         """The rankings that the verdict compares: of the full re-embed, the translated store, and of staying."""
         return {name: self.search(name).run for name in (FULL, TRANSLATED, STAY) if name in self.stores}
 
@@ -269,7 +269,7 @@ class Retriever:
         """Rank the translated store's first `depth` documents of each query by their true vectors."""
         return self._timed(lambda: self._reranked(depth))
 
-    def _reranked(self, depth: int) -> Run:
+    def _reranked(self, depth: int) -> Rankings:
         count = len(self._candidate_rows)
         step = max(_BLOCK_BYTES // (4 * self.stores[FULL].info.dim * depth), 1)
         rankings: dict[str, tuple[str, ...]] = {}
@@ -278,9 +278,9 @@ class Retriever:
             block = range(start, min(start + step, count))
             for run in self._ranked(block, [self._candidate_rows[number][:depth] for number in block]):
                 rankings |= run.rankings
-        return Run(rankings)
+        return Rankings(rankings)
 
-    def _ranked(self, block: range, rows_of: Sequence[NDArray[np.int64]]) -> Iterator[Run]:
+    def _ranked(self, block: range, rows_of: Sequence[NDArray[np.int64]]) -> Iterator[Rankings]:
         """Yield for each query of a block some rows of the reference, ranked; what several queries ask is read once."""
         reference, keys = self.stores[FULL], self.keys[FULL]
         rows = np.unique(np.concatenate(rows_of))
@@ -315,37 +315,37 @@ class Retriever:
     def rank_by_id(self) -> TimedRun:
         """Return the same documents for every query: the first by doc_id."""
         first = tuple(heapq.nsmallest(self.depth, self.names))
-        return self._timed(lambda: Run(dict.fromkeys(self.query_set.query_ids, first)))
+        return self._timed(lambda: Rankings(dict.fromkeys(self.query_set.query_ids, first)))
 
     def rank_at_random(self) -> TimedRun:
         """Return documents drawn at random for each query."""
         return self._timed(self._drawn)
 
-    def _drawn(self) -> Run:
+    def _drawn(self) -> Rankings:
         rng, names = np.random.default_rng(self.audit.seed), sorted(self.names)
         size, query_ids = min(self.depth, len(names)), self.query_set.query_ids
         draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
-        return Run({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
+        return Rankings({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
 
     @property
     def depth(self) -> int:
         """Documents to retrieve, so that enough are left when a query's own is dropped."""
         return DEPTH + self.query_set.exclude_self
 
-    def _timed(self, answer: Callable[[], Run]) -> TimedRun:
+    def _timed(self, answer: Callable[[], Rankings]) -> TimedRun:
         started = time.perf_counter()
         run = answer()
         seconds = time.perf_counter() - started
         return TimedRun(without_self(run) if self.query_set.exclude_self else run, seconds)
 
-    def deciding_scores(self, run: Run) -> Scores:
+    def deciding_scores(self, run: Rankings) -> Scores:
         """Return a run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
         query_set = self.query_set
         if query_set.qrels is not None:
             return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
         return self.agreement(run)
 
-    def agreement(self, run: Run) -> Scores:
+    def agreement(self, run: Rankings) -> Scores:
         """Return a run's agreement@10 with the full re-embed, judged or not, one for each distinct text, (c,)."""
         return self.query_set.merged(agreement(self.true_scores(run), self._full_scores))
 
@@ -359,7 +359,7 @@ class Retriever:
     def _full_scores(self) -> TopScores:
         return self.true_scores(self.search(FULL).run)
 
-    def true_scores(self, run: Run) -> TopScores:
+    def true_scores(self, run: Rankings) -> TopScores:
         """Return what the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
 
         Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
-from migrate.cli.same import stop_if_same
 from migrate.cli.spending import cached_texts
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.verdict import stop_if_same
 from migrate.steps.assess import Assess
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
-from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, QueryOptions, report_options
+from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending, SpendingOptions, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.cli.unread import with_unread
+from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
 
@@ -60,8 +60,7 @@ def command(
         margin_from=MarginOptions(asked.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence, quiet=quiet),
     )
-    judged = QueryOptions(cast("str", asked.beir), cast("str", asked.queries), asked.hold_out, None)
-    read = (asked.store, asked.reference, judged.location, asked.source, asked.stitch)
+    read = (asked.store, asked.reference, asked.queries_location, asked.source, asked.stitch)
     paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, asked.labels, asked.outside)))
     if asked.labels is not None and not asked.has_queries:
         asked.check_labels()
@@ -73,7 +72,8 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         paid = spending.open(quiet=quiet)
         step = _opened(step, model, progress, quiet=quiet)
-        judged.offer_hold_out(step.judging, step.translated, step.embedder, by_pool=step.is_pooled, quiet=quiet)
+        if asked.is_pooled and asked.hold_out is None:
+            offer_hold_out(step.judging, step.translated, step.embedder, quiet=quiet)
         if step.full is None:
             queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed, quiet=quiet)
             step = replace(step, beir=queries)

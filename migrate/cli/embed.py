@@ -64,4 +64,4 @@ def command(
         show_json(facts, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
-        advise_next("assess", done.path, "--target", TARGET, names_model=False, quiet=quiet)
+        advise_next("assess", done.path, "--target", TARGET, quiet=quiet)

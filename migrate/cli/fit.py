@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
 from migrate.cli.options import GeneralOptions, ModelOptions
-from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_fit, warn_of_store
+from migrate.cli.verdict import stop_if_same
 from migrate.files import free_path
 from migrate.steps.fit import Fit
 

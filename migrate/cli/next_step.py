@@ -51,16 +51,15 @@ def advise_next(
     command: str,
     *words: str | Path,
     also: Sequence[str] = (),
-    names_model: bool = True,
     quiet: bool,
 ) -> None:
     """Print the next command: its words, and options as they were typed here: those of models, and `also`.
 
-    Options that it does not have are left out, and those of models where it `names_model` not.
+    Options that it does not have are left out.
     """
     context = click.get_current_context()
     root = context.find_root()
-    names = {*(_MODEL if names_model else ()), *also}
+    names = {*_MODEL, *also}
     path = command.split()
     found: click.Command | None = root.command
     for part in path:
@@ -76,7 +75,7 @@ def advise_store(word: str, store: Store, *, quiet: bool) -> None:
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}", quiet=quiet)
     elif not is_made_from_another(store):
-        advise_next("assess", word, "--target", TARGET, names_model=False, quiet=quiet)
+        advise_next("assess", word, "--target", TARGET, quiet=quiet)
     elif not advise_switch(OLD, None, word, quiet=quiet):
         advise_next("audit", word, "--reference", "pool", "--beir", JUDGED, quiet=quiet)
 
@@ -86,10 +85,9 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
 
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
-    from migrate.steps.switch.job import find_exchange
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
-    from migrate.stores.registry import absolute_location
+    from migrate.stores.registry import absolute_location, find_exchange
     from migrate.stores.switching import why_no_switch
 
     store = open_store(new)
@@ -100,7 +98,7 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
         return True
     why = None if opened is None else why_no_switch(opened, store)
     if store.switches and why is None:
-        advise_next("switch", old, new, names_model=False, quiet=quiet)
+        advise_next("switch", old, new, quiet=quiet)
     elif opened is not None:
         advise(f"no switch: {why or 'stores of this kind do not trade names'}", quiet=quiet)
         advise(f"let your programs open {new} and ask by its model", quiet=quiet)
@@ -191,7 +189,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
     found = None if result.compatible and recorded is not None else result.found
     kept = _keep_finding(opened, found, quiet=quiet)
     if found is not None and kept:
-        advise_next("stamp", store, "--as-found", *force, names_model=False, quiet=quiet)
+        advise_next("stamp", store, "--as-found", *force, quiet=quiet)
     elif found is not None and (opened.takes_manifest or not result.compatible):
         command, more = ("stamp", force) if opened.takes_manifest else ("check", [])
         own = {"dimensions": None, "document_prefix": None, "query_prefix": None}
@@ -201,7 +199,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
         advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}", quiet=quiet)
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
         spec = with_settings(recorded.spec, special_options(recorded))
-        advise_next("check", store, f"--model={spec}", names_model=False, quiet=quiet)
+        advise_next("check", store, f"--model={spec}", quiet=quiet)
     elif opened.takes_manifest and result.suits_queries:
         advise("the model's queries are right for these vectors all the same, so the store may be stamped", quiet=quiet)
         advise_next("stamp", store, f"--model={spec}", "--trust", *force, quiet=quiet)

@@ -28,12 +28,9 @@ from migrate.steps.base import option as described
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from migrate.audit.query_set import QuerySet
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
     from migrate.report.suite import Suite
-    from migrate.stores.base import Store
-    from migrate.vectors import Progress
     from migrate.work.runner import Runner
 
 
@@ -319,115 +316,6 @@ class GeneralOptions:
 def general_options(*added: Decorator) -> Decorator:
     """Add some options of `GeneralOptions`; the command gets one argument `general`."""
     return option_group(GeneralOptions, "general", *added)
-
-
-SYNTHETIC = "synthetic"
-"""What --queries takes in the place of a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryOptions:
-    """The queries that judge: judged ones, or others.
-
-    Raises
-    ------
-    UsageError
-        Both are named.
-    """
-
-    beir: str | None
-    queries: str | None
-    hold_out: str | None
-    group_field: str | None
-
-    def __post_init__(self) -> None:
-        from migrate.errors import UsageError
-
-        if self.hold_out is not None:
-            from migrate.audit.query_set import share_of
-
-            share_of(self.hold_out)
-        if self.beir is not None and self.queries is not None:
-            raise UsageError("--beir and --queries exclude each other; leave one out")
-
-    @property
-    def are_named(self) -> bool:
-        """Whether there are any."""
-        return self.beir is not None or self.queries is not None
-
-    def require(self, *, by_pool: bool) -> None:
-        """Make sure that there are any.
-
-        Raises
-        ------
-        UsageError
-            None are named; or some are held out, and no pool is chosen by the others.
-        """
-        from migrate.errors import UsageError
-
-        if not self.are_named:
-            raise UsageError(
-                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
-                "with --queries synthetic"
-            )
-        if self.hold_out is not None and not by_pool:
-            raise UsageError(
-                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
-            )
-
-    @property
-    def location(self) -> str | None:
-        """Where the queries are; None for synthetic ones."""
-        from migrate.audit.query_set import split_of
-
-        if self.queries is None:
-            return None if self.beir is None else split_of(self.beir)[0]
-        return None if self.queries == SYNTHETIC else self.queries
-
-    @property
-    def words(self) -> list[str | Path]:
-        """The option that names the same queries from any folder."""
-        flag, named = ("--beir", str(self.beir)) if self.queries is None else ("--queries", self.queries)
-        return [flag, Path(named) if named != SYNTHETIC and Path(named).exists() else named]
-
-    def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
-        """The queries; raises as `load_query_set`."""
-        from migrate.audit.query_set import hold_out, load_query_set, share_of
-
-        query_set = load_query_set(
-            store,
-            self.beir,
-            self.queries,
-            parent_field=parent_field,
-            group_field=self.group_field,
-            seed=seed,
-            progress=progress,
-        )
-        return query_set if self.hold_out is None else hold_out(query_set, share_of(self.hold_out))
-
-    def offer_hold_out(
-        self, query_set: QuerySet, store: Store, embedder: Embedder, *, by_pool: bool, quiet: bool
-    ) -> None:
-        """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps.
-
-        Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
-        """
-        from migrate.audit.pool import DEPTHS
-        from migrate.cli.terminal import advise
-
-        count = len(query_set.distinct)
-        is_worth = count >= MANY_QUERIES and store.info.count > DEPTHS[0] * count
-        if by_pool and embedder.keeps and self.hold_out is None and is_worth:
-            advise(
-                f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
-                "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "
-                "times as wide now",
-                quiet=quiet,
-            )
-
-
-MANY_QUERIES = 100
-"""So many queries are worth being divided into those that choose and those that judge."""
 
 
 def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
-from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
-from migrate.cli.verdict import load_model_of
+from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
         embedder = load_model_of(opened, cast("str | None", asked.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
-            raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
+            raise UsageError(f"{store}: the vectors of the model are not cached, {why}; leave out --from-cache")
         done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
     if general.as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}

@@ -20,15 +20,13 @@ from migrate.cli.options import (
     MarginOptions,
     ModelOptions,
     Outputs,
-    QueryOptions,
     report_options,
 )
-from migrate.cli.same import stop_if_same
 from migrate.cli.spending import SpendingOptions
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.unread import warn_of_fit, with_unread
-from migrate.cli.verdict import load_model_of, show_finished, show_report
+from migrate.cli.unread import offer_hold_out, warn_of_fit, with_unread
+from migrate.cli.verdict import load_model_of, show_finished, show_report, stop_if_same
 from migrate.pipeline import Run
 
 if TYPE_CHECKING:
@@ -65,7 +63,6 @@ def command(
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.audit.places import Places
-    from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
@@ -76,9 +73,8 @@ def command(
     quiet, store, target, seed, output = general.quiet, str(asked.store), str(asked.target), asked.seed, asked.folder
     general = replace(general, force=asked.force)
     by_pool, margin = asked.reference == "pool", MarginOptions(asked.margin, accept_margin)
-    judged = QueryOptions(_text(asked.beir), _text(asked.queries), asked.hold_out, asked.group_field)
-    judged.require(by_pool=by_pool)
-    read = options.local_paths(store, judged.location)
+    asked.check()
+    read = options.local_paths(store, asked.queries_location)
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=asked.force)
     with progress_bar(quiet=quiet) as progress:
@@ -89,7 +85,7 @@ def command(
         old = _source_model(opened, _text(asked.source_model), model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = judged.load(opened, parent_field=PARENT_FIELD, seed=seed, progress=progress)
+        questions = replace(asked, progress=progress).load_queries(opened)
         paid = spending.open(quiet=quiet)
         step = replace(
             asked,
@@ -122,7 +118,8 @@ def command(
                 advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
             else:
                 warn_of_fit(job.fit, quiet=quiet)
-            judged.offer_hold_out(judges, opened, embedder, by_pool=by_pool, quiet=quiet)
+            if by_pool and asked.hold_out is None:
+                offer_hold_out(judges, opened, embedder, quiet=quiet)
             if by_pool and not kept.outputs:
                 words = [store, *job.places.target, "-o", job.places.full]
                 deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)

@@ -142,7 +142,7 @@ class Spending:
 
         if self.options.yes:
             return
-        beyond = f"expected to cost at most {dollars(self.options.max_cost)} (--max-cost), found {dollars(usd)}"
+        beyond = f"this would cost {dollars(usd)}, more than --max-cost ({dollars(self.options.max_cost)})"
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
         with bar_hidden():

@@ -40,7 +40,7 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool, quiet: bool) -> in
         show(stamp_text(done))
     if done.found is not None:
         found = with_settings(done.found.spec, done.found.options)
-        advise_next("check", store, f"--model={found}", names_model=False, quiet=quiet)
+        advise_next("check", store, f"--model={found}", quiet=quiet)
     elif done.checked is not None and not done.path:
         lead_on(store, str(spec), opened, done.checked, quiet=quiet)
     elif done.path:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -21,8 +22,7 @@ from migrate.locations import scrub
 from migrate.report.characters import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import Task
+    from tqdm import tqdm
 
     from migrate.audit.report import AuditReport
     from migrate.vectors import Progress
@@ -159,34 +159,86 @@ def coloured_verdict(text: str) -> str:
 _LINES_EVERY_S = 30.0
 """Seconds between two lines of progress where no bar is drawn; a stage that takes less has none."""
 
-_bar: RichProgress | None = None
+_bar: tqdm[Any] | None = None
 """The bar that is on the terminal now. There is one terminal, and so one bar."""
+
+
+class _Lines(io.StringIO):
+    """A stream that prints what is drawn as lines."""
+
+    def write(self, text: str) -> int:
+        """Print a line, unless it is empty."""
+        if text.strip():
+            complain(text.strip())
+        return len(text)
 
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Progress]:
-    """A progress callback that shows how far each stage is, on stderr: done, total, rate and the time left.
+    """Give a callback that shows how far each stage is, on stderr: done, total, rate and the time left.
 
     A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
     """
-    if quiet:
-        yield lambda _stage, _done, _total: None
-    else:
-        with _live_bar() if _is_watched() else _plain_lines() as report:
-            yield report
+    global _bar
+    is_watched, current = _is_watched(), ""
+    bar: tqdm[Any] | None = None
+
+    def report(stage: str, done: int, total: int | None) -> None:
+        global _bar
+        nonlocal current, bar
+        if bar is None or stage != current or done < bar.n:  # documents are embedded, then queries
+            if bar is not None:
+                bar.close()
+            # What is done already, as by an earlier run, says nothing about the rate.
+            current, bar = stage, (_drawn_bar if is_watched else _lines)(stage, done, total)
+            _bar = bar if is_watched else None
+        bar.total = total
+        bar.update(done - bar.n)
+
+    try:
+        yield (lambda _stage, _done, _total: None) if quiet else report
+    finally:
+        _bar = None
+        if bar is not None:
+            bar.close()
+
+
+def _drawn_bar(stage: str, done: int, total: int | None) -> tqdm[Any]:
+    columns = shutil.get_terminal_size().columns
+    drawn, rate, taken = ("{bar} ", " {rate_fmt}", 36) if columns >= 60 else ("", "", 20)
+    form = f"{{desc}} {drawn}{{n_fmt}}/{{total_fmt}}{rate} {{remaining}}"
+    return _tqdm(stage[: columns - taken], done, total, every_s=0.1, file=sys.stderr, ncols=columns, bar_format=form)
+
+
+def _lines(stage: str, done: int, total: int | None) -> tqdm[Any]:
+    form = "{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
+    wait_s = _LINES_EVERY_S
+    return _tqdm(stage, done, total, every_s=wait_s, delay=wait_s, file=_Lines(), bar_format=form)
+
+
+def _tqdm(stage: str, done: int, total: int | None, *, every_s: float, **options: Any) -> tqdm[Any]:
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0  # no thread looks on
+    tqdm.set_lock(RLock())
+    # The rate is a mean of minutes, as a candidate or a batch may take one.
+    return tqdm(
+        desc=stage, initial=done, total=total, leave=False, mininterval=every_s, miniters=1, smoothing=0.05, **options
+    )
 
 
 @contextmanager
 def bar_hidden() -> Iterator[None]:
     """Take the bar off the terminal, so that something else can be printed or asked."""
-    if _bar is None:
+    hidden = _bar
+    if hidden is None:
         yield
         return
-    _bar.stop()
+    hidden.clear()
     try:
         yield
     finally:
-        _bar.start()
+        hidden.refresh()
 
 
 def _is_watched() -> bool:
@@ -195,101 +247,3 @@ def _is_watched() -> bool:
     plain = environment.get("NO_COLOR") or environment.get("CI", "").lower() not in ("", "0", "false")
     wide = shutil.get_terminal_size().columns >= _NARROWEST
     return sys.stderr.isatty() and wide and not plain and environment.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
-@contextmanager
-def _live_bar() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, ProgressColumn, TaskID
-    from rich.progress import Progress as RichProgress
-    from rich.table import Column
-    from rich.text import Text
-
-    global _bar
-    console = Console(file=sys.stderr, force_terminal=True, legacy_windows=False)
-    has_bar, compact = console.width >= 60, console.width < 80
-    bar_width = 8  # at least
-
-    class Stage(ProgressColumn):
-        """The name of a stage, in as many columns as the figures leave."""
-
-        def render(self, task: Task) -> Text:
-            stage = Text(task.description)
-            taken = 1 + len(_figures(task, compact=compact)) + (1 + bar_width if has_bar else 0)
-            stage.truncate(console.width - taken, overflow="ellipsis")
-            return stage
-
-    class Figures(ProgressColumn):
-        """Done, total, rate, and the time that is left."""
-
-        def render(self, task: Task) -> Text:
-            return Text(_figures(task, compact=compact), justify="right")
-
-    drawn = [BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=bar_width))] if has_bar else []
-    columns = [Stage(Column(no_wrap=True)), *drawn, Figures(Column(no_wrap=True))]
-    # The rate is a mean of minutes, as a candidate or a batch may take one. stdout may lead elsewhere than the bar.
-    bar = RichProgress(
-        *columns, console=console, transient=True, expand=True, redirect_stdout=False, speed_estimate_period=600
-    )
-    task: TaskID | None = None
-    last = ("", 0)
-
-    def report(stage: str, done: int, total: int | None) -> None:
-        nonlocal task, last
-        if task is None or _is_another(stage, done, last):
-            if task is not None:
-                bar.remove_task(task)
-            # What is done already, as by an earlier run, says nothing about the rate.
-            task = bar.add_task(stage, total=total, completed=done)
-        last = (stage, done)
-        bar.update(task, completed=done, total=total)
-
-    with bar:
-        _bar = bar
-        try:
-            yield report
-        finally:
-            _bar = None
-
-
-def _is_another(stage: str, done: int, last: tuple[str, int]) -> bool:
-    """Return whether a report is the first of its stage: documents are embedded, then queries."""
-    return stage != last[0] or done < last[1]
-
-
-def _figures(task: Task, *, compact: bool) -> str:
-    """Return the state of a stage: `4,200/10,000 420/s 00:14 left`, or `4.20k/10.0k 420/s 00:14` in few columns."""
-    from tqdm import tqdm
-
-    def count(number: float) -> str:
-        return tqdm.format_sizeof(number) if compact and number >= 1000 else f"{number:,.0f}"
-
-    if task.total is None:
-        return f"{count(task.completed)} {tqdm.format_interval(task.elapsed or 0)}"
-    parts = [f"{count(task.completed)}/{count(task.total)}"]
-    if task.speed:
-        parts.append(f"{count(task.speed)}/s" if task.speed >= 1 else f"{1 / task.speed:,.0f} s each")
-    if task.time_remaining is not None:
-        parts.append(tqdm.format_interval(task.time_remaining) + ("" if compact else " left"))
-    return " ".join(parts)
-
-
-@contextmanager
-def _plain_lines() -> Iterator[Progress]:
-    from tqdm import tqdm
-
-    last, begun, shown = ("", 0), (0.0, 0), 0.0
-
-    def report(stage: str, done: int, total: int | None) -> None:
-        nonlocal last, begun, shown
-        now = time.monotonic()
-        if _is_another(stage, done, last):
-            begun, shown = (now, done), now
-        last = (stage, done)
-        if now - shown >= _LINES_EVERY_S:
-            shown = now
-            line = "{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
-            seconds, initial = now - begun[0], begun[1]
-            complain(tqdm.format_meter(done, total, seconds, prefix=stage, bar_format=line, initial=initial))
-
-    yield report

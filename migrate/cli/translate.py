@@ -87,7 +87,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
     file = None if recorded is None else file_of(recorded)
     if spec is None and (recorded is None or file is not None):
         what = "its model" if recorded is None else f"where {file} is"
-        raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
+        raise UsageError(f"{folder}: the stitch does not say {what}; name the model with --target SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
         return model.load(str(spec), state=folder)
     if spec is None:
@@ -130,9 +130,9 @@ def run_translation(
         fitted = with_views(loaded, folder, model)
         step = replace(asked, store=opened, stitch=fitted, runner=runner, progress=progress)
         if step.reembed is not None:
-            asked.refuse_outputs()
+            asked.job.refuse_outputs()
             target = load_model_of_stitch(fitted, folder, asked.target, model)
-            reporter = _Reporter(paid, fitted, asked.policy, step.refit_folder, progress)
+            reporter = _Reporter(paid, fitted, asked.policy, step.job.refit_folder, progress)
             step = replace(step, target=target, announce=reporter.announce())
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
@@ -155,7 +155,7 @@ def _say_first_tokens(step: Translate, *, quiet: bool) -> None:
 
     if all(planned.meter is None for planned in step.models if planned.role == VIEW):
         advise(
-            f"to embed: the first {step.fitted.first_tokens} tokens of every text, without those in the cache; the "
+            f"to embed: the first {step.job.fitted.first_tokens} tokens of every text, without those in the cache; the "
             "model costs no money",
             quiet=quiet,
         )

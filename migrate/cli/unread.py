@@ -69,3 +69,24 @@ def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: 
     counted = {"documents of the store": unread, "queries": of_queries}
     notes = [part.sentence(what) for what, part in counted.items() if part is not None and part.over]
     return replace(questions, notes=(*questions.notes, *notes))
+
+
+MANY_QUERIES = 100
+"""So many queries are worth being divided into those that choose and those that judge."""
+
+
+def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder, *, quiet: bool) -> None:
+    """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps.
+
+    Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
+    """
+    from migrate.audit.pool import DEPTHS
+
+    count = len(query_set.distinct)
+    if embedder.keeps and count >= MANY_QUERIES and store.info.count > DEPTHS[0] * count:
+        advise(
+            f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
+            "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "
+            "times as wide now",
+            quiet=quiet,
+        )

@@ -53,7 +53,7 @@ class ConfidenceSequence:
     variation: float = 0.0
 
     def after(self, score: float) -> ConfidenceSequence:
-        """The sequence with one score more."""
+        """Return the sequence with one score more."""
         if not 0 <= score <= 1:
             raise UsageError(f"the score {score} is not between 0 and 1; correct it")
         guess = (1 + self.total) / (1 + self.count)

@@ -27,7 +27,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.database import DatabaseStore
 from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.file_store import as_files
-from migrate.stores.registry import open_store, path_in
+from migrate.stores.registry import find_exchange, open_store, path_in
 from migrate.vectors import Document, Vectors
 
 _LOG: Final = logging.getLogger(__name__)
@@ -252,7 +252,7 @@ def _marker(store: Store) -> Any:
         if answering is None:
             return None
     else:
-        exchange = store.exchanged()
+        exchange = find_exchange(store.info.location)
         answering = {} if exchange is None else exchange.record() or {}
     folder = path_in(store.info.location)
     status = None if folder is None else folder.stat()

@@ -54,7 +54,7 @@ from migrate.audit.verdict import (
 from migrate.embedders.base import Embedder
 from migrate.live.confidence_sequence import ConfidenceSequence
 from migrate.live.state import LiveState, ServedQuery
-from migrate.search.runs import Run, TopK
+from migrate.search.runs import Rankings, TopK
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Metric, Store
 from migrate.stores.serving import is_cosine
@@ -264,7 +264,7 @@ class ServedPool:
         self.run = self._best()
 
     def _true_vectors(self, rows: Rows) -> Vectors:
-        """The true vectors of rows, (n, dim): the store's own where they are true, else the model's."""
+        """Return the true vectors of rows, (n, dim): the store's own where they are true, else the model's."""
         vectors: Vectors = self.store.get(rows).vectors.astype(np.float32)
         missing = np.flatnonzero(~self.is_true[rows])
         if len(missing):
@@ -272,10 +272,10 @@ class ServedPool:
         return self._compared(vectors)
 
     def _compared(self, vectors: Vectors) -> Vectors:
-        """Vectors as the store compares them."""
+        """Return vectors as the store compares them."""
         return unit_rows(vectors) if self.is_cosine else vectors
 
-    def _best(self) -> Run:
+    def _best(self) -> Rankings:
         """Return the first documents of a full re-embed, among the pool and all that is true in the store."""
         top = TopK(self.query_set.query_ids, self.vectors, metric=self.metric, depth=CUT)
         top.add([self.ids[row] for row in self.pooled], np.stack([self.true[row] for row in self.pooled.tolist()]))
@@ -300,7 +300,7 @@ class ServedPool:
         return np.stack([tops_of(self.run, query_id, self.metric) for query_id in self.query_set.query_ids])
 
     def _scores_of(self, query: int, rows: Rows) -> NDArray[np.float64]:
-        """The true scores of rows of the pool for a query, (n,)."""
+        """Return the true scores of rows of the pool for a query, (n,)."""
         vectors = np.stack([self.true[row] for row in rows.tolist()])
         scores: NDArray[np.float64] = score_rows(self.vectors[query : query + 1], vectors, self.metric)[0].astype(float)
         return scores
@@ -336,7 +336,7 @@ class ServedPool:
         return EpochCalibration(temperature, tuple(bands), most)
 
     def _lately(self, query: int) -> Lately:
-        """The later half of a query's documents, those that are translated; served or not, which depends on errors."""
+        """Return the later half of a query's documents, if translated; served or not, which depends on errors."""
         half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
         rows = self.ranked.rows[query, half]
         untrue = ~self.is_true[rows]
@@ -362,7 +362,7 @@ class ServedPool:
         return most * (1 - losses), most
 
     def _losses(self, calibration: EpochCalibration) -> NDArray[np.float64]:
-        """The most that documents outside are expected to take from the agreement of each query, a share, (q,)."""
+        """Return the most that documents outside may be expected to take of the agreement of each query, 0-1, (q,)."""
         around = self._surroundings()
         if around is None:
             return np.zeros(len(self.queries))

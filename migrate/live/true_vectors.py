@@ -217,7 +217,7 @@ class LiveVectors:
             flight.set_result(None)
 
     def _embedded(self, documents: Mapping[bytes, Document], chooser: str) -> dict[bytes, Vectors]:
-        """The vectors of some texts; one that the model refuses does not stand in the way of the others."""
+        """Return the vectors of some texts; one that the model refuses does not stand in the way of the others."""
         try:
             with self._turn:
                 embedder = self._embedder

@@ -39,9 +39,8 @@ from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
 from migrate.live.options import WorkerOptions
 from migrate.live.paying import Account, Pace, PayingEmbedder
-from migrate.live.renewal import Renewal
 from migrate.live.state import STOP, Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
-from migrate.live.writing import VectorWriter, writer_of
+from migrate.live.writing import Renewal, VectorWriter, writer_of
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -409,7 +408,7 @@ class Worker:
             renewal.check(self.store, survey.texts)
             fitted = renewal.refitted(self.embedder, seed=self.options.seed)
             untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
-            renewal.renew(self.store, fitted, self.writer, untrue)
+            self.writer.renew(self.store, renewal, fitted, untrue)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
             self._not_renewed = (*self._not_renewed, *due)
             self._remark = f"; the stitch was not fitted again: {error}"

@@ -10,7 +10,7 @@ from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import TWO_STAGE, Plan
 from migrate.cost.quality import SAFE
 from migrate.report.facts import as_plain, document
-from migrate.report.sections import Either, Facts, Listed, Report, Table
+from migrate.report.sections import Either, Facts, Listed, Report, TextTable
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import filled_columns
@@ -29,8 +29,8 @@ def assess_sections(assessment: Assessment) -> Report:
         title=f"Moving {assessment.store.name} to {assessment.target.spec}",
         lead=Either(answers),
         sections={
-            "The plans": [None if chart is None else chart.figure(), Table(cost_rows(assessment), marked=safe)],
-            "What they need": Table(_need_rows(plans), marked=safe, text_columns=[4]),
+            "The plans": [None if chart is None else chart.figure(), TextTable(cost_rows(assessment), marked=safe)],
+            "What they need": TextTable(_need_rows(plans), marked=safe, text_columns=[4]),
             "The store": Facts(_store_facts(assessment)),
             "How this is known": Listed(assessment.notes),
         },

@@ -22,7 +22,7 @@ from migrate.audit.results import (
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.downstream import downstream_rows, downstream_sentence
-from migrate.report.sections import Block, Table
+from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, filled_columns
 
 _SLICES, _FEWEST = 3, 10
@@ -33,8 +33,8 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 def audit_brief(report: AuditReport) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the verdict."""
     kept = report.downstream
-    downstream: list[Block] = [] if kept is None else [downstream_sentence(kept), Table(downstream_rows(kept))]
-    return [*report.caveats, Table(quality_rows(report)), downstream]
+    downstream: list[Block] = [] if kept is None else [downstream_sentence(kept), TextTable(downstream_rows(kept))]
+    return [*report.caveats, TextTable(quality_rows(report)), downstream]
 
 
 def slice_rows(report: AuditReport) -> list[list[str]]:

@@ -32,7 +32,7 @@ from migrate.report.decision import decision_chart, decision_rows, interval
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_blocks
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, words
-from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, Table
+from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import (
     IntervalChart,
     Line,
@@ -65,7 +65,7 @@ def audit_sections(report: AuditReport) -> Report:
     """Return the whole report; a terminal has of the diagnostics only what is worst."""
     diagnostics = report.diagnostics
     *remarks, _ = sentences(report)
-    hubs = Table(hub_rows(diagnostics)) if diagnostics.hubness else None
+    hubs = TextTable(hub_rows(diagnostics)) if diagnostics.hubness else None
     subject = f"{report.dataset}: {report.verdict.counted}, {report.n_documents:,} documents"
     return Report(
         kind=f"lead-migrate audit of {report.dataset}",
@@ -145,7 +145,7 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
     else:
         rows = decision_rows(report)
         yield chart.figure()
-        yield Either(Table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[-1]]))
+        yield Either(TextTable(rows, marked=[place for place, row in enumerate(rows[1:]) if row[-1]]))
         counted = "with what was embedded to prove it" if report.pool else "the reference left aside"
         has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
         yield note(
@@ -189,7 +189,7 @@ def _where_it_hurts(report: AuditReport) -> Iterator[Block]:
         yield Heading("Queries that lose most")
         yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:_QUERIES]])
     if has_changes:
-        yield Either([Heading("Queries that change most"), Table(rows, text_columns=[0])])
+        yield Either([Heading("Queries that change most"), TextTable(rows, text_columns=[0])])
 
 
 def _regression(query: Regression) -> Element:
@@ -234,7 +234,7 @@ def _query_names(report: AuditReport) -> list[str]:
 
 
 def _query_rows(report: AuditReport) -> list[list[str]]:
-    """A head, and the queries whose score is furthest from that of the full re-embed."""
+    """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = (report.arm(name).scores[report.measure] for name in (FULL, TRANSLATED))
     order = np.argsort(-np.abs(translated - full), kind="stable")[:_MOST_QUERIES]
     names = _query_names(report)
@@ -262,7 +262,7 @@ def _kinds_of_queries(report: AuditReport) -> Block:
         chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
         charts += [Heading(f"By {by}"), chart.figure()]
     worst = slice_rows(report)
-    return [Either([element("p", about), charts], Table(worst) if worst else None)]
+    return [Either([element("p", about), charts], TextTable(worst) if worst else None)]
 
 
 def _arms(report: AuditReport) -> Iterator[Block]:
@@ -270,10 +270,10 @@ def _arms(report: AuditReport) -> Iterator[Block]:
     yield element("p", "Every arm answers the same queries.")
     if decision_chart(report) is not None:
         yield _arms_chart(report).figure()
-    yield Table(rows, marked=[place for place, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
+    yield TextTable(rows, marked=[place for place, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
     yield Note(legend(report))
     yield Heading("How much of what the full re-embed finds each arm finds too")
-    yield Table(agreements) if agreements else Either("not known, as only a pool of the full re-embed is there")
+    yield TextTable(agreements) if agreements else Either("not known, as only a pool of the full re-embed is there")
     meanings = items([element("b", arm.name), f": {arm.meaning}"] for arm in report.arms)
     yield element("details", element("summary", "What the arms are"), meanings)
     if report.skipped_arms:
@@ -301,7 +301,7 @@ def frontier_blocks(frontier: Frontier) -> list[Block]:
     return [
         Either(
             [answer, _frontier_chart(frontier).figure()],
-            [Heading(heading), Table(frontier_rows(frontier)), notes, answer],
+            [Heading(heading), TextTable(frontier_rows(frontier)), notes, answer],
         )
     ]
 
@@ -327,7 +327,7 @@ def _frontier_chart(frontier: Frontier) -> Chart:
     )
 
 
-def _pool(pool: PoolSummary) -> Table:
+def _pool(pool: PoolSummary) -> TextTable:
     rows = [
         [
             f"first {step.depth} for a query",
@@ -339,7 +339,7 @@ def _pool(pool: PoolSummary) -> Table:
         ]
         for step in pool.steps
     ]
-    return Table([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
+    return TextTable([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
 
 
 def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
@@ -355,7 +355,7 @@ def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
     else:
         yield [histogram_chart(f"scores, {row[0]}", [row], label="score").figure() for row in spread]
     yield Heading(calibration_title(calibration).capitalize())
-    yield Table(calibration_rows(calibration))
+    yield TextTable(calibration_rows(calibration))
 
 
 def _similarities(diagnostics: Diagnostics) -> Iterator[Block]:
@@ -366,7 +366,7 @@ def _similarities(diagnostics: Diagnostics) -> Iterator[Block]:
         f"Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on one "
         "half of them and judged on the other.",
     )
-    yield Either(Table(similarity_rows(similarities), text_columns=[1]))
+    yield Either(TextTable(similarity_rows(similarities), text_columns=[1]))
     chart = spectra(
         {
             f"{name} to full": similarity.forth.singular_values
@@ -378,7 +378,7 @@ def _similarities(diagnostics: Diagnostics) -> Iterator[Block]:
         yield [element("h3", "Singular values of the stitches, in units of the greatest"), chart.figure()]
 
 
-def _spaces(spaces: Spaces, hubs: Table | None) -> Iterator[Block]:
+def _spaces(spaces: Spaces, hubs: TextTable | None) -> Iterator[Block]:
     arrows = [(f"{mover.doc_id}: cosine {mover.cosine:.3f}", mover.true, mover.translated) for mover in spaces.movers]
     yield element(
         "p",
@@ -395,7 +395,9 @@ def _spaces(spaces: Spaces, hubs: Table | None) -> Iterator[Block]:
     yield hubs
     yield Note("hubs crowd out answers")
     movers = [[mover.doc_id, f"{mover.cosine:.3f}"] for mover in spaces.movers]
-    yield Either([Heading("Documents that moved most"), Table([["document", "cosine with the true vector"], *movers])])
+    yield Either(
+        [Heading("Documents that moved most"), TextTable([["document", "cosine with the true vector"], *movers])]
+    )
 
 
 def _variances(spaces: Spaces) -> Chart:

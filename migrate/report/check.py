@@ -10,7 +10,7 @@ from migrate.check.stamp import Stamped
 from migrate.embedders.kinds import with_settings
 from migrate.report.facts import as_plain, document
 from migrate.report.page import element, sentence, stamp
-from migrate.report.sections import Block, Either, Listed, Report, Table
+from migrate.report.sections import Block, Either, Listed, Report, TextTable
 from migrate.report.terminal import paragraphs, report_text, wrap
 
 _TRIALS = 5
@@ -29,14 +29,14 @@ def check_sections(result: Compatibility) -> Report:
     sentences = [[" ", sentence(line)] for line in (result.sentence, _BASES[result.basis])]
     mark = stamp(result.cause.value, "good" if result.compatible else "bad")
     failed = [place for place, finding in enumerate(result.findings) if not finding.ok]
-    examples = Table(example_rows(result), text_columns=[0, 3])
+    examples = TextTable(example_rows(result), text_columns=[0, 3])
     return Report(
         kind=f"lead-migrate check of {result.store}",
         title=f"The vectors are {'' if result.compatible else 'not '}those of {result.model.spec}",
         lead=Either(element("p", mark, sentences, class_="lead"), [*answer, _BASES[result.basis]]),
         sections={
             "What was looked at": [
-                Table(finding_rows(result), text_columns=[2], marked=failed),
+                TextTable(finding_rows(result), text_columns=[2], marked=failed),
                 [] if result.figures is None else _figure_sentences(result.figures),
             ],
             "What would explain it": _trials(result.trials) if result.trials and not result.compatible else None,
@@ -48,8 +48,8 @@ def check_sections(result: Compatibility) -> Report:
 
 def check_brief(result: Compatibility) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the answer."""
-    examples = [Table(example_rows(result))] if result.examples else []
-    return [Table(finding_rows(result)), *examples, Listed(result.notes)]
+    examples = [TextTable(example_rows(result))] if result.examples else []
+    return [TextTable(finding_rows(result)), *examples, Listed(result.notes)]
 
 
 def answer_line(result: Compatibility) -> str:
@@ -94,8 +94,8 @@ def _trials(trials: tuple[Trial, ...]) -> list[Block]:
     explained = ". Where one agrees, the stored vectors were made in that way"
     return [
         Either(
-            [tried + explained, Table([head, *rows], text_columns=[0])],
-            [f"{tried}; the nearest are", Table([head, *rows[:_TRIALS]], text_columns=[0])],
+            [tried + explained, TextTable([head, *rows], text_columns=[0])],
+            [f"{tried}; the nearest are", TextTable([head, *rows[:_TRIALS]], text_columns=[0])],
         )
     ]
 

@@ -8,13 +8,13 @@ from typing import Any
 from migrate.audit.downstream import DownstreamAudit, KeptTask
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.report.facts import as_plain, document
-from migrate.report.sections import Block, Table
+from migrate.report.sections import Block, TextTable
 from migrate.similarity.roc import Bounded
 
 
 def downstream_blocks(audit: DownstreamAudit) -> list[Block]:
     """Return a table of the tasks, and what it rests on."""
-    return [Table(downstream_rows(audit)), *downstream_sentences(audit)]
+    return [TextTable(downstream_rows(audit)), *downstream_sentences(audit)]
 
 
 def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:

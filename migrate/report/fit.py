@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from migrate.report.sections import Block, Table
+from migrate.report.sections import Block, TextTable
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.prefix import PrefixWorth
@@ -77,7 +77,7 @@ def _but(selection: Selection, rival: str) -> str:
 def fit_blocks(selection: Selection, *, bare: bool) -> list[Block]:
     """Return the candidates, and what to expect of the chosen one; `bare` is a fit of a store without texts."""
     sentences = fit_sentences(selection) + ([without_texts_sentence()] if bare else [])
-    return [Table(candidates_rows(selection)), *sentences]
+    return [TextTable(candidates_rows(selection)), *sentences]
 
 
 def fit_sentences(selection: Selection) -> list[str]:

@@ -12,7 +12,7 @@ from migrate.report.check import answer_line, check_brief
 from migrate.report.document import audit_document
 from migrate.report.fit import candidates_rows
 from migrate.report.page import notebook_piece
-from migrate.report.sections import Listed, Table
+from migrate.report.sections import Listed, TextTable
 from migrate.report.summary import audit_answer
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
@@ -35,12 +35,12 @@ def _(found: Compatibility) -> str:
 @notebook_html.register
 def _(found: Assessment) -> str:
     answer, *others = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
-    return notebook_piece(answer, Table(cost_rows(found)), others)
+    return notebook_piece(answer, TextTable(cost_rows(found)), others)
 
 
 @notebook_html.register
 def _(fitted: FittedStitch) -> str:
-    return notebook_piece(repr(fitted).strip("<>"), Table(candidates_rows(fitted.selection)))
+    return notebook_piece(repr(fitted).strip("<>"), TextTable(candidates_rows(fitted.selection)))
 
 
 @notebook_html.register
@@ -55,4 +55,4 @@ def _(done: Translation) -> str:
     }
     notes = [*done.remarks, *([done.distrust] if done.distrust else [])]
     notes += [done.fallback.sentence] if done.fallback else []
-    return notebook_piece(f"translated to {done.path}", Table([list(facts), list(facts.values())]), Listed(notes))
+    return notebook_piece(f"translated to {done.path}", TextTable([list(facts), list(facts.values())]), Listed(notes))

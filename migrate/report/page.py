@@ -14,7 +14,7 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
 from migrate.report.characters import for_markup
-from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, Table
+from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
 
 Content: TypeAlias = "str | Element | Iterable[Content] | None"
 """A text that is shown as it is, an element, or several of them; None for nothing."""
@@ -80,7 +80,7 @@ def content(block: Block) -> Content:
             return block
         case str():
             return element("p", sentence(block))
-        case Table():
+        case TextTable():
             return _table(block)
         case Facts():
             lines = [
@@ -102,7 +102,7 @@ def content(block: Block) -> Content:
             return map(content, block)
 
 
-def _table(table: Table) -> Element:
+def _table(table: TextTable) -> Element:
     head, *body = table.rows
     kinds = ["text" if column in table.text_columns else None for column in range(len(head))]
     heads = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True)]

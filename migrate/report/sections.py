@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
-Block: TypeAlias = "str | Table | Facts | Figures | Listed | Heading | Note | Either | Element | Iterable[Block] | None"
+Block: TypeAlias = (
+    "str | TextTable | Facts | Figures | Listed | Heading | Note | Either | Element | Iterable[Block] | None"
+)
 """A part of a report: a sentence without its full stop, data, or several; an element is for pages alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Rows of texts, the first of them the head; `marked` rows stand out, numbered from 0 below the head."""
 
     rows: Sequence[Sequence[str]]
@@ -68,7 +70,7 @@ def parts_of(block: Block) -> Iterator[Block]:
     match block:
         case Either():
             yield from parts_of(block.terminal)
-        case None | str() | Table() | Facts() | Figures() | Listed() | Heading() | Note() | Element():
+        case None | str() | TextTable() | Facts() | Figures() | Listed() | Heading() | Note() | Element():
             yield block
         case _:
             for part in block:

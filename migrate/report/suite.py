@@ -18,7 +18,7 @@ from migrate.report.audit import audit_brief, sentences
 from migrate.report.characters import for_markup, printable
 from migrate.report.check import answer_line, check_brief
 from migrate.report.downstream import downstream_rows, downstream_sentence, task_sentence
-from migrate.report.sections import Block, Listed, Table, parts_of
+from migrate.report.sections import Block, Listed, TextTable, parts_of
 
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
 """Signs by which a person sees a state at a glance."""
@@ -76,7 +76,7 @@ def as_markdown(*blocks: Block) -> str:
         match block:
             case str():
                 shown.append(block)
-            case Table():
+            case TextTable():
                 shown.append(markdown_table(block.rows))
             case Listed() if block.lines:
                 shown.append("\n".join(f"- {line}" for line in block.lines))
@@ -189,7 +189,7 @@ def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
     remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
     properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
     heading = f"{_heading(_STATES[audit.outcome], store)} {downstream_sentence(audit)}"
-    markdown = f"{heading}\n\n{as_markdown(Table(downstream_rows(audit)), remarks or None)}\n"
+    markdown = f"{heading}\n\n{as_markdown(TextTable(downstream_rows(audit)), remarks or None)}\n"
     cases = [
         replace(case, title=f"{task.outcome}: {store}, {task.task}")
         for case, task in zip(downstream_cases(audit), audit.tasks, strict=True)

@@ -10,7 +10,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.cost.estimate import dollars
 from migrate.report.downstream import downstream_sentence
-from migrate.report.sections import Block, Table
+from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import WIDTH, as_text
 
 _NAMES = {FULL: "full re-embed", STAY: "stay with the old", TRANSLATED: "translated"}
@@ -47,7 +47,7 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
         yield downstream_sentence(report.downstream)
 
 
-def _table(report: AuditReport, width: int) -> Table:
+def _table(report: AuditReport, width: int) -> TextTable:
     options = _shown(report.options)
     has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
@@ -57,7 +57,7 @@ def _table(report: AuditReport, width: int) -> Table:
     plots = [[plot] for plot in _plots(report, options, room)] if room >= _NARROWEST_PLOT else [[]] * len(columns)
     safe = ["SAFE", *("yes" if option.is_safe and not report.doubts else "" for option in options)]
     rows = [[*cells, *plot, last] for cells, plot, last in zip(columns, plots, safe, strict=True)]
-    return Table(rows, text_columns=[0, *range(len(columns[0]), len(rows[0]))])
+    return TextTable(rows, text_columns=[0, *range(len(columns[0]), len(rows[0]))])
 
 
 def _shown(options: Sequence[Option]) -> list[Option]:

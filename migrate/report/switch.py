@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Any
 
 from migrate.audit.recommendation import serving_lines
 from migrate.report.facts import document
 from migrate.steps.switch.job import Switched
-
-_UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
-_REPORTED: Final = "SAFE, as the report says of these two stores"
-_TRUE: Final = "SAFE by construction: every vector of the new store is its model's own"
-_STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
 
 
 def switched_text(done: Switched, old: str) -> str:
@@ -24,19 +19,22 @@ def switched_text(done: Switched, old: str) -> str:
         f"{done.old}: the new store answers here now{', as an earlier switch began' if done.already else ''}",
         _queries(done.model, done.old_model),
         f"the old store is kept: {done.aside}",
+        _proof(done),
     ]
-    lines += [_proof(done)]
     if done.two_stage is not None:
         lines += [f"  {line}" for line in serving_lines(old, done.two_stage)]
-    lines += [f"to {what}: {shlex.join(['lead-migrate', command, old])}" for what, command in _STEPS]
+    steps = {"roll back": "rollback", "delete the old store": "forget"}
+    lines += [f"to {step}: {shlex.join(['lead-migrate', command, old])}" for step, command in steps.items()]
     return "\n".join(lines)
 
 
 def _proof(done: Switched) -> str:
     if not done.proven:
-        return _UNPROVEN
+        return "unproven: nothing says that the new store is SAFE"
+    if done.two_stage is None and done.all_true:
+        return "SAFE by construction: every vector of the new store is its model's own"
     if done.two_stage is None:
-        return _TRUE if done.all_true else _REPORTED
+        return "SAFE, as the report says of these two stores"
     return (
         f"SAFE in two stages alone, as the report says: the first {done.two_stage} must be ranked again by true "
         "vectors, so let `migrate.live` serve it:"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from io import StringIO
+from itertools import zip_longest
 from math import isfinite
 from textwrap import fill
+from textwrap import wrap as wrap_text
+from unicodedata import east_asian_width
 
 from migrate.report.characters import printable
-from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, Table, parts_of
+from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, TextTable, parts_of
 
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
 
-_UNLIMITED = 10_000
+_NARROWEST = 10
+"""Columns that a text has at least."""
 
 
 def number(value: float | None) -> str:
@@ -63,7 +66,7 @@ def _shown(block: Block, width: int) -> str:
             return wrap(printable(block.text), width)
         case Listed():
             return "\n".join(wrap(printable(line), width) for line in block.lines)
-        case Table():
+        case TextTable():
             return table(block.rows, left=block.text_columns, width=width)
         case Facts():
             return facts_text(block.rows)
@@ -104,21 +107,34 @@ def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: i
     arm   score
     stay    0.5
     """
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
+    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[place] for place in left) > _NARROWEST:
+        widths[max(left, key=widths.__getitem__)] -= 1
+    lines = []
+    for row in cells:
+        parts = [
+            _wrapped(cell, room) if place in left else [cell]
+            for place, (cell, room) in enumerate(zip(row, widths, strict=True))
+        ]
+        for line in zip_longest(*parts, fillvalue=""):
+            blanks = [" " * (room - _columns(cell)) for cell, room in zip(line, widths, strict=True)]
+            sides = [
+                cell + blank if place in (0, *left) else blank + cell
+                for place, (cell, blank) in enumerate(zip(line, blanks, strict=True))
+            ]
+            lines.append("  ".join(sides).rstrip())
+    return "\n".join(lines)
 
-    head, *body = [[Text(printable(cell)) for cell in row] for row in rows]
-    lines = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="none")
-    for place, cell in enumerate(head):
-        is_left = place in (0, *left)
-        lines.add_column(cell, justify="left" if is_left else "right", no_wrap=place not in left, overflow="fold")
-    for row in body:
-        lines.add_row(*row)
-    console = Console(file=StringIO(), width=width if left else _UNLIMITED, color_system=None, legacy_windows=False)
-    with console.capture() as captured:
-        console.print(lines)
-    return "\n".join(map(str.rstrip, captured.get().splitlines()))
+
+def _columns(text: str) -> int:
+    """Return the columns of a terminal that a text takes: characters of East Asia are wide."""
+    return len(text) if text.isascii() else sum(1 + (east_asian_width(char) in "WF") for char in text)
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    taken = _columns(text)
+    return [text] if taken <= columns else wrap_text(text, max(columns * len(text) // taken, 1))
 
 
 def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:

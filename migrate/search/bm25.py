@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.search.runs import DEPTH, DocKey, Run
+from migrate.search.runs import DEPTH, DocKey, Rankings
 from migrate.vectors import Document, Query
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: DocKey = str, depth: int = DEPTH) -> Run:
+def bm25_run(
+    documents: Sequence[Document], queries: Sequence[Query], *, key: DocKey = str, depth: int = DEPTH
+) -> Rankings:
     """Rank by Okapi BM25 (rank-bm25's defaults, k1 = 1.5, b = 0.75); a document sharing no word is not ranked."""
     from rank_bm25 import BM25Okapi
 
     texts = [words(document.text) for document in documents]
     if not any(texts):  # rank-bm25 divides by the mean length
-        return Run({query.id: () for query in queries})
+        return Rankings({query.id: () for query in queries})
     asked = {query.id: words(query.text) for query in queries}
     weights = _weights(BM25Okapi(texts), set(chain.from_iterable(asked.values())))
     keys = [key(document.id) for document in documents]
@@ -51,7 +53,7 @@ def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: Do
         found = np.flatnonzero(best > -np.inf)
         order = found[np.argsort(-best[found], kind="stable")[:depth]].tolist()
         rankings[query_id] = tuple(names[place] for place in order)
-    return Run(rankings)
+    return Rankings(rankings)
 
 
 def _weights(index: BM25Okapi, query_words: Iterable[str]) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:

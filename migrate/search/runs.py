@@ -19,7 +19,7 @@ DocKey = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Run:
+class Rankings:
     """The ranked documents of each query, best first: at most `DEPTH`, no document twice, ties by doc_id.
 
     `scores` are those of the ranked documents, as an index gives them: inner products, or squared distances, which
@@ -107,18 +107,20 @@ class TopK:
         if len(best.keys) == self.depth:
             self._floor[query] = best.scores[-1]
 
-    def run(self) -> Run:
+    def run(self) -> Rankings:
         """Return the best documents so far, as a run."""
         best_by_query = dict(zip(self.query_ids, self._best, strict=True))
         rankings = {query_id: tuple(best.keys) for query_id, best in best_by_query.items()}
         if self.metric == "ip":
-            return Run(rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in best_by_query.items()})
+            return Rankings(
+                rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in best_by_query.items()}
+            )
         squares = np.einsum("nd,nd->n", self._exact_queries, self._exact_queries)
         distances = {
             query_id: tuple(np.maximum(square - best.scores, 0).tolist())
             for (query_id, best), square in zip(best_by_query.items(), squares, strict=True)
         }
-        return Run(rankings, distances)
+        return Rankings(rankings, distances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def search(
     metric: Metric,
     key: DocKey = str,
     depth: int = DEPTH,
-) -> Run:
+) -> Rankings:
     """Rank the documents of a store for each query vector, (q, dim), by exact search."""
     top = TopK(query_ids, queries, metric=metric, depth=depth)
     for batch in batches:
@@ -155,10 +157,10 @@ def search(
     return top.run()
 
 
-def without_self(run: Run) -> Run:
+def without_self(run: Rankings) -> Rankings:
     """Return the run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
     kept = {query_id: [i for i, d in enumerate(docs) if d != query_id] for query_id, docs in run.rankings.items()}
-    return Run(
+    return Rankings(
         {query_id: tuple(run.rankings[query_id][i] for i in places) for query_id, places in kept.items()},
         {query_id: tuple(scores[i] for i in kept[query_id]) for query_id, scores in run.scores.items()},
     )

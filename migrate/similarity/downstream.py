@@ -15,7 +15,7 @@ NEIGHBOURS = 10
 
 
 def number_labels(labels: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
-    """The labels that there are, and the number of each document's."""
+    """Return the labels that there are, and the number of each document's."""
     if not len(labels):
         raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
     kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
@@ -46,7 +46,7 @@ class LinearProbe:
             self._model.fit(vectors / self._scale, numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
-        """The class of each row, (m,)."""
+        """Return the class of each row, (m,)."""
         return np.asarray(self._model.predict(vectors / self._scale), dtype=np.int64)
 
     def scores(self, vectors: Vectors) -> NDArray[np.float64]:
@@ -64,7 +64,7 @@ class NearestNeighbours:
         self._model.fit(unit_rows(vectors), numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
-        """The class of each row, (m,)."""
+        """Return the class of each row, (m,)."""
         return np.asarray(self._model.predict(unit_rows(vectors)), dtype=np.int64)
 
 
@@ -88,7 +88,7 @@ class OutsideDetector:
 
 
 def divide(numbers: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every other document of each label, in random order; the odd one of a label is trained on."""
+    """Return every other document of each label, in random order; the odd one of a label is trained on."""
     order = np.random.default_rng(seed).permutation(len(numbers))
     order = order[np.argsort(numbers[order], kind="stable")]
     counts = np.bincount(numbers)

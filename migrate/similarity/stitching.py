@@ -156,7 +156,7 @@ def _fit(spec: str, x: Vectors, y: Vectors) -> Stitch:
 
 
 def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to fit on and rows to judge, none in both, up to 2,000 each, in random order."""
+    """Return rows to fit on and rows to judge, none in both, up to 2,000 each, in random order."""
     order = np.random.default_rng(seed).permutation(count)
     middle = count // 2
     return order[:middle][:MOST_PAIRS], order[middle:][:MOST_PAIRS]
@@ -188,7 +188,7 @@ def _variance(vectors: Vectors) -> float:
 
 
 def gaussian_like(vectors: Vectors, count: int, *, seed: int) -> Vectors:
-    """`count` vectors from a Gaussian whose columns have the mean and the deviation of those of (n, d)."""
+    """Return `count` vectors from a Gaussian whose columns have the mean and the deviation of those of (n, d)."""
     rows = vectors.astype(np.float64)
     drawn = np.random.default_rng(seed).standard_normal((count, rows.shape[1]))
     return np.asarray(drawn * rows.std(axis=0) + rows.mean(axis=0), dtype=np.float32)

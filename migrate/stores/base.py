@@ -239,10 +239,6 @@ class Store(ABC):
         """
         raise UsageError(f"{self.info.location}: stores of the kind {self.info.kind} cannot be switched; name another")
 
-    def exchanged(self) -> Exchange | None:
-        """Return the exchange by which the store that answers here came here; None if there was none."""
-        return None
-
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info

@@ -10,14 +10,12 @@ import json
 import math
 import os
 import re
-import shutil
-import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,11 +27,11 @@ from migrate.locations import options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import ClientDriver
-from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
 from migrate.stores.records import import_client
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.sqlite_read import JOURNALS, read_only
+from migrate.stores.sqlite_read import JOURNALS
 from migrate.stores.switching import ASIDE, others
 from migrate.vectors import Document, Vectors
 
@@ -267,20 +265,9 @@ class ChromaDriver(ClientDriver):
         return super().keep_manifest(manifest)
 
     def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
-        with self._database() as connection:
-            return connection.execute(question, values).fetchall()
-
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
-        """Chroma's database, to read."""
         self.require_folder()
-        try:
-            with read_only(self.folder / _DATABASE) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.location}: SQLite cannot read {_DATABASE} ({error}); stop what writes to it, or copy it again"
-            ) from error
+        with self.database(self.folder / _DATABASE) as connection:
+            return connection.execute(question, values).fetchall()
 
     def versions(self) -> dict[str, Any]:
         """Return what Chroma counts up with each write to the collection."""
@@ -293,13 +280,11 @@ class ChromaDriver(ClientDriver):
         version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
         return {} if collection is None else {self.name: version}
 
-    def copy_to(self, copy: Path) -> None:
-        """Copy all that belongs to the collection."""
-        for (segment,) in self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(self.name)):
-            if (self.folder / segment).is_dir():
-                shutil.copytree(self.folder / segment, copy / segment, dirs_exist_ok=True)
-        with self._database() as source, closing(sqlite3.connect(copy / _DATABASE)) as target:
-            source.backup(target)
+    def stored(self) -> Iterable[Path]:
+        """Return the database, and the segments of the collection."""
+        segments = self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(self.name))
+        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if path.is_file())
+        return [*files, self.folder / _DATABASE]
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
         """Return Chroma's client of a folder, which writes to it, and what ends it."""
@@ -310,11 +295,8 @@ class ChromaDriver(ClientDriver):
 
     # Writing.
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection with the configuration and records of the old one, or records of documents."""
-        old = like if isinstance(like, ChromaDriver) else None
         configuration = {"hnsw": {"space": source.metric}} if old is None else old._settings()
         metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
         changed: tuple[set[str], set[str]] = (set(), set())
@@ -322,7 +304,7 @@ class ChromaDriver(ClientDriver):
         self.clear()
         with self.written_client() as client:
             if self.is_server and self.identity(name) is not None:
-                client.delete_collection(name)
+                self.delete(name)
             with _known_functions():
                 collection = client.create_collection(
                     name, configuration=configuration, metadata=metadata or None, embedding_function=None
@@ -377,7 +359,14 @@ class ChromaDriver(ClientDriver):
             self.drop(name)
 
     def delete(self, name: str) -> None:
-        """Delete a collection."""
+        """Delete a collection; the records with lists go before, as Chroma would leave these to new records."""
+        collection, offset = self._find(name), 0
+        while (page := collection.get(limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
+            pairs = zip(page["ids"], page["metadatas"], strict=True)
+            ids = [doc_id for doc_id, fields in pairs if any(isinstance(one, list) for one in (fields or {}).values())]
+            if ids:
+                collection.delete(ids=ids)
+            offset += len(page["ids"]) - len(ids)
         self.client.delete_collection(name)
 
     def leftovers(self) -> list[str]:
@@ -391,10 +380,10 @@ class ChromaDriver(ClientDriver):
 
     # Switching.
 
-    def prepare_switch(self, old: Driver) -> None:
+    def prepare_switch(self, old: Self) -> None:
         """Let the new collection name a function of its own model, or none, if it names that of the old one."""
         known = self._function if self._function.get("type") == "known" else None
-        if not isinstance(old, ChromaDriver) or known is None or known != old._function:
+        if known is None or known != old._function:
             return
         manifest = self.manifest()
         function = _named_function(_function_of(manifest.model if manifest else None, known))
@@ -423,7 +412,7 @@ class ChromaDriver(ClientDriver):
 
 @cache
 def _connect(process: int, url: str, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
-    """One client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
+    """Return one client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
     parts, is_safe = urlsplit(url), url.startswith("chroma+https:")
     try:
         host, port = parts.hostname, parts.port or (443 if is_safe else 8000)
@@ -498,7 +487,7 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
 
 
 def _is_plain(value: Any) -> bool:
-    """True if Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
+    """Return whether Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
     if isinstance(value, list | tuple):  # of one type, and not empty
         return len(set(map(type, value))) == 1 and not isinstance(value[0], list | tuple) and all(map(_is_plain, value))
     if isinstance(value, float):

@@ -10,20 +10,22 @@ import hashlib
 import json
 import re
 import shutil
+import sqlite3
 import tempfile
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, work_folder
 from migrate.stores.driver import Driver
 from migrate.stores.kept import forget, keep, sync_tree
+from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import others
 
 
@@ -50,8 +52,8 @@ class ClientDriver(Driver):
         """Return a client of a folder, which writes to it, and what ends the client."""
 
     @abstractmethod
-    def copy_to(self, copy: Path) -> None:
-        """Copy what the collection may need of the folder; called again if something was written meanwhile."""
+    def stored(self) -> Iterable[Path]:
+        """Return the files in the folder that the collection may need, in use or not."""
 
     @abstractmethod
     def versions(self) -> dict[str, Any]:
@@ -98,12 +100,34 @@ class ClientDriver(Driver):
     def _copy_at_rest(self, copy: Path) -> dict[str, Any]:
         """Copy the folder as it is at one moment; return the version of each collection then."""
         for _ in range(20):
+            shutil.rmtree(copy)
+            copy.mkdir()
             with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
                 versions = self.versions()
-                self.copy_to(copy)
+                for path in self.stored():
+                    self._copy(path, copy / path.relative_to(self.folder))
                 if self.versions() == versions:
                     return versions
         raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
+
+    def _copy(self, path: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix not in (".sqlite", ".sqlite3"):
+            shutil.copyfile(path, target)
+            return
+        with self.database(path) as source, closing(sqlite3.connect(target)) as connection:
+            source.backup(connection)
+
+    @contextmanager
+    def database(self, path: Path) -> Iterator[sqlite3.Connection]:
+        """Yield a database of SQLite in the folder, to read."""
+        try:
+            with read_only(path) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.location}: SQLite cannot read {path.name} ({error}); stop what writes to it, or copy it again"
+            ) from error
 
     @cached_property
     def turn(self) -> Any:
@@ -221,7 +245,7 @@ class AliasDriver(ClientDriver):
         used = self.aliases().values()
         return [name for name in self.collections() if made.fullmatch(name) and name not in used]
 
-    def refuse_swap(self, new: Driver) -> None:
+    def refuse_swap(self, new: Self) -> None:
         """Refuse collections: their names cannot be traded in one step."""
         aliases = self.aliases()
         for driver in (self, new):

@@ -21,7 +21,7 @@ from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.outputs import Output
-from migrate.stores.records import records_without_vector, source_documents
+from migrate.stores.records import not_json, records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard
@@ -66,8 +66,7 @@ class NewStoreWriter(FlatFileWriter):
         """Add the next documents with their vectors, (len(documents), dim)."""
         if len(documents) != len(vectors):
             raise StoreError(
-                f"{self._folder}: expected a vector for each document, found {len(vectors)} for {len(documents)}; "
-                "append both together"
+                f"{self._folder}: {len(vectors)} vectors were given for {len(documents)} documents; give one for each"
             )
         self.keep(documents)
         self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
@@ -76,7 +75,7 @@ class NewStoreWriter(FlatFileWriter):
         """Complete the store, durably; a StoreError where nothing was appended, or two documents share an id."""
         count = self._stop if rows is None else rows.count
         if not count:
-            raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")
+            raise StoreError(f"{self._folder}: there is no document to write; give one at least")
         self._documents.finish()
         self.finish_file(count, head=flat_head(self.dim, count, self._metric))
 
@@ -122,9 +121,7 @@ class _Docstore:
         states = {}
         for document in self._documents:
             if document.id in states:
-                raise StoreError(
-                    f"{self._folder}: expected a different id for each document, found {document.id!r} twice"
-                )
+                raise StoreError(f"{self._folder}: the id {document.id!r} comes twice; give each document its own")
             fields = {"id": document.id, "metadata": dict(document.metadata), "page_content": document.text}
             states[document.id] = current_state(fields, frozenset(fields))
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
@@ -154,7 +151,7 @@ class FlatWriter(FlatFileWriter):
     def finish(self, rows: Rows) -> None:
         """Complete both."""
         if not rows.count:
-            raise StoreError(f"{self.path.parent}: expected documents, found none; a store needs one at least")
+            raise StoreError(f"{self.path.parent}: there is no document to write; give one at least")
         docs, documents = _DocsFile(self.path.parent), source_documents(self._source)
         while part := list(islice(documents, 1_000)):
             docs.append(part)
@@ -181,6 +178,4 @@ def _line(document: Document, row: int) -> bytes:
     try:
         return (json.dumps(fields, ensure_ascii=False) + "\n").encode()
     except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
-        ) from error
+        raise not_json(document, error) from error

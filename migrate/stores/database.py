@@ -101,20 +101,14 @@ class DatabaseStore(Store):
     @cached_property
     def index(self) -> IdIndex:
         """The ids."""
-        index = self._known_index()
-        return index or self._indexed(page.ids for page in self._pages(vectors=False))
-
-    def _known_index(self) -> IdIndex | None:
-        """Return the ids as an earlier process has exported them."""
-        index = IdIndex.load(self._export / "ids.npz")
-        return index if index is not None and len(index) == self.info.count else None
-
-    def _indexed(self, ids: Iterable[Sequence[str]]) -> IdIndex:
-        """Sort and export the ids of `Driver.pages`."""
-        index = IdIndex.of(ids, self.driver.location)
+        path = self._export / "ids.npz"
+        index = IdIndex.load(path)
+        if index is not None and len(index) == self.info.count:
+            return index
+        index = IdIndex.of((page.ids for page in self._pages(vectors=False)), self.driver.location)
         if len(index) != self.info.count:
             raise self._changed()
-        with suppress(LockedError), atomic_file(self._export / "ids.npz", force=True) as aside:
+        with suppress(LockedError), atomic_file(path, force=True) as aside:
             index.save(aside)
         return index
 
@@ -159,34 +153,14 @@ class DatabaseStore(Store):
     def _fill(self, file: VectorFile) -> None:
         with output_errors(file.path):
             file.reserve()
-            if not self._fill_at_once(file):
-                start = 0
-                for page in self._pages():
-                    rows = self._rows_of(page, start)
-                    file.put(rows, page.vectors)
-                    start += len(rows)
-                if start != self.info.count:
-                    raise self._changed()
-            file.sync()
-
-    def _fill_at_once(self, file: VectorFile) -> bool:
-        """Read ids and vectors in one pass, if the ids are not known yet; return False if they were in no order."""
-        if "index" in self.__dict__ or self._known_index() is not None:
-            return False
-        pages = self._pages()
-        first = next(pages, None)
-        if first is None or list(first.ids) != sorted(first.ids):
-            return False
-
-        def ids() -> Iterator[Sequence[str]]:
             start = 0
-            for page in chain([first], pages):
-                file.put(slice(start, start + len(page.ids)), page.vectors)
-                start += len(page.ids)
-                yield page.ids
-
-        self.index = self._indexed(ids())
-        return self.index.is_in_order
+            for page in self._pages():
+                rows = self._rows_of(page, start)
+                file.put(rows, page.vectors)
+                start += len(rows)
+            if start != self.info.count:
+                raise self._changed()
+            file.sync()
 
     def _pages(self, **wanted: bool) -> Iterator[Page]:
         with self.driver.errors():
@@ -253,8 +227,10 @@ class DatabaseStore(Store):
             if start != self.info.count or self._read_version() != self._opened_at:
                 raise self._changed()
 
-        for first, vectors in _in_batches(parts(), self.info.count, batch_size):
+        first = 0
+        for vectors in _in_batches(parts(), batch_size):
             yield self._batch(range(first, first + len(vectors)), vectors)
+            first += len(vectors)
 
     def _batch(self, rows: range, vectors: Vectors) -> Batch:
         return Batch(LazyIds(len(rows), partial(self.ids, rows)), vectors)
@@ -463,31 +439,18 @@ class DatabaseStore(Store):
         exchange.prepare = prepare
         return exchange
 
-    def exchanged(self) -> Exchange | None:
-        """Return the recorded exchange of the folder or name; None if there is none."""
-        if not self.driver.is_server:
-            return Folders.exchange_at(str(self.driver.folder))
-        return Exchange.at(self.driver, self.driver.name) if self.driver.swaps else None
 
-
-def _in_batches(parts: Iterable[Vectors], count: int, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Yield the vectors of `count` rows in batches of one size, each with its first row, valid until the next.
-
-    They are copied out of a part at once, while a processor's cache still holds it.
-    """
-    first, filled, buffer = 0, 0, np.empty((0, 0), np.float32)
+def _in_batches(parts: Iterable[Vectors], size: int) -> Iterator[Vectors]:
+    """Join parts of any number of rows to batches of one, the last of what is left."""
+    joined: list[Vectors] = []
     for vectors in parts:
-        unwritten = vectors
-        while len(unwritten):
-            rows = min(size, count - first)
-            if not buffer.size:
-                buffer = np.empty((rows, vectors.shape[1]), np.float32)
-            taken = min(len(unwritten), rows - filled)
-            buffer[filled : filled + taken] = unwritten[:taken]
-            unwritten, filled = unwritten[taken:], filled + taken
-            if filled == rows:
-                yield first, buffer[:rows]
-                first, filled = first + rows, 0
+        joined.append(vectors)
+        if sum(map(len, joined)) >= size:
+            *whole, rest = in_parts(np.concatenate(joined), size)
+            yield from whole if len(rest) < size else (*whole, rest)
+            joined = [rest] if len(rest) < size else []
+    if joined:
+        yield np.concatenate(joined)
 
 
 def _spot(driver: Driver) -> str:
@@ -642,10 +605,10 @@ class DatabaseKind:
         opens = f"{whole[: whole.rindex('#')]}#{address.name}{options_text(read)}"  # without those of writing alone
         return (DatabaseServer if is_server else DatabaseFolder)(self.driver, opens, address)
 
-    def exchange_left(self, location: str) -> Exchange | None:
-        """Return the switch that is recorded of a location, where nothing may answer after a kill."""
+    def find_exchange(self, location: str) -> Exchange | None:
+        """Return the switch that is recorded of a name on a server, where nothing may answer after a kill."""
         address = self._parse(location)
-        if not self.driver.swaps or "://" not in address.place:
+        if not self.driver.swaps or "://" not in address.place or not address.name:
             return None
         driver = self.driver(self._check(location, address, self.driver.options), address)
         return Exchange.at(driver, driver.name)

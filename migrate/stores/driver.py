@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,7 +249,7 @@ class Driver(ABC):
 
     @property
     def opened_as(self) -> str:
-        """What the manifest of a copy records, so that the copy is opened as this one: name and options."""
+        """Name and options, by which the manifest of a copy says how it is opened as this one."""
         return self.name
 
     def successor(self, ending: str) -> str | None:
@@ -296,9 +296,7 @@ class Driver(ABC):
     # Writing.
 
     @abstractmethod
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection in the place of whatever a killed run left, indexed, durable and counted.
 
         Returns remarks on what differs.
@@ -311,10 +309,10 @@ class Driver(ABC):
             Of the new vectors.
         source
             Of the store that the documents are from: metric, distance.
-        like
+        old
             The driver that read the pages, if it is of this class: its settings and `Page.raw` are copied.
         pages
-            Of `like`, with vectors of the new dimension; or of documents.
+            Of `old`, with vectors of the new dimension; or of documents.
         """
 
     def clear(self) -> None:
@@ -330,10 +328,10 @@ class Driver(ABC):
         if count != written:
             raise StoreError(f"{self.location}: {written} records were written, but it holds {count}; run again")
 
-    def refuse_write(self, dim: int, like: Driver | None) -> None:
+    def refuse_write(self, dim: int, old: Self | None) -> None:
         """Raise UsageError for what `write` would refuse; asked before any vector is made or paid for."""
 
-    def refuse_folders(self, new: Driver) -> None:
+    def refuse_folders(self, new: Self) -> None:
         """Raise UsageError if the folders of this collection and the new one differ in more than the vectors."""
 
     # Servers.
@@ -366,10 +364,10 @@ class Driver(ABC):
         """Return unpublished collections of the final name, which killed runs left."""
         return []
 
-    def refuse_swap(self, new: Driver) -> None:
+    def refuse_swap(self, new: Self) -> None:
         """Raise UsageError if this collection and the new one cannot trade names."""
 
-    def prepare_switch(self, old: Driver) -> None:
+    def prepare_switch(self, old: Self) -> None:
         """Change what this new collection says of its model, in a folder too, before it answers for the old one."""
 
     def swap(self, wanted: Mapping[str, Any]) -> None:

@@ -53,7 +53,7 @@ class IdIndex:
         keys = keys[order]
         if (twice := np.flatnonzero(keys[1:] == keys[:-1])).size:
             doc_id = keys[twice[0]].decode()
-            raise StoreError(f"{source}: expected a different id for each document, found {doc_id!r} twice")
+            raise StoreError(f"{source}: the id {doc_id!r} comes twice; give each document its own")
         return cls(b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64), order.astype(np.int64))
 
     @classmethod
@@ -108,7 +108,7 @@ class VectorFile(RowFile):
         if size := self.count * self.dim * FLOAT_BYTES:
             os.posix_fallocate(self._file, 0, size)
 
-    def put(self, rows: NDArray[np.int64] | slice, vectors: Vectors) -> None:
+    def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Write vectors, (n, dim), to their rows."""
         if len(vectors):
             # mapped for the moment: a call for each row takes five times as long where ids are in no order

@@ -95,10 +95,6 @@ class FileStore(Store):
             )
         return Folders.exchange(self.folder, other.folder)
 
-    def exchanged(self) -> Exchange | None:
-        """See `Store.exchanged`."""
-        return Folders.exchange_at(str(self.folder))
-
     def strangers(self) -> list[str]:
         """Return files and folders that belong neither to the store nor to this tool."""
         own = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}

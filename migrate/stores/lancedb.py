@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.records import Distance, choose, choose_text, import_client, metadata_as_json
+from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
 
@@ -145,7 +145,7 @@ class LanceDriver(Driver):
             yield Page(ids, _as_matrix(column, self.dim) if vectors else (), batch if records else None)
 
     def _batches(self, columns: Sequence[str] | None, where: str | None = None) -> Any:
-        """Rows in their order, as Arrow has them, in bounded memory."""
+        """Yield rows in their order, as Arrow has them, in bounded memory."""
         query = self.table.search()
         query = query if columns is None else query.select([*columns])
         query = query if where is None else query.where(where)
@@ -171,7 +171,7 @@ class LanceDriver(Driver):
         return Page(found, _as_matrix(rows.column(0).combine_chunks(), self.dim))
 
     def _found(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
-        """Columns of some rows with their ids: those at positions, or in the newest version if it may be read."""
+        """Return columns of some rows with their ids: at positions, or in the newest version if it may be read."""
         if at is None and self.id_column is None:
             ids = [doc_id for doc_id in ids if doc_id in self._positions]
             at = np.array([self._positions[doc_id] for doc_id in ids], np.int64)
@@ -201,21 +201,18 @@ class LanceDriver(Driver):
         return {str(row): place for place, row in enumerate(self._rows_with_vector.tolist())}
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
-        """Those ids that the column can hold."""
+        """Return those ids that the column can hold."""
         return [doc_id for doc_id in ids if self.has_text_ids or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
 
     def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
-        text = fields.pop(self.text, None) if self.text else None
-        if self.id_column and isinstance(fields.get(self.id_column), str):
-            del fields[self.id_column]
         if self.asked.get("made"):  # metadata is JSON in a column
             try:
-                fields = dict(json.loads(fields["metadata"]))
+                return Document(doc_id, fields[self.text or "text"] or "", dict(json.loads(fields["metadata"])))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 raise StoreError(
                     f"{self.location}: the metadata of {doc_id!r} is no JSON object; write the table again"
                 ) from error
-        return Document(doc_id, text or "", fields)
+        return as_document(self.location, doc_id, fields, self.id_column, self.text)
 
     def _open_table(self, **options: Any) -> Any:
         return _connect(self.folder, **options).open_table(self.name)
@@ -227,7 +224,7 @@ class LanceDriver(Driver):
         return choose(self.location, "column of ids", columns, asked, "say ?id=COLUMN for one")
 
     def _distance(self, asked: str | None) -> tuple[Distance, tuple[str, ...]]:
-        """How vectors are compared: l2, ip or cosine."""
+        """Return how vectors are compared, l2, ip or cosine, with notes."""
         word = asked if asked or self.index is None else str(self.index[1].distance_type).lower()
         if word is None:
             note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
@@ -301,13 +298,10 @@ class LanceDriver(Driver):
 
     # Writing.
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a table of one version, and the indexes of the old one."""
         import pyarrow as pa
 
-        old = like if isinstance(like, LanceDriver) else None
         remarks: list[str] = []
         schema = _schema_of_documents(dim, source.metric) if old is None else old._schema(dim, remarks)
         written, failures = 0, []
@@ -355,7 +349,7 @@ class LanceDriver(Driver):
         return schema.with_metadata(metadata or None)
 
     def _rows(self, page: Page, schema: Any) -> Any:
-        """The rows of a page with its new vectors; those without one stay without."""
+        """Return the rows of a page with its new vectors; those without one stay without."""
         import pyarrow as pa
 
         columns = dict(zip(schema.names, page.raw.columns, strict=True))
@@ -436,7 +430,7 @@ def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[st
 
 
 def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
-    """What an index was made with, as far as LanceDB tells it, and as it fits vectors of the new dimension."""
+    """Return the settings of an index, as far as LanceDB tells them, and as they fit vectors of the new dimension."""
     names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
     found = {names.get(name, name): value for name, value in _settings_in(index.index_details or {})}
     parameters = inspect.signature(kind).parameters
@@ -449,7 +443,7 @@ def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int |
 
 
 def _settings_in(details: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values at any depth."""
+    """Yield names and values at any depth."""
     for name, value in details.items():
         if isinstance(value, Mapping):
             yield from _settings_in(value)
@@ -462,13 +456,13 @@ def _quoted(column: str) -> str:
 
 
 def _as_matrix(column: Any, dim: int) -> Vectors:
-    """A column without nulls as rows of float32."""
+    """Return a column without nulls as rows of float32."""
     values = column.flatten().to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(values, np.float32).reshape(-1, dim)
 
 
 def _as_column(vectors: Vectors, kind: Any, is_null: Any = None) -> Any:
-    """Vectors, (n, dim), as an Arrow column."""
+    """Return vectors, (n, dim), as an Arrow column."""
     import pyarrow as pa
 
     with np.errstate(over="ignore"):

@@ -9,11 +9,10 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -30,7 +29,7 @@ from migrate.errors import (
 from migrate.locations import secrets_of
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
-from migrate.stores.driver import Driver, Page, in_parts, is_lossy
+from migrate.stores.driver import Page, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
@@ -204,7 +203,7 @@ class MilvusDriver(AliasDriver):
                 yield Page(ids, found, (partition, rows))
 
     def _find(self, ids: Sequence[str], fields: list[str], partition: str | None = None) -> Iterator[dict[str, Any]]:
-        """Records by their ids."""
+        """Yield records by their ids."""
         if self.types[self.key_field] == "VARCHAR":
             keys: Sequence[Any] = ids
         else:
@@ -218,10 +217,7 @@ class MilvusDriver(AliasDriver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return fields as documents."""
         for row in self._find(ids, self._plain_fields):
-            key = row[self.key_field]
-            if isinstance(key, str):
-                del row[self.key_field]
-            yield as_document(self.location, str(key), row, self.text, _LAYOUT[2])
+            yield as_document(self.location, str(row[self.key_field]), row, self.key_field, self.text, _LAYOUT[2])
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by ids."""
@@ -324,21 +320,14 @@ class MilvusDriver(AliasDriver):
             )
         super().require_folder()
 
-    def copy_to(self, copy: Path) -> None:
-        """Copy every collection."""
-        shutil.rmtree(copy / "collections", ignore_errors=True)
-        for path in [*_files_in(self.folder / "collections"), *self.folder.glob("aliases.json")]:
-            target = copy / path.relative_to(self.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+    def stored(self) -> Iterable[Path]:
+        """Return the files of every collection."""
+        return [*_files_in(self.folder / "collections"), *self.folder.glob("aliases.json")]
 
     # Writing.
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection with schema, partitions, records and indexes of the old one, or records of documents."""
-        old = like if isinstance(like, MilvusDriver) else None
         remarks: list[str] = []
         written = 0
         self.clear()

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ class PgvectorDriver(Driver):
 
     @contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:
-        """A connection for this thread: that of `_transaction`, if there is one."""
+        """Yield a connection for this thread: that of `_transaction`, if there is one."""
         if self._held is not None:
             yield self._held
             return
@@ -103,7 +103,7 @@ class PgvectorDriver(Driver):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """A transaction, which all that is asked meanwhile is part of; for drivers that one thread uses."""
+        """Hold a transaction, which all that is asked meanwhile is part of; for drivers that one thread uses."""
         with self._connected() as connection, connection.transaction():
             outer, self._held = self._held, connection
             try:
@@ -112,13 +112,13 @@ class PgvectorDriver(Driver):
                 self._held = outer
 
     def _ask(self, question: Any, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-        """All rows of an answer; none if it has no rows."""
+        """Return all rows of an answer; none if it has no rows."""
         with self._connected() as connection:
             cursor = connection.execute(question, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def _ask_binary(self, question: Composed) -> list[Any]:
-        """All rows of an answer, in which vectors are as `_decode` takes them."""
+        """Return all rows of an answer, in which vectors are as `_decode` takes them."""
         with self._connected() as connection, connection.cursor(binary=True) as cursor:
             return cursor.execute(question).fetchall()
 
@@ -154,7 +154,7 @@ class PgvectorDriver(Driver):
         return choose(self.location, "column", list(table.types), asked or table.key[0], "say ?id=COLUMN for one")
 
     def _collection(self, name: str | None) -> Composed:
-        """The condition that all rows of the store meet: in LangChain's table, that they are of one collection."""
+        """Return the condition of all rows of the store: in LangChain's table, that they are of one collection."""
         from psycopg.sql import Literal
 
         schema, table = self.table.path
@@ -166,7 +166,7 @@ class PgvectorDriver(Driver):
         return sql("t.collection_id = {uuid}", uuid=Literal(numbers[name]))
 
     def _common_dim(self) -> int:
-        """The dimension of all vectors of a column whose type has none."""
+        """Return the dimension of all vectors of a column whose type has none."""
         dims = sorted(row[0] for row in self._ask(self._select("DISTINCT vector_dims({column})", "LIMIT 3")))
         if len(dims) != 1:
             have = f"vectors of {', '.join(map(str, dims))} dimensions" if dims else "no vectors"
@@ -213,7 +213,7 @@ class PgvectorDriver(Driver):
         return list(self._ask(self._select(f"count(*), {changes}"))[0])
 
     def _select(self, columns: str, rest: str = "", **parts: Any) -> Composed:
-        """A question about the records that have a vector."""
+        """Return a question about the records that have a vector."""
         from psycopg.sql import Identifier
 
         text = " ".join(["SELECT", columns, "FROM {table} t WHERE {column} IS NOT NULL AND {where}", rest])
@@ -269,7 +269,7 @@ class PgvectorDriver(Driver):
         return sql("{ids}::text[]::{kind}[]", ids=Literal(self._possible(ids)), kind=kind)
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
-        """Those ids that the type of the key can be."""
+        """Return those ids that the type of the key can be."""
         patterns = dict.fromkeys(("smallint", "integer", "bigint"), r"-?[0-9]{1,18}")
         patterns["uuid"] = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
         pattern = patterns.get(self.table.types[self.key_column], r"(?s).*")
@@ -282,7 +282,7 @@ class PgvectorDriver(Driver):
         return next((name for name in names if self.table.types.get(name) in ("json", "jsonb")), None)
 
     def _decode(self, contents: Sequence[bytes]) -> Vectors:
-        """Vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
+        """Return vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
         element, head = (">f2", 2) if self.table.type == "halfvec" else (">f4", 1)
         values = np.frombuffer(b"".join(contents), element)
         if len(values) != len(contents) * (head + self.dim):
@@ -399,7 +399,7 @@ class PgvectorDriver(Driver):
         return f"{FILES} of schema {schema}"
 
     def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, bytes]]:
-        """Files that lie beside stores, by name."""
+        """Return files that lie beside stores, by name."""
         if self._ask("SELECT to_regclass(%s)", [quoted((schema, FILES))]) == [(None,)]:
             return []
         question = sql("SELECT name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
@@ -417,10 +417,10 @@ class PgvectorDriver(Driver):
 
     # Writing: a table is made, filled and checked under a name of its own, and renamed with what lies beside it.
 
-    def refuse_write(self, dim: int, like: Driver | None) -> None:
+    def refuse_write(self, dim: int, old: Self | None) -> None:
         """Refuse settings of an index that mean nothing, and a copy that there cannot be."""
-        if isinstance(like, PgvectorDriver):
-            self._refuse_copy(like, dim)
+        if old is not None:
+            self._refuse_copy(old, dim)
             return
         self._refuse_distance(self.address.options)
         options = {key: value for key, value in self.address.options.items() if key not in ("distance", "index")}
@@ -455,7 +455,7 @@ class PgvectorDriver(Driver):
         raise UsageError(f"{self.location}: {problem}")
 
     def _target(self, name: str) -> tuple[str, str, str | None]:
-        """Schema, table and column, None if none is named; the first of two names is a schema if there is such."""
+        """Return schema, table and column, or None; of two names the first is a schema if there is such."""
         parts = split_names(name)
         if not 1 <= len(parts) <= 3:
             raise UsageError(f"{self.location}: {name!r} is no [SCHEMA.]TABLE[.COLUMN]; name the table so after the #")
@@ -467,12 +467,10 @@ class PgvectorDriver(Driver):
             parts = parts if is_schema and len(parts) == 2 else (schema, *parts)
         return parts[0], parts[1], parts[2] if len(parts) == 3 else None
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Make, fill, index and check a table in one transaction."""
         self._pool.clear()  # connections that were idle for hours may be cut off
-        staging, old = split_names(name), like if isinstance(like, PgvectorDriver) else None
+        staging = split_names(name)
         with self._transaction():
             for setting in ("work_mem", "maintenance_work_mem"):  # to join the vectors, to build indexes
                 self._ask("SELECT set_config(%s, '256MB', true)", [setting])
@@ -598,9 +596,9 @@ class PgvectorDriver(Driver):
 
     # Switching: the record of it lies beside the stores, and is written in the transaction in which they trade names.
 
-    def refuse_swap(self, new: Driver) -> None:
+    def refuse_swap(self, new: Self) -> None:
         """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
-        table, new_table = self.table, cast("PgvectorDriver", new).table
+        table, new_table = self.table, new.table
         (schema, name), (new_schema, _) = table.path, new_table.path
         if (schema, table.column) != (new_schema, new_table.column):
             raise UsageError(f"{new.location}: tables trade names within a schema; name a table of schema {schema} "
@@ -653,7 +651,7 @@ class PgvectorDriver(Driver):
         return next((noted["aliases"][0] for noted, names in switches if self._target(name)[:2] in names), None)
 
     def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
-        """The recorded switches in the schema of a table, with schema and name of their tables."""
+        """Yield the recorded switches in the schema of a table, with schema and name of their tables."""
         for _, content in self._files(self._target(name)[0], "name = %s", _SWITCH):
             noted = read_noted(content, self.location, _SWITCH_SHAPE)
             yield noted, [self._target(alias)[:2] for alias in noted["aliases"]]
@@ -681,13 +679,13 @@ def _as_text(vector: Vectors) -> str:
 
 
 def _as_sent(vectors: Vectors) -> list[bytes]:
-    """Each row as pgvector receives it: its dimension and a zero as 16-bit numbers, then the elements, big-endian."""
+    """Return rows as pgvector receives them: dimension and a zero as 16-bit numbers, then elements, big-endian."""
     head = struct.pack(">hh", vectors.shape[1], 0)
     return [head + row.tobytes() for row in vectors.astype(">f4")]
 
 
 def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None, bytes]:
-    """Id, text and metadata as PostgreSQL receives them."""
+    """Return id, text and metadata as PostgreSQL receives them."""
     try:
         metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
         row = document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()

@@ -191,9 +191,8 @@ def find_table(ask: Ask, location: str, name: str) -> Table:
     if len(meant) != 1:
         names = [join_names(row[:3]) for row in meant or rows]
         among = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        expected = "one column of vectors" if meant else "the name of a table with vectors after the #"
-        raise StoreError(f"{location}: expected {expected}, found {name or 'nothing'!r}; columns of vectors are "
-                         f"{among or 'none in this database'}")  # fmt: skip
+        problem = f"{name!r} could be several columns" if meant else f"there is no column of vectors {name!r}"
+        raise StoreError(f"{location}: {problem}; name one after the #, of {among or 'none in this database'}")
     schema, table, column, kind, size, oid, relkind, _ = meant[0]
     if relkind not in "rp":
         raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")

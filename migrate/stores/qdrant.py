@@ -10,16 +10,14 @@ import base64
 import io
 import pickle
 import re
-import shutil
 import sqlite3
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +33,7 @@ from migrate.errors import (
 from migrate.locations import scrub
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
-from migrate.stores.driver import Driver, Page, in_parts
+from migrate.stores.driver import Page, in_parts
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
@@ -187,7 +185,7 @@ class QdrantDriver(AliasDriver):
                 yield Page([], [], some)
 
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
-        """Points by the ids that their documents have here."""
+        """Yield points by the ids that their documents have here."""
         return ((self._id_of(point), point) for point in self._find(ids, **read))
 
     def _find(self, ids: Sequence[str], **read: Any) -> list[Any]:
@@ -213,10 +211,7 @@ class QdrantDriver(AliasDriver):
         """Return payloads as documents."""
         nested = _LAYOUT[1] if self.text == _LAYOUT[0] else None
         for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
-            fields = dict(point.payload or {})
-            if self.id_field is not None and isinstance(fields.get(self.id_field), str):
-                del fields[self.id_field]
-            yield as_document(self.location, doc_id, fields, self.text, nested)
+            yield as_document(self.location, doc_id, dict(point.payload or {}), self.id_field, self.text, nested)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by the ids of points, or by the payload field of ids."""
@@ -351,25 +346,14 @@ class QdrantDriver(AliasDriver):
                     "is read; do not open it"
                 ) from error
 
-    def copy_to(self, copy: Path) -> None:
-        """Copy every collection."""
-        shutil.copyfile(self.folder / "meta.json", copy / "meta.json")
-        try:
-            for storage in self.folder.glob("collection/*/storage.sqlite"):
-                target = copy / storage.relative_to(self.folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with read_only(storage) as source, closing(sqlite3.connect(target)) as connection:
-                    source.backup(connection)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
+    def stored(self) -> Iterable[Path]:
+        """Return the files of every collection."""
+        return [self.folder / "meta.json", *self.folder.glob("collection/*/storage.sqlite")]
 
     # Writing.
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection with the settings, points and payload indexes of the old one, or points of documents."""
-        old = like if isinstance(like, QdrantDriver) else None
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
         most, written = max(min((4 << 20) // (24 * dim), _AT_ONCE), 1), 0  # 4 MiB, of 24 bytes a number

@@ -90,9 +90,14 @@ def choose(location: Path | str, noun: str, names: Sequence[str], asked: str | N
 
 
 def as_document(
-    location: str, doc_id: str, fields: dict[str, Any], text: str | None, nested: str | None = None
+    location: str, doc_id: str, fields: dict[str, Any], key: str | None, text: str | None, nested: str | None = None
 ) -> Document:
-    """Return a record as a document; if all but the text is a mapping under `nested`, that is the metadata."""
+    """Return a record as a document; if all but the text is a mapping under `nested`, that is the metadata.
+
+    An id that is a text is no metadata.
+    """
+    if key is not None and isinstance(fields.get(key), str):
+        del fields[key]
     content = fields.pop(text, None) if text else None
     if content is not None and not isinstance(content, str):
         raise StoreError(
@@ -126,17 +131,9 @@ def import_client(module: str, extra: str) -> ModuleType:
 
 def check_options(location: str, options: Mapping[str, str], known: Collection[str]) -> None:
     """Make sure that a location has no option that means nothing; without `known` ones, that of a new store, none."""
-    unknown = ", ".join(sorted(options.keys() - set(known)))
-    if unknown and not known:
-        raise UsageError(
-            f"{location}: expected no options, as a new store of this kind takes none, found {unknown}; leave out what "
-            "follows the ?"
-        )
-    if unknown:
-        raise UsageError(
-            f"{location}: expected options among {', '.join(sorted(known))}, found {unknown}; leave out what is not "
-            "among these"
-        )
+    if unknown := ", ".join(sorted(options.keys() - set(known))):
+        have = f"there are {', '.join(sorted(known))}" if known else "a new store of this kind takes none"
+        raise UsageError(f"{location}: there is no option {unknown}; leave it out, {have}")
 
 
 def metadata_as_json(document: Document) -> str:
@@ -144,6 +141,9 @@ def metadata_as_json(document: Document) -> str:
     try:
         return json.dumps(dict(document.metadata), ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
-        ) from error
+        raise not_json(document, error) from error
+
+
+def not_json(document: Document, error: Exception) -> StoreError:
+    """Return the error of a document whose metadata JSON cannot hold."""
+    return StoreError(f"document {document.id!r}: JSON cannot hold its metadata ({error}); change them")

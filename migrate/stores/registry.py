@@ -31,7 +31,7 @@ from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
 from migrate.stores.sqlite_vec import SqliteVecDriver
-from migrate.stores.switching import Exchange
+from migrate.stores.switching import Exchange, Folders
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -168,11 +168,13 @@ def output_of(location: Path | str) -> Output:
     return kind.output(hidden[2] if hidden else scheme[2])
 
 
-def exchange_left(location: str) -> Exchange | None:
-    """Return the exchange that is recorded of a location of a database, where after a kill nothing may answer."""
-    scheme = None if _is_place(Path(location)) else _SCHEME.fullmatch(location)
+def find_exchange(location: str) -> Exchange | None:
+    """Return the exchange by which the store at a location came there; the store itself may be between two places."""
+    if (exchange := Folders.exchange_at(location)) is not None or _is_place(Path(location)):
+        return exchange
+    scheme = _SCHEME.fullmatch(location)
     kind = None if scheme is None else _kind_called(scheme[1])
-    return kind.exchange_left(scheme[2]) if scheme is not None and isinstance(kind, DatabaseKind) else None
+    return kind.find_exchange(scheme[2]) if scheme is not None and isinstance(kind, DatabaseKind) else None
 
 
 def _open(location: str) -> Store:

@@ -15,7 +15,7 @@ JOURNALS: Final = ("-journal", "-wal", "-shm")
 
 @contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that writes nothing; but what a killed writer has left half written is undone first.
+    """Yield a connection that writes nothing; but what a killed writer has left half written is undone first.
 
     SQLite does that for any program that opens the database, and cannot for one that may only read.
     """
@@ -32,7 +32,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def change_counter(path: Path) -> int:
-    """What SQLite counts up with each transaction that changes a database which has no log of writes ahead.
+    """Return a number that SQLite counts up with each change of a database that has no log of writes ahead.
 
     Two changes within a tick of the file system's clock differ in nothing else.
 

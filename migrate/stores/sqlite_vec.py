@@ -12,10 +12,11 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from migrate.stores.kept import sync_tree
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
+    as_document,
     choose,
     choose_text,
     import_client,
@@ -96,11 +98,11 @@ class SqliteVecDriver(Driver):
         """The database."""
         place = Path(self.address.place)
         if not place.exists():
-            raise StoreError(f"{self.location}: expected a SQLite database, found no file {place}; check the path")
+            raise StoreError(f"{self.location}: there is no file {place}; check the path")
         files = _databases(place)
         if len(files) != 1:
-            have = ", ".join(file.name for file in files) or "none"
-            raise StoreError(f"{self.location}: expected a database with vectors, found {have}; name its file")
+            have = f"several, {', '.join(file.name for file in files)}" if files else "none"
+            raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
         return files[0]
 
     def files(self) -> Collection[str]:
@@ -135,7 +137,7 @@ class SqliteVecDriver(Driver):
         self._opened = self.identity(self.name)
 
     def _completed(self) -> Address:
-        """The address with table and options that the manifest beside the database names."""
+        """Return the address with table and options that the manifest beside the database names."""
         manifest = find_manifest(self.folder, "store")
         named = Address.parse((manifest.store.index or "") if manifest is not None else "")
         if named.place != self.file.name or self.name not in ("", named.name):
@@ -187,7 +189,7 @@ class SqliteVecDriver(Driver):
         return self.info
 
     def _choose_text(self, asked: str | None) -> tuple[str | None, str | None, str]:
-        """The column of texts, the table beside that has it, and why."""
+        """Return the column of texts, the table beside that has it, and why."""
         columns = [name for name, kind in self.columns.items() if kind == "text" and name != _METADATA]
         if columns and "." not in (asked or ""):
             chosen, why = choose_text(self.location, columns, asked)
@@ -207,7 +209,7 @@ class SqliteVecDriver(Driver):
         return *beside[str(chosen)], why
 
     def _columns_beside(self) -> list[tuple[str, str, str, bool]]:
-        """Table, name and type of each column of ordinary tables, and whether it alone is the table's key."""
+        """Return table, name and type of the columns of ordinary tables, and whether each alone is a table's key."""
         own = ("sqlite_", *(f"{name}_" for name in self.names()))  # in the latter the extension keeps its own
         rows = self._ask(
             "SELECT t.name, c.name, c.type, c.pk AND sum(c.pk) OVER (PARTITION BY t.name) = 1 FROM sqlite_master t "
@@ -262,16 +264,11 @@ class SqliteVecDriver(Driver):
             for name in facts.keys() & self.vector_columns.keys():
                 facts[name] = self._decoded(name, [facts[name]])[0].tolist()
             facts |= beside.get(doc_id, {})
-            text = facts.pop(self.text, None) if self.text is not None else None
-            if not isinstance(text, str | None):
-                raise StoreError(
-                    f"{self.location}: {self.text} of {doc_id!r} is no text, but {type(text).__name__}; name another "
-                    "column with ?text=, or correct it"
-                )
-            yield Document(doc_id, text or "", with_nested(facts, _METADATA))
+            document = as_document(self.location, doc_id, facts, None, self.text)
+            yield replace(document, metadata=with_nested(document.metadata, _METADATA))
 
     def _beside(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The columns of a table beside, by id."""
+        """Return the columns of a table beside, by id."""
         columns = {name: is_key for of, name, _, is_key in self._columns_beside() if of == table}
         key = next((name for name, is_key in columns.items() if is_key), "rowid")
         return dict(self._find(table, key, [name for name in columns if name != key], ids))
@@ -284,12 +281,12 @@ class SqliteVecDriver(Driver):
     def _find(
         self, table: str, key: str, columns: Sequence[str], ids: Iterable[str]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Columns of rows by id."""
+        """Yield columns of rows by id."""
         for doc_id, *values in self._ask(_look_up(table, key, columns), self._keys(ids)):
             yield str(doc_id), dict(zip(columns, values, strict=True))
 
     def _keys(self, ids: Iterable[str]) -> str:
-        """The keys that the table may have of ids, as JSON."""
+        """Return the keys that the table may have of ids, as JSON."""
         if self.has_numbers:
             return json.dumps([int(doc_id) for doc_id in ids if re.fullmatch(r"-?[0-9]{1,18}", doc_id)])
         return json.dumps(list(ids), ensure_ascii=False)
@@ -299,7 +296,7 @@ class SqliteVecDriver(Driver):
             return list(connection.execute(question, values))
 
     def _decoded(self, column: str, contents: Sequence[Any]) -> NDArray[Any]:
-        """The vectors of a column, one a row."""
+        """Return the vectors of a column, one a row."""
         kind, dim, _ = self.vector_columns[column]
         size = (dim + 7) // 8 if kind == "bit" else dim
         length = size * np.dtype(_ELEMENTS[kind]).itemsize
@@ -307,8 +304,8 @@ class SqliteVecDriver(Driver):
             if not isinstance(content, bytes) or len(content) != length:
                 found = f"one of {len(content):,}" if isinstance(content, bytes) else type(content).__name__
                 raise StoreError(
-                    f"{self.location}: expected vectors of {length:,} bytes in {column}, found {found}; the database "
-                    "is damaged, copy it again"
+                    f"{self.location}: a vector in {column} has {length:,} bytes, and this is {found}; the database is "
+                    "damaged, copy it again"
                 )
         return np.frombuffer(b"".join(contents), _ELEMENTS[kind]).reshape(-1, size).copy()
 
@@ -338,7 +335,7 @@ class SqliteVecDriver(Driver):
         return hits
 
     def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
-        """The conditions of a filter in SQL, their values, and whether the table's own search knows the columns."""
+        """Return the conditions of a filter, their values, and whether the table's own search knows the columns."""
         conditions, is_own, values = "", True, []
         for place, (name, value) in enumerate(as_fields(self.info, where).items()):
             if not isinstance(value, str | int | float | bool | None):
@@ -371,16 +368,13 @@ class SqliteVecDriver(Driver):
 
     # Writing.
 
-    def refuse_write(self, dim: int, like: Driver | None) -> None:
+    def refuse_write(self, dim: int, old: Self | None) -> None:
         """Refuse another name for a copy: views and triggers of the database name the table."""
-        if like is not None and self.name != like.name:
-            raise UsageError(f"{self.location}: a copy of a database has its tables; call this one {like.name}")
+        if old is not None and self.name != old.name:
+            raise UsageError(f"{self.location}: a copy of a database has its tables; call this one {old.name}")
 
-    def write(
-        self, name: str, dim: int, source: StoreInfo, like: Driver | None, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a copy of the whole database with the table made again, or a database with one table."""
-        old = like if isinstance(like, SqliteVecDriver) else None
         path = self.folder / ("store.db" if old is None else old.file.name)
         for ending in ("", *JOURNALS):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
@@ -428,10 +422,8 @@ class SqliteVecDriver(Driver):
 
     # Switching.
 
-    def refuse_folders(self, new: Driver) -> None:
+    def refuse_folders(self, new: Self) -> None:
         """Refuse databases of which one was written to beside the table: that would be lost."""
-        if not isinstance(new, SqliteVecDriver):
-            return
         for mine, other in zip_longest(self._rest(), new._rest()):
             if mine != other:
                 raise UsageError(
@@ -440,7 +432,7 @@ class SqliteVecDriver(Driver):
                 )
 
     def _rest(self) -> Iterator[tuple[str, Any]]:
-        """All in the database but tables of vectors: definitions and rows, each with the table that it is of."""
+        """Yield all in the database but tables of vectors: definitions and rows, each with its table."""
         names = self.names()
         for table, sql in self._ask("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name"):
             if table not in names and not table.startswith(tuple(f"{name}_" for name in names)):
@@ -478,7 +470,7 @@ def _connect(path: Path, *, write: bool = False, extension: bool = True) -> Conn
 
 
 def _databases(path: Path) -> list[Path]:
-    """The databases with a table of vectors at a path."""
+    """Return the databases with a table of vectors at a path."""
     with read_errors(path):
         inside = sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
     # a journal may be gone in the next moment
@@ -497,13 +489,13 @@ def _is_database(path: Path) -> bool:
 
 
 def _tables(path: Path) -> dict[str, str]:
-    """The definition of each table of vectors; no extension is needed to list them."""
+    """Return the definition of each table of vectors; no extension is needed to list them."""
     listed = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
     return {name: definition for name, definition in _ask(path, listed) if _TABLE.fullmatch(definition)}
 
 
 def _ask(path: Path, question: str) -> list[Any]:
-    """The answer of a database, by apsw if that is in use; first, SQLite undoes what a killed writer left half written.
+    """Ask a database, by apsw if that is in use; first, SQLite undoes what a killed writer left half written.
 
     A process that closes a file loses all its locks on it: if apsw has some, nothing else may open the database, or a
     search of another thread would read on while somebody writes.

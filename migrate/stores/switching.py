@@ -171,17 +171,14 @@ def why_no_switch(old: Store, new: Store) -> str | None:
 
 def moved(location: object, old: object) -> UsageError:
     """Return the error of a store that is part of a switch already."""
-    return UsageError(
-        f"{location}: expected a store that was not switched, found one of a switch of {old}; run rollback or forget "
-        f"of {old} first"
-    )
+    return UsageError(f"{location}: this is part of a switch of {old}; run rollback or forget of {old} first")
 
 
 def others(location: object) -> InputError:
     """Return the error of stores that are not those that were switched."""
     return InputError(
-        f"{location}: expected the two stores that were switched, found others in their places; put them back, or "
-        "remove what is noted of the switch"
+        f"{location}: other stores have come to the places of the two that were switched; put them back, or remove "
+        "what is noted of the switch"
     )
 
 
@@ -206,19 +203,16 @@ class Folders:
         missing = sorted(_missing(made.old, made.new, {*own, *BESIDE, SWITCH_MARK}))
         if missing:
             raise UsageError(
-                f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "
-                "lacks; copy it there, or give the store a folder of its own"
+                f"{old}: beside the store there is {', '.join(missing[:5])}, which {new} lacks; copy it there, or give "
+                "the store a folder of its own"
             )
         for folder in (made.old, made.new):
             if folder in mounts_in(folder):
-                raise UsageError(
-                    f"{folder}: expected a folder that can be renamed, found a mount point; move the store into a "
-                    "folder inside it"
-                )
+                raise UsageError(f"{folder}: a mount point cannot be renamed; move the store into a folder inside it")
         with output_errors(made.old):
             apart = made.old.parent.stat().st_dev != made.new.parent.stat().st_dev
         if apart:
-            raise UsageError(f"{new}: expected a folder on the file system of {old}, found another; move it there")
+            raise UsageError(f"{new}: this is on another file system than {old}; move it there")
         return Exchange(made, str(made.old), str(made.new))
 
     @classmethod
@@ -332,9 +326,7 @@ def read_noted(content: bytes | str | Path, place: object, shape: Mapping[str, A
     try:
         return expect(parse_json(read_small(content) if isinstance(content, Path) else content), shape)
     except MalformedError as error:
-        raise InputError(
-            f"{place}: expected what a switch has noted, found something else ({error}); see what wrote it"
-        ) from error
+        raise InputError(f"{place}: no switch has noted this ({error}); see what wrote it") from error
 
 
 def _token(folder: Path) -> str | None:

@@ -13,7 +13,7 @@ from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 MEANING = "the first ten of the full re-embed, worst first"
 
@@ -21,7 +21,7 @@ MEANING = "the first ten of the full re-embed, worst first"
 def reverse(retriever):
     def retrieve():
         full = retriever.search(FULL)
-        return TimedRun(Run({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
+        return TimedRun(Rankings({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
 
     yield Arm("reverse", MEANING, retrieve, lambda: retriever.cost_of_share(0.5))
 

@@ -11,7 +11,7 @@ from topics import DOCUMENTS, QRELS, QUERIES, QUESTIONS, SOURCE, TARGET, audit, 
 from migrate.audit.diagnostics import PASS_RATES, calibrate, hubness_of, map_spaces
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TRANSLATED
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.vectors import Document, Query, unit_rows
 
 
@@ -93,7 +93,9 @@ def runs(metric, n=400, seed=0):
     qrels = {q: {f"d{k}": int(rng.random() < scores[row, k]) for k in range(10)} for row, q in enumerate(ids)}
     given = scores if metric == "ip" else 1 - scores
     new = 0.5 * scores + 0.1 if metric == "ip" else 3 * (1 - scores)
-    old_run, new_run = (Run(ranked, dict(zip(ids, map(tuple, rows.tolist()), strict=True))) for rows in (given, new))
+    old_run, new_run = (
+        Rankings(ranked, dict(zip(ids, map(tuple, rows.tolist()), strict=True))) for rows in (given, new)
+    )
     return old_run, new_run, QuerySet([Query(q, q) for q in ids], qrels, "hits")
 
 
@@ -117,7 +119,7 @@ def test_thresholds_follow_a_map_of_the_scores(metric):
 
 def test_no_threshold_is_as_precise_where_nothing_new_is_relevant():
     old, new, questions = runs("ip")
-    strange = Run({q: tuple(f"x{k}" for k in range(10)) for q in new.rankings}, new.scores)
+    strange = Rankings({q: tuple(f"x{k}" for k in range(10)) for q in new.rankings}, new.scores)
     found = calibrate(old, strange, questions, ("ip", "ip"))
     assert all(one.same_precision is None and one.precision_new == 0 for one in found.thresholds)
 

@@ -5,11 +5,11 @@ from paired_scores import judge, make
 from migrate.audit.drawn_queries import FLOOR, chances_of, draw_queries, greatest_change, weighting_of
 from migrate.audit.measures import ndcg
 from migrate.audit.verdict import Bootstrap, Outcome, Weighting
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 
 def change(first, second, k=10):
-    return greatest_change(Run({"q": tuple(first)}), Run({"q": tuple(second)}), ["q"], k)[0]
+    return greatest_change(Rankings({"q": tuple(first)}), Rankings({"q": tuple(second)}), ["q"], k)[0]
 
 
 def test_the_same_ranking_cannot_differ_and_one_without_a_common_document_can_by_everything():
@@ -28,7 +28,7 @@ def test_two_documents_that_change_places_matter_by_their_discounts():
 def test_no_judgements_make_a_greater_difference_and_some_make_this_one(seed):
     rng = np.random.default_rng(seed)
     rankings = [tuple(rng.permutation(list("abcdefg"))[:4]) for _ in range(2)]
-    first, second = (Run({"q": ranking}) for ranking in rankings)
+    first, second = (Rankings({"q": ranking}) for ranking in rankings)
     limit = greatest_change(first, second, ["q"], 4)[0]
     greatest = 0.0
     for grades in [*np.ndindex((2,) * 7), *rng.integers(0, 4, size=(500, 7)).tolist()]:

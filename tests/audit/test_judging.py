@@ -13,7 +13,7 @@ from migrate.audit.verdict import Bootstrap
 from migrate.cli.main import run
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ def test_all_but_one_grade_alike_tell_no_more(good, drawn, capsys):
     assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
-RANKINGS = [Run({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
+RANKINGS = [Rankings({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
 
 
 def judged(grades_of):
@@ -293,10 +293,19 @@ def ungraded(record):
 
 
 TAMPERED = {
-    "two queries changed places": (lambda r: [*r[:2], r[3], r[2], *r[4:]], "number 3, found number 4"),
-    "sorted by chance": (lambda r: sorted(r, key=lambda one: -one["chance"]), "number 1, found number 8"),
-    "the first one dropped": (lambda r: r[1:], "number 1, found number 2"),
-    "one in the middle dropped": (lambda r: [*r[:4], *r[5:]], "number 5, found number 6"),
+    "two queries changed places": (
+        lambda r: [*r[:2], r[3], r[2], *r[4:]],
+        "the query that was drawn as number 4",
+    ),
+    "sorted by chance": (
+        lambda r: sorted(r, key=lambda one: -one["chance"]),
+        "the query that was drawn as number 8",
+    ),
+    "the first one dropped": (lambda r: r[1:], "the query that was drawn as number 2"),
+    "one in the middle dropped": (
+        lambda r: [*r[:4], *r[5:]],
+        "the query that was drawn as number 6",
+    ),
     "numbered anew after one was dropped": (
         lambda r: [{**one, "place": place} for place, one in enumerate([*r[:4], *r[5:]], start=1)],
         "'q5' is not as it was drawn",
@@ -319,9 +328,9 @@ TAMPERED = {
     ),
     "written by an older version": (
         lambda r: [without(without(one, "seal"), "place") for one in r],
-        "expected the place and the seal of a drawn query",
+        "the place or the seal of the query is missing",
     ),
-    "a seal dropped": (lambda r: [*r[:7], without(r[7], "seal")], "expected the place and the seal"),
+    "a seal dropped": (lambda r: [*r[:7], without(r[7], "seal")], "the place or the seal of the query is missing"),
 }
 
 
@@ -353,12 +362,12 @@ def test_a_reordered_file_is_refused_by_the_command(good, drawn, capsys):
     grade(drawn, good.qrels)
     drawn.write_text("".join(reversed(drawn.read_text().splitlines(keepends=True))))
     code, report, messages = audit(good, capsys, drawn)
-    assert (code, report) == (4, None) and "expected the query that was drawn as number 1" in messages
+    assert (code, report) == (4, None) and "in the place of number 1 is the query" in messages
     assert messages.count("\n") == 1
 
 
 def runs(own, full):
-    return Run({f"q{row}": own(row) for row in range(40)}), Run({f"q{row}": full(row) for row in range(40)})
+    return Rankings({f"q{row}": own(row) for row in range(40)}), Rankings({f"q{row}": full(row) for row in range(40)})
 
 
 DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" for i in range(5, 15)])

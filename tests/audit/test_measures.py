@@ -7,7 +7,7 @@ import pytest
 from ir_measures import RR, Judged, R, nDCG
 
 from migrate.audit.measures import judged, ndcg, ndcg_at_random, overlap, rank_biased_overlap, recall, reciprocal_rank
-from migrate.search.runs import Run
+from migrate.search.runs import Rankings
 
 MEASURES: list[tuple[Callable, int, object]] = [
     (ndcg, 10, nDCG @ 10),
@@ -32,7 +32,7 @@ def make_qrels(rng, *, grades, n_queries=30, n_documents=150):
 def make_run(rng, query_ids, *, missing=0.2, n_documents=150):
     """Random rankings, some short, some empty, some missing."""
     lengths = {query_id: int(rng.choice([0, 1, 8, 100])) for query_id in query_ids if rng.random() > missing}
-    return Run({q: tuple(f"d{d}" for d in rng.permutation(n_documents)[:n]) for q, n in lengths.items()})
+    return Rankings({q: tuple(f"d{d}" for d in rng.permutation(n_documents)[:n]) for q, n in lengths.items()})
 
 
 def as_scored(run):
@@ -69,19 +69,19 @@ def test_all_grades_below_one_are_alike(measure, k):
 @pytest.mark.parametrize(("measure", "k"), [(ndcg, 10), (recall, 100), (reciprocal_rank, 10)])
 def test_a_query_that_is_not_answered_scores_nothing_and_counts(measure, k):
     qrels = {"q1": {"a": 1}, "q2": {"a": 1}}
-    assert measure(Run({"q1": ("a",)}), qrels, ["q2", "q1"], k).tolist() == [0, 1]
+    assert measure(Rankings({"q1": ("a",)}), qrels, ["q2", "q1"], k).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("measure", "k"), [(ndcg, 10), (recall, 100), (reciprocal_rank, 10)])
 def test_a_query_without_relevant_documents_scores_nothing(measure, k):
-    run = Run(dict.fromkeys(["none", "zero", "negative"], ("a", "b")))
+    run = Rankings(dict.fromkeys(["none", "zero", "negative"], ("a", "b")))
     qrels = {"zero": {"a": 0}, "negative": {"a": -1, "b": -2}}
     assert measure(run, qrels, ["none", "zero", "negative"], k).tolist() == [0, 0, 0]
 
 
 def test_scores_stand_in_the_order_that_was_asked_for():
     qrels = {"x": {"a": 1}, "y": {"b": 1}}
-    run = Run({"x": ("a", "b"), "y": ("a", "b")})
+    run = Rankings({"x": ("a", "b"), "y": ("a", "b")})
     assert reciprocal_rank(run, qrels, ["y", "x", "y"], 10).tolist() == [0.5, 1, 0.5]
 
 
@@ -99,7 +99,7 @@ def test_overlap_is_the_share_of_the_references_documents(k, seed):
 
 
 def test_a_run_overlaps_itself_where_it_answers():
-    run = Run({"a": ("x", "y"), "b": ()})
+    run = Rankings({"a": ("x", "y"), "b": ()})
     assert overlap(run, run, ["a", "b", "c"], 10).tolist() == [1, 0, 0]
 
 
@@ -109,7 +109,7 @@ def test_the_judged_share_is_that_of_ir_measures(grades, k):
     rng = np.random.default_rng(k)
     qrels = make_qrels(rng, grades=grades)
     run = make_run(rng, qrels)
-    answered = Run({query_id: docs for query_id, docs in run.rankings.items() if docs})  # theirs divides by none
+    answered = Rankings({query_id: docs for query_id, docs in run.rankings.items() if docs})  # theirs divides by none
     theirs = {m.query_id: m.value for m in ir_measures.iter_calc([Judged @ k], qrels, as_scored(answered))}
     ids = list(theirs)
     assert set(ids) >= set(answered.rankings)
@@ -117,7 +117,7 @@ def test_the_judged_share_is_that_of_ir_measures(grades, k):
 
 
 def test_zero_and_negative_grades_are_judgements():
-    run = Run({"a": ("x", "y", "z", "w"), "short": ("x",), "strange": ("x", "y")})
+    run = Rankings({"a": ("x", "y", "z", "w"), "short": ("x",), "strange": ("x", "y")})
     qrels = {"a": {"x": 1, "y": 0, "z": -2, "elsewhere": 1}, "short": {"x": 1}, "unanswered": {"x": 1}}
     ids = ["a", "short", "unanswered", "strange"]
     assert judged(run, qrels, ids, 4).tolist() == [0.75, 1, 0, 0]
@@ -153,7 +153,7 @@ def test_rank_biased_overlap_lies_between_what_the_rankings_can_become(lengths, 
     rng = np.random.default_rng(sum(lengths))
     for _ in range(5):
         first, second = make_pair(rng, n_short=lengths[0], n_long=lengths[1], n_documents=35)
-        found = rank_biased_overlap(Run({"q": first}), Run({"q": second}), ["q"], p=p)[0]
+        found = rank_biased_overlap(Rankings({"q": first}), Rankings({"q": second}), ["q"], p=p)[0]
         least, most = rbo_bounds(first, second, p)
         assert least - 1e-8 <= found <= most + 1e-8
 
@@ -179,13 +179,13 @@ def test_rank_biased_overlap_goes_on_as_the_rankings_do(lengths, p):
     rng = np.random.default_rng(sum(lengths))
     for _ in range(5):
         pair = make_pair(rng, n_short=lengths[0], n_long=lengths[1], n_documents=35)
-        found = rank_biased_overlap(Run({"q": pair[0]}), Run({"q": pair[1]}), ["q"], p=p)
+        found = rank_biased_overlap(Rankings({"q": pair[0]}), Rankings({"q": pair[1]}), ["q"], p=p)
         assert found[0] == pytest.approx(extrapolated(*pair, p))
 
 
 def test_rank_biased_overlap_of_equal_strange_and_empty_rankings():
-    run = Run({"same": ("x", "y", "z"), "other": ("x", "y"), "turned": ("x", "y")})
-    reference = Run({"same": ("x", "y", "z"), "other": ("v", "w"), "turned": ("y", "x"), "unanswered": ("x",)})
+    run = Rankings({"same": ("x", "y", "z"), "other": ("x", "y"), "turned": ("x", "y")})
+    reference = Rankings({"same": ("x", "y", "z"), "other": ("v", "w"), "turned": ("y", "x"), "unanswered": ("x",)})
     found = rank_biased_overlap(run, reference, ["same", "other", "turned", "unanswered"], p=0.9)
     assert found.tolist() == pytest.approx([1, 0, 0.9, 0])
 
@@ -193,13 +193,15 @@ def test_rank_biased_overlap_of_equal_strange_and_empty_rankings():
 def test_the_first_places_count_most_in_rank_biased_overlap():
     documents = tuple(f"d{i}" for i in range(50))
     late, early = (*documents[:40], *documents[:39:-1]), (*documents[9::-1], *documents[10:])
-    found = [rank_biased_overlap(Run({"q": r}), Run({"q": documents}), ["q"])[0] for r in (documents, late, early)]
+    found = [
+        rank_biased_overlap(Rankings({"q": r}), Rankings({"q": documents}), ["q"])[0] for r in (documents, late, early)
+    ]
     assert found[0] > found[1] > 0.99 > found[2] > 0.5
 
 
 @pytest.mark.parametrize("grades", [(1, 0, 0, 2, -1), (1, 1, 1), (0, 0), (3,), (), (1, 0, 0, 0, 0, 0)])
 def test_judged_documents_in_random_order_score_the_mean_of_all_orders(grades):
     qrels = {"q": {f"d{place}": grade for place, grade in enumerate(grades)}}
-    orders = [Run({"q": order}) for order in permutations(qrels["q"])]
+    orders = [Rankings({"q": order}) for order in permutations(qrels["q"])]
     expected = np.mean([ndcg(run, qrels, ["q"], 3)[0] for run in orders])
     assert ndcg_at_random(qrels, ["q", "unjudged"], 3) == pytest.approx([expected, 0])

@@ -136,7 +136,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")} == before
         (out / "report.json").write_text("{}")
         assert lead_migrate(*command) == 4
-        assert "report.json: expected the file that the finished run left" in capsys.readouterr().err
+        assert "report.json: the file was changed since the run finished" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from migrate.cli.terminal import progress_bar
 
 TOOL = [sys.executable, "-m", "migrate"]
 PLAIN = ("NO_COLOR", "CI", "COLUMNS", "TERM")
-DRAWN = re.compile(r"\r\x1b\[2K([^\r\n\x1b]+)")
+DRAWN = re.compile(r"\r(?!\n)([^\r\n]*\S) *(?=\r(?!\n)|$)")
 """A line that is drawn over another one."""
 
 
@@ -53,16 +53,12 @@ def on_terminal(command, folder, columns=80, **variables):
 def lines_left(written):
     """What a terminal shows in the end, line by line, however long; knows what the bar uses."""
     lines, row, column = [""], 0, 0
-    for part in re.findall(r"\x1b\[\d*[A-Z]|[\r\n]|[^\x1b\r\n]+", written):
+    for part in re.findall(r"[\r\n]|[^\r\n]+", written):
         if part == "\r":
             column = 0
         elif part == "\n":
             row, column = row + 1, 0
             lines += [""] * (row == len(lines))
-        elif part == "\x1b[2K":
-            lines[row] = ""
-        elif part == "\x1b[1A":
-            row -= 1
         else:
             assert not part.startswith("\x1b"), part
             lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + len(part) :]
@@ -95,14 +91,14 @@ def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tm
     drawn = [line.rstrip() for line in DRAWN.findall(written)]
     candidates = figures_of(drawn, "fit candidates")
     assert candidates and all(re.search(r" \d+/\d+\b", line) for line in candidates)
-    assert all("━" in line for line in candidates)
+    assert any("█" in line for line in candidates)
     assert max(map(len, drawn)) <= columns
     left = lines_left(written)
     # The table's seconds may take more or fewer columns.
     assert [line.split()[:3] for line in without_seconds(left)] == [
         line.split()[:3] for line in without_seconds([*piped.splitlines(), ""])
     ]
-    assert "━" not in piped and "\x1b" not in piped and "\r" not in piped
+    assert "█" not in piped and "\x1b" not in piped and "\r" not in piped
 
 
 @pytest.mark.slow
@@ -137,7 +133,7 @@ with progress_bar(quiet="quiet" in sys.argv) as report:
 )
 def test_no_cursor_is_moved_where_plain_text_is_wanted(variables, tmp_path):
     written = on_terminal([sys.executable, "-c", SLOWLY], tmp_path, **variables)
-    assert ("\x1b" in written) == (not variables)
+    assert bool(DRAWN.search(written)) == (not variables)
     assert "something worth knowing" in lines_left(written)
 
 
@@ -149,23 +145,23 @@ def test_quiet_draws_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (40, r"embed +6\.00k/10\.0k [\d.k]+/s 00:0\d$"),
-        (60, r"embed ━+[╸╺]?━* 6\.00k/10\.0k [\d.k]+/s 00:0\d$"),
-        (100, r"embed ━+[╸╺]?━* 6,000/10,000 [\d,]+/s 00:0\d left$"),
+        (40, r"embed 6000/10000 00:0\d$"),
+        (60, r"embed █+[▏▎▍▌▋▊▉]? +6000/10000 [\d.]+it/s 00:0\d$"),
+        (100, r"embed █+[▏▎▍▌▋▊▉]? +6000/10000 [\d.]+it/s 00:0\d$"),
     ],
 )
 def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
     written = on_terminal([sys.executable, "-c", SLOWLY], tmp_path, columns)
     drawn = [line.rstrip() for line in DRAWN.findall(written)]
     assert any(re.match(shown, line) for line in drawn), drawn
-    assert any(re.match(r"look around .*\b3 00:00$", line) for line in drawn), drawn
+    assert any(re.match(r"look around .*\b3/\?", line) for line in drawn), drawn
     assert "\n".join(lines_left(written)).rstrip("\n") == "something worth knowing"
 
 
 @pytest.mark.slow
 def test_what_an_earlier_run_did_does_not_make_the_rate(tmp_path):
-    rates = re.findall(r" ([\d,]+)/s", on_terminal([sys.executable, "-c", SLOWLY], tmp_path, 100))
-    assert rates and max(float(rate.replace(",", "")) for rate in rates) < 3_000  # 250 in 0.12 s at most
+    rates = re.findall(r" ([\d.]+)it/s", on_terminal([sys.executable, "-c", SLOWLY], tmp_path, 100))
+    assert rates and max(map(float, rates)) < 3_000  # 250 in 0.12 s at most
 
 
 def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):

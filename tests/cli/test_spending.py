@@ -163,7 +163,7 @@ def test_all_models_of_a_command_share_one_cap(source_folder, server, tmp_path, 
     assert lead_migrate(*command, "-o", tmp_path / "stitch", "--max-cost", "0.00001") == 2
     captured = capsys.readouterr().err
     assert "the target model costs no money" in captured and f"to embed by {SMALL} (view): 50 documents" in captured
-    assert "expected to cost at most" in captured and server.requests == []
+    assert "more than --max-cost" in captured and server.requests == []
 
 
 def test_a_view_is_told_of_again_where_it_reads_a_whole_store(source_folder, server, tmp_path, capsys):

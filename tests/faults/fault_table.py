@@ -38,7 +38,7 @@ NO_INDEX = (
     "migrate.json; give the folder that holds the store"
 )
 NO_TEXTS = (
-    'store: expected texts to embed again, found vectors only; put a docs.jsonl ({"id", "text"} a line) '
+    'store: the store has no texts to embed again; put a docs.jsonl ({"id", "text"} a line) '
     'beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts'
 )
 NAN = "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"
@@ -151,12 +151,8 @@ INDEX = [
           "store/index.faiss: the index ends at byte 19245 of 38490; the file is damaged or was not copied "
           "whole; copy it again"),
     Fault(6, "dimension 0", index.pack(4, "<i", 0), INSPECT, 4, NOT_READ),
-    Fault(6, "dimension -1", index.pack(4, "<i", -1), INSPECT, 4, NOT_READ),
     Fault(6, "dimension 2^20 + 1", index.pack(4, "<i", (1 << 20) + 1), INSPECT, 4, NOT_READ),
-    Fault(6, "dimension 2^30", index.pack(4, "<i", 1 << 30), INSPECT, 4, NOT_READ),
     Fault(7, "2^60 vectors", index.pack(8, "<q", 1 << 60), INSPECT, 4, NOT_READ),
-    Fault(7, "-1 vectors", index.pack(8, "<q", -1), INSPECT, 4, NOT_READ),
-    Fault(7, "2^61 codes", index.pack(37, "<Q", 1 << 61), INSPECT, 4, NOT_READ),
     Fault(7, "2^40 vectors in codes", then(faiss_writes(of_factory("SQ8")), index.pack(8, "<q", 1 << 40)),
           INSPECT, 4, NOT_READ),
     Fault(7, "2^60 ids", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
@@ -188,17 +184,10 @@ INDEX = [
           "embedding spaces applies to: use the index of the float vectors"),
     # lossy indexes are read and called approximate: every report says so, and the audit judges what comes of it
     Fault(11, "LSH", faiss_writes(of_factory("LSH")), INSPECT, 0, "reading *approximate"),
-    Fault(11, "RaBitQ", faiss_writes(of_factory("RaBitQ")), INSPECT, 0, "reading *approximate"),
-    Fault(11, "product quantizer", faiss_writes(of_factory("PQ8x4")), INSPECT, 0, "reading *approximate"),
-    Fault(11, "scalar quantizer below a graph", faiss_writes(of_factory("HNSW8,SQ8")), INSPECT, 0,
-          "reading *approximate"),
     Fault(12, "fractions cut to whole numbers", faiss_writes(index.fractions_as_bytes), INSPECT, 4,
           "store/index.faiss: the 8bit_direct codes hold only 0 to 0: the vectors were fractions, and nothing of "
           "them is left; re-embed the documents"),
     Fault(13, "FastScan", faiss_writes(of_factory("IVF4,PQ8x4fs")), INSPECT, 0, "reading *approximate"),
-    Fault(13, "FastScan of RaBitQ", faiss_writes(of_factory("RaBitQfs")), INSPECT, 4,
-          "store/index.faiss: FAISS does not give out the codes of IndexRaBitQFastScan; build it as RaBitQ "
-          "without fs first"),
     Fault(14, "a graph without vectors", index.graph_without_vectors, INSPECT, 4,
           "store/index.faiss: the index holds the graph but not the vectors; save it without "
           "IO_FLAG_SKIP_STORAGE"),
@@ -248,10 +237,6 @@ INDEX = [
           ("translate", "store", "stitch", "-o", "store", "-q", "--force"), 2, OVERLAPS.format("store", "store")),
     Fault(26, "the output would replace the stitch", nothing,
           ("translate", "store", "stitch", "-o", "stitch", "-q", "--force"), 2, OVERLAPS.format("stitch", "stitch")),
-    Fault(26, "the output would replace the folder of the source", nothing,
-          ("translate", "store", "stitch", "-o", ".", "-q", "--force"), 2, OVERLAPS.format(".", "store")),
-    Fault(26, "the output is inside the source", nothing,
-          ("translate", "store", "stitch", "-o", "store/new", "-q"), 2, OVERLAPS.format("store/new", "store")),
     Fault(27, "the source changes meanwhile", system.changes_meanwhile("content"), TRANSLATE, 4,
           CHANGED.format("store/index.faiss")),
     Fault(27, "the documents change meanwhile", system.changes_meanwhile("docs"), TRANSLATE, 4,
@@ -270,9 +255,6 @@ INDEX = [
           "notes *the quantizer compares by l2, the lists by ip"),
     Fault(31, "a PCA", faiss_writes(of_factory("PCA16,Flat")), INSPECT, 0,
           "notes *PCAMatrix projects 32 dimensions to 16; what lay outside of these is lost"),
-    Fault(31, "an ITQ", faiss_writes(of_factory("ITQ16,LSH")), INSPECT, 4,
-          "store/index.faiss: ITQTransform cannot be undone, for it scales each vector by a length that is not "
-          "kept; use an index without it"),
     Fault(32, "a pipe", index.fifo("store/index.faiss"), ("inspect", "store/index.faiss"), 4,
           ENDLESS.format("store/index.faiss")),
     Fault(32, "a pipe in the folder", index.fifo("store/index.faiss"), INSPECT, 4, NO_INDEX),
@@ -298,7 +280,6 @@ INDEX = [
 
 VECTORS = [
     Fault(33, "a vector of NaN", texts.put_row(99, float("nan")), ANY_STORE, 4, NAN),
-    Fault(33, "one NaN", texts.put_row(99, [1.0] * 31 + [float("nan")]), ANY_STORE, 4, NAN),
     Fault(33, "a NaN in an audit", texts.put_row(99, float("nan")), AUDIT, 4, NAN),
     Fault(33, "a NaN, looked at", texts.put_row(99, float("nan")), INSPECT, 0, "bad vectors *1"),
     Fault(34, "Inf", texts.put_row(99, float("-inf")), ANY_STORE, 4, NAN),
@@ -429,10 +410,10 @@ MODELS = [
     Fault(57, "a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 8), FIT_API, 7,
           TRY_LATER.format("HTTP 500 (spoiled)"), models.pays_the_rest),
     Fault(58, "the model has changed", models.refit_vocabulary, AUDIT, 4,
-          "store: expected tfidf:32 at revision *, found *; the model has changed since the store was made"),
+          "store: tfidf:32 has changed since the store was made, from revision * to *; name the model as it was, or *"),
     Fault(58, "the file of vectors has changed", then(models.vectors_file(32), models.edit_manifest(
         "store", lambda f: f["model"].update(spec="file:x.npz", dim=32, revision="0" * 64))), AUDIT, 4,
-          "store: expected file:x.npz at revision *, found *; the model has changed since the store was made"),
+          "store: file:x.npz has changed since the store was made, from revision * to *; name the model as it was, *"),
 ]
 
 ENVIRONMENT = [
@@ -502,9 +483,9 @@ MORE = [
     Fault(67, "no stitch", stores.remove("stitch"), TRANSLATE, 4,
           "stitch: no stitch here, for there is no lead-migrate.json in it; check the path"),
     Fault(67, "a store for a stitch", nothing, ("translate", "store", "store", "-o", "out", "-q"), 4,
-          "store: expected a stitch, found a store; give the folder of a stitch"),
+          "store: this is a store, not a stitch; give the folder of a stitch"),
     Fault(68, "the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
-          "new: the stitch expects vectors of dimension 32, found 24; fit a stitch for this store"),
+          "new: the stitch expects vectors of dimension 32, and the store has 24; fit a stitch for this store"),
     Fault(69, "a stale manifest: the index was replaced", texts.other_vectors, INSPECT, 4,
           OTHER_BYTES.format("store/index.faiss")),
     Fault(69, "a stale manifest: of another index", stores.move("store/index.faiss", "store/renamed.faiss"),
@@ -512,7 +493,7 @@ MORE = [
     Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
           CUT_TABLE.format("store/lead-migrate.json")),
     Fault(69, "a manifest of a stitch", stores.write("store/lead-migrate.json", b'{"kind": "stitch"}'), TRANSLATE,
-          4, "store: expected a store, found a stitch; give the folder of a store"),
+          4, "store: this is a stitch, not a store; give the folder of a store"),
     Fault(69, "a manifest of the future", models.edit_manifest("store", lambda f: f.update(format_version=99)),
           INSPECT, 4,
           "store/lead-migrate.json: has format version 99, but this version reads 1; it was written by "
@@ -529,7 +510,7 @@ MORE = [
           "x.npz: doc_ids names 1 ids twice; keep one of each"),
     Fault(71, "an id that is a list in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": [1], "text": "x"}'),
           EMBED, 4,
-          "beir/corpus.jsonl:1: expected a string under \"_id\" or \"id\", found a list; give the record an id"),
+          "beir/corpus.jsonl:1: the id is a list; give the record a text under \"_id\" or \"id\""),
     Fault(71, "an id that is a number in LangChain", stores.docstore_with(ids=[*stores.IDS[1:], 7]), INSPECT, 4,
           "store/index.pkl: an id is no text but 7; save the store again with text ids"),
     Fault(71, "an id that is a number in LlamaIndex", then(stores.llamaindex, stores.edit_index_store(
@@ -546,15 +527,15 @@ MORE = [
     Fault(73, "no judgements in the file", texts.qrels(texts.HEADER), AUDIT, 4,
           "beir/qrels/test.tsv: the file has no judgements; check how it was written"),
     Fault(73, "judgements in two columns", texts.qrels(texts.HEADER + "q\td\n"), AUDIT, 4,
-          "beir/qrels/test.tsv:2: expected query-id, corpus-id and score divided by tabs (or TREC's four columns), "
-          "found 'q\\td'; correct the line"),
+          "beir/qrels/test.tsv:2: 'q\\td' is not query-id, corpus-id and score divided by tabs (or TREC's four columns"
+          "); correct the line"),
     Fault(73, "a grade that is a word", texts.qrels(texts.HEADER + "q\td\thigh\n"), AUDIT, 4,
           "beir/qrels/test.tsv:2: the grade 'high' is not a whole number; correct the line"),
     Fault(73, "no such split", nothing, (*AUDIT, "--beir", "beir:dev"), 4,
-          "beir/qrels: expected the split 'dev', found test; choose one of these"),
+          "beir/qrels: there is no split 'dev', but test; choose one of these"),
     Fault(73, "a split that leads out of the folder", stores.move("beir/qrels/test.tsv", "beir/test.tsv"),
           (*AUDIT, "--beir", "beir:../test"), 4,
-          "beir/qrels: expected the split '../test', found no splits at all; choose one of these"),
+          "beir/qrels: there is no split '../test', but no splits at all; choose one of these"),
     Fault(74, "an index name that leads out of the folder", then(stores.langchain, models.edit_out_of_folder), INSPECT,
           0, "notes *the manifest in the folder is not of index.faiss; it is ignored"),
     Fault(74, "an index name of two lines", stores.move("store/index.faiss", "store/in\ndex.faiss"), INSPECT, 0,
@@ -659,7 +640,7 @@ REPORTS = [
     Fault(84, "a report that never ends", nothing, (*ASSESS, "--audit", "/dev/zero"), 4,
           ENDLESS.format("/dev/zero")),
     Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--audit", "audit.json"), 4,
-          "audit.json: expected the report of an audit with --frontier, found none; run audit with it"),
+          "audit.json: this is no report of an audit with --frontier; run audit with it"),
     Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 3,
           "note: --slice: no document that the queries are about has 'colour' in its metadata"),
     Fault(86, "a store that has no words of the model", then(stores.remove("store/embedder.json"), stores.remove(

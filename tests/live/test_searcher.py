@@ -272,7 +272,7 @@ def test_a_filter_passes_through(live, folder):
     rows = np.arange(3, COUNT, 7)
     pool = rows[np.argsort(-(noisy_vectors()[rows] @ query))][:20]
     assert list(answer.ids) == order_of(true_vectors(), query, pool)[:10]
-    with pytest.raises(UsageError, match="expected a filter"):
+    with pytest.raises(UsageError, match="a filter of the type"):
         searcher.search(query, where=3)
     searcher.search(query)
     searcher.refresh()

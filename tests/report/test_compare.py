@@ -10,7 +10,7 @@ from stores_tools import make_store
 
 from migrate.lab.compare.compare import compare
 from migrate.lab.compare.figures import figures_of, matrix_of
-from migrate.lab.compare.report import compare_document, comparison_sentences, csv_files, letter, long_csv
+from migrate.lab.compare.report import compare_document, comparison_sentences, csv_files, long_csv
 from migrate.lab.compare.sections import Shading, compare_sections, heat_map, loss_curves, shading_of, spectra
 from migrate.report.page import html, report_page
 from migrate.report.terminal import report_text
@@ -55,10 +55,6 @@ def test_text_fits_and_says_what_was_compared(found):
     assert line.split()[6] == "-"  # no identity between 5 and 3 dimensions
     assert "stitches: mlp:2, fitted on 30 documents" in text and "A→A" in text
     assert "CKA with a Gaussian of the same shape" in text
-
-
-def test_letters_go_on_after_z():
-    assert [letter(place) for place in (0, 25, 26, 51, 52)] == ["A", "Z", "AA", "AZ", "BA"]
 
 
 def test_the_document_is_json_and_has_every_matrix(found):

@@ -18,7 +18,7 @@ from migrate.report.audit_sections import audit_sections
 from migrate.report.check import check_sections
 from migrate.report.decision import decision_chart
 from migrate.report.page import html, notebook_piece, report_page
-from migrate.report.sections import Table
+from migrate.report.sections import TextTable
 from migrate.report.svg.charts import (
     Interval,
     Line,
@@ -180,7 +180,7 @@ def table_page(rows):
     page = report_page(
         check_sections(Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ()))
     )
-    table = notebook_piece("answer", Table(rows))
+    table = notebook_piece("answer", TextTable(rows))
     return re.sub(r"<main>.*</main>", lambda _: f"<main>{table}</main>", page, flags=re.DOTALL)
 
 
@@ -378,6 +378,6 @@ def test_of_too_many_bars_the_drawn_ones_are_queries_of_their_own():
 
 
 def test_a_table_escapes_and_marks():
-    page = notebook_piece("a `b` <c>", Table([["h"], ["<b>"]]), "see `x`")
+    page = notebook_piece("a `b` <c>", TextTable([["h"], ["<b>"]]), "see `x`")
     assert "<td>&lt;b&gt;</td>" in page
     assert "<strong>a <code>b</code> &lt;c&gt;</strong>" in page and "<p>See <code>x</code>.</p>" in page

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from migrate.search.runs import DEPTH, Run, TopK, rank, search, without_self
+from migrate.search.runs import DEPTH, Rankings, TopK, rank, search, without_self
 from migrate.vectors import Batch
 
 METRICS = ["ip", "l2"]
@@ -159,10 +159,10 @@ def test_rank_keeps_the_best_score_of_each_document_and_breaks_ties_by_id(seed):
 
 
 def test_a_query_never_finds_itself():
-    run = without_self(Run({"a": ("b", "a", "c"), "b": ("a", "c"), "c": ("c",)}))
+    run = without_self(Rankings({"a": ("b", "a", "c"), "b": ("a", "c"), "c": ("c",)}))
     assert run.rankings == {"a": ("b", "c"), "b": ("a", "c"), "c": ()}
 
 
 def test_the_top_of_a_query_that_was_not_asked_is_empty():
-    run = Run({"a": ("x", "y", "z")})
+    run = Rankings({"a": ("x", "y", "z")})
     assert (run.top("a", 2), run.top("b", 2)) == (("x", "y"), ())

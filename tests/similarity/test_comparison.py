@@ -5,9 +5,8 @@ import pytest
 from stores_tools import make_store
 
 from migrate.errors import DatasetError, UsageError
-from migrate.lab.compare.compare import compare, distinct_names
+from migrate.lab.compare.compare import compare, distinct_names, match_documents
 from migrate.lab.compare.figures import matrix_of
-from migrate.lab.compare.matching import match_documents
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.neighbours import find_nearest, local_dimensions
 from migrate.similarity.spaces import compare_spaces

@@ -6,7 +6,7 @@ import pytest
 from stores_tools import make_store
 
 from migrate.errors import StoreError, VectorError
-from migrate.lab.compare.matching import match_documents
+from migrate.lab.compare.compare import match_documents
 
 
 def vectors(n, dim=4, seed=0):

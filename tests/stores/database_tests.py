@@ -1,10 +1,13 @@
 """What the tests of all databases share."""
 
 import hashlib
+import json
 
+import numpy as np
 import sync_tools as tools
 
-from migrate.testing.stores import StoreTests, _Output
+from migrate.stores import open_store
+from migrate.testing.stores import StoreTests, _Output, example_vectors
 
 
 class DatabaseTests(StoreTests):
@@ -46,6 +49,14 @@ def written(store, location, folder, vectors):
     output = _Output(location, folder)
     writer = output.write(store, vectors)
     return output.publish(), writer
+
+
+def store_of_lines(folder, *lines):
+    """A store of arrays that has documents of these lines of a docs.jsonl, and vectors of 8 dimensions."""
+    folder.mkdir()
+    np.save(folder / "vectors.npy", example_vectors(len(lines)))
+    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return open_store(folder)
 
 
 def files_of(folder):

@@ -443,38 +443,37 @@ class Pgvector:
     needs = ("psycopg",)
 
     def make(self, folder, records, metric="l2"):
+        return self.create(f"t{time.time_ns():x}", records, metric)
+
+    def create(self, table, records, metric="l2"):
+        """Make a table, in the place of one of that name."""
         from postgres import connect, server_url
 
-        name = f"t{time.time_ns():x}"
         with connect() as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
             connection.execute(
-                f"CREATE TABLE {name} (id text PRIMARY KEY, content text, page int, source text, "
+                f"CREATE TABLE {table} (id text PRIMARY KEY, content text, metadata jsonb, "
                 f"embedding vector({vectors_of(records).shape[1]}))"
             )
-            connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_{metric}_ops) WITH (m = 12)")
-        location = f"pgvector:{server_url()}#{name}"
-        self.put(location, records, list(records), ())
-        return location
+            connection.execute(f"CREATE INDEX ON {table} USING hnsw (embedding vector_{metric}_ops)")
+        self.put(table, records, list(records), ())
+        return f"pgvector:{server_url()}#{table}"
 
-    def put(self, location, records, names, gone):
+    def put(self, table, records, names, gone):
         from postgres import as_text, connect
 
-        rows = [
-            (d.id, d.text, d.metadata.get("page"), d.metadata.get("source"), as_text(v))
-            for d, v in (records[name] for name in names)
-        ]
-        table = location.rpartition("#")[2]
+        found = (records[name] for name in names)
+        rows = [(d.id, d.text, json.dumps(dict(d.metadata)), as_text(v)) for d, v in found]
         with connect() as connection, connection.cursor() as cursor:
             cursor.executemany(
-                f"INSERT INTO {table} VALUES (%s, %s, %s, %s, %s::vector) ON CONFLICT (id) DO UPDATE SET "
-                "content = excluded.content, page = excluded.page, source = excluded.source, "
-                "embedding = excluded.embedding",
+                f"INSERT INTO {table} VALUES (%s, %s, %s, %s::vector) ON CONFLICT (id) DO UPDATE SET "
+                "content = excluded.content, metadata = excluded.metadata, embedding = excluded.embedding",
                 rows,
             )
             cursor.execute(f"DELETE FROM {table} WHERE id = ANY(%s)", [list(gone)])
 
     def change(self, location, before, after):
-        self.put(location, after, *parts(before, after))
+        self.put(location.rpartition("#")[2], after, *parts(before, after))
 
     def new(self, folder):
         from postgres import server_url

@@ -1,6 +1,5 @@
 """Chroma's own client and server: folders and collections of a server."""
 
-import json
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 pytest.importorskip("chromadb")
 import sync_tools as tools
 from chroma_tools import Named, server
-from database_tests import DatabaseTests, ServerTests, backwards, written
+from database_tests import DatabaseTests, ServerTests, backwards, store_of_lines, written
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
@@ -18,7 +17,6 @@ from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
 from migrate.testing.stores import example_documents, example_vectors
 from migrate.vectors import Document
-from migrate.work.writer import write_rows
 
 pytestmark = pytest.mark.slow
 CHROMA = tools.Chroma()
@@ -127,15 +125,30 @@ def test_every_field_of_every_record_goes_through(kind, tmp_path):
     assert np.array_equal(np.asarray(found, np.float32), vectors[store.ids(range(300)).index("id-5")])
     assert "openai" in writer.remarks[0]
     if kind == "server":
-        client.delete_collection("awkward")
-        client.delete_collection("awkward-new")
+        store.driver.delete("awkward")
+        store.driver.delete("awkward-new")
+
+
+def with_lists(name):
+    """A collection on the server, whose records are the last there."""
+    collection = server()[0].create_collection(name, embedding_function=None)
+    ids = [f"id-{row}" for row in range(60)]
+    collection.add(ids, embeddings=example_vectors(), metadatas=[{"tags": ["b", "a"], "source": ["c"]}] * 60)
+
+
+def test_a_collection_that_is_deleted_leaves_no_lists_to_the_next(tmp_path):
+    client, url = server()
+    with_lists("gone")
+    open_store(f"{url}#gone").driver.delete("gone")
+    fill(client, "next", example_documents(), example_vectors())
+    found = {d.id: d.metadata for d in open_store(f"{url}#next").documents()}
+    assert found == {d.id: d.metadata for d in example_documents()}
+    client.delete_collection("next")
 
 
 def test_records_on_a_server_have_no_metadata_of_a_collection_that_was_deleted(tmp_path):
     client, url = server()
-    deleted = client.create_collection("deleted", embedding_function=None)
-    ids = [f"id-{row}" for row in range(60)]
-    deleted.add(ids, embeddings=example_vectors(), metadatas=[{"tags": ["b", "a"], "source": ["c"]}] * 60)
+    with_lists("deleted")
     client.delete_collection("deleted")  # its records were the last, so that new ones get their numbers
     documents = [Document(d.id, d.text, d.metadata if row % 2 else {}) for row, d in enumerate(example_documents())]
     fill(persistent(tmp_path / "old"), "docs", documents, example_vectors())
@@ -172,18 +185,9 @@ def test_vectors_compared_by_cosine_come_back(tmp_path):
 
 
 def written_from(lines, tmp_path):
-    """A writer of a collection that has the documents of a FAISS index, given as lines of its docs.jsonl."""
-    import faiss
-
-    (tmp_path / "old").mkdir()
-    index = faiss.IndexFlatL2(4)
-    index.add(np.eye(len(lines), 4, dtype=np.float32))
-    faiss.write_index(index, str(tmp_path / "old" / "index.faiss"))
-    (tmp_path / "old" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    store = open_store(tmp_path / "old")
-    writer = output_of(f"chroma:{tmp_path}/new#docs").writer(store, tmp_path, 3)
-    write_rows(writer, [(0, np.ones((len(lines), 3), np.float32))], store.info.count)
-    return writer
+    """A writer of a collection that has the documents of these lines of a docs.jsonl."""
+    store, location = store_of_lines(tmp_path / "old", *lines), f"chroma:{tmp_path}/new#docs"
+    return written(store, location, tmp_path / "new", np.ones((len(lines), 3), np.float32))[1]
 
 
 @pytest.mark.parametrize("key", ["", "$and", "#document", "chroma:uri2"])
@@ -207,12 +211,12 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
         },
     ]
     writer = written_from(lines, tmp_path)
-    collection = persistent(tmp_path).get_collection("docs", embedding_function=None)
+    collection = persistent(tmp_path / "new").get_collection("docs", embedding_function=None)
     assert everything(collection) == {
         "a": ("x", {"deep": '{"k": [1, null]}', "i": 3, "mixed": '[1, "a"]', "e": "[]"}, None),
         "b": ("", {"nan": "NaN", "inf": "[1.5, -Infinity]", "big": str(1 << 70), "f": 1.5}, None),
     }
-    assert collection._model.configuration_json["hnsw"]["space"] == "l2"
+    assert collection._model.configuration_json["hnsw"]["space"] == "ip"
     assert [remark.rpartition(": ")[2] for remark in writer.remarks] == ["n", "big, deep, e, inf, mixed, nan"]
 
 

@@ -106,13 +106,13 @@ def test_two_documents_of_one_id_are_refused(store_format, vectors, tmp_path):
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
 def test_a_store_of_nothing_is_refused(store_format, tmp_path):
-    with pytest.raises(StoreError, match="found none"):
+    with pytest.raises(StoreError, match="there is no document to write"):
         create_store(tmp_path, format=store_format, dim=DIM).finish()
 
 
 def test_vectors_and_documents_must_be_as_many(vectors, tmp_path):
     writer = create_store(tmp_path, format="faiss", dim=DIM)
-    with pytest.raises(StoreError, match="found 3 for 2"):
+    with pytest.raises(StoreError, match="3 vectors were given for 2 documents"):
         writer.append(DOCUMENTS[:2], vectors[:3])
 
 

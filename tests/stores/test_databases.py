@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from children import run_command
-from database_tests import files_of
+from database_tests import files_of, store_of_lines, written
 from sync_tools import some_records
 
 import migrate
@@ -17,6 +17,7 @@ from migrate.datasets.beir import write_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError
 from migrate.stores import open_store
+from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 
 pytestmark = pytest.mark.slow
@@ -97,6 +98,20 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
     again = open_store(migrate.translate(flat.info.location, back, place_of(kind, tmp_path, "back")).path)
     assert (again.info.kind, again.info.dim, again.info.metric) == (kind, 16, "ip")
     assert {d.id: d.text for d in again.documents()} == {d.id: d.text for d in corpus.documents}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("chroma", "parquet")])
+def test_metadata_of_another_kind_stay_as_they_are(kind, tmp_path):
+    tools.installed(KINDS[kind])
+    old = store_of_lines(
+        tmp_path / "old", {"id": "it's", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "f": 1.0}},
+        {"id": "b", "text": ""}, {"id": "7", "text": "naïve 🦆", "metadata": {"id": 3, "text": "y", "metadata": [2]}},
+    )  # fmt: skip
+    place = f"{kind}:{tmp_path}/new#docs" if kind == "sqlite-vec" else place_of(kind, tmp_path, "new")
+    made, _ = written(old, place, tmp_path / "new", read_all(old.scan()).vectors)
+    assert list(made.documents()) == sorted(old.documents(), key=lambda document: document.id)
+    assert made.info.metric == old.info.metric
+    assert sorted(map(bytes, read_all(made.scan()).vectors)) == sorted(map(bytes, read_all(old.scan()).vectors))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pgvector"])

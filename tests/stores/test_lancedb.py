@@ -2,18 +2,15 @@
 
 import datetime
 import decimal
-import json
 
 import numpy as np
 import pytest
-from database_tests import DatabaseTests
+from database_tests import DatabaseTests, written
 
 from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.registry import output_of
 from migrate.testing.stores import example_documents, example_vectors
-from migrate.work.writer import write_rows
 
 lancedb = pytest.importorskip("lancedb")
 pa = pytest.importorskip("pyarrow")
@@ -103,10 +100,7 @@ def test_every_field_of_every_row_goes_through(kind, tmp_path):
     assert document.metadata == record
 
     vectors = np.random.default_rng(6).normal(size=(store.info.count, 5)).astype(np.float32)
-    output = output_of(f"lancedb:{tmp_path}/new#renamed")
-    (tmp_path / "new").mkdir()
-    writer = output.writer(store, tmp_path / "new", 5)
-    write_rows(writer, [(0, vectors)], len(vectors))
+    _, writer = written(store, f"lancedb:{tmp_path}/new#renamed", tmp_path / "new", vectors)
     made = lancedb.connect(str(tmp_path / "new")).open_table("renamed")
     found = made.to_arrow().combine_chunks()
     assert found.drop_columns(["vec"]).equals(expected.drop_columns(["vec"]))
@@ -146,9 +140,7 @@ def test_the_index_is_read_and_made_again(config, lossy, tmp_path):
     store = open_store(tmp_path / "old")
     assert store.info.index_type == old.index_type
     assert store.info.metric == ("l2" if config.distance_type == "l2" else "ip")
-    (tmp_path / "new").mkdir()
-    writer = store.destination(tmp_path / "new", 8)
-    write_rows(writer, [(0, np.ascontiguousarray(vectors[:, :8]))], store.info.count)
+    _, writer = written(store, tmp_path / "new", tmp_path / "new", np.ascontiguousarray(vectors[:, :8]))
     made = lancedb.connect(str(tmp_path / "new")).open_table("docs")
     (new,) = made.list_indices()
     assert (new.index_type, new.name) == (old.index_type, old.name)
@@ -192,24 +184,6 @@ def test_nan_in_another_vector_is_refused_by_name(tmp_path):
     rows = pa.table({"id": [f"{row}" for row in range(60)], "vector": column(vectors), "other": column(other[:, :5])})
     lancedb.connect(str(tmp_path / "old")).create_table("docs", rows)
     store = open_store(f"lancedb:{tmp_path}/old#docs?vector=vector")
-    (tmp_path / "new").mkdir()
-    writer = store.destination(tmp_path / "new", 12)
-    with pytest.raises(
-        StoreError, match=r"^lancedb:.*/old#docs\?vector=vector: there are vectors of column other with NaN"
-    ):
-        write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
-
-
-def test_a_store_of_another_kind_becomes_a_table(tmp_path):
-    (tmp_path / "vectors").mkdir()
-    np.save(tmp_path / "vectors" / "v.npy", example_vectors(2))
-    lines = [{"id": "it's", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}}}, {"id": "b", "text": ""}]
-    (tmp_path / "vectors" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    store = open_store(tmp_path / "vectors")
-    (tmp_path / "new").mkdir()
-    writer = output_of(f"lancedb:{tmp_path}/new#docs").writer(store, tmp_path / "new", 8)
-    write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
-    new = open_store(tmp_path / "new")
-    assert sorted(new.documents(), key=str) == sorted(store.documents(), key=str)
-    assert new.info.metric == store.info.metric
-    assert np.array_equal(read_all(new.scan()).vectors, example_vectors(2)[::-1])
+    reason = r"^lancedb:.*/old#docs\?vector=vector: there are vectors of column other with NaN"
+    with pytest.raises(StoreError, match=reason):
+        written(store, tmp_path / "new", tmp_path / "new", read_all(store.scan()).vectors)

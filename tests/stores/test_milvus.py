@@ -4,14 +4,13 @@ No server of Milvus is among the packages that tests may install. Milvus-lite 3 
 with collections, aliases, partitions, functions, filters and iterators of its own; `docs/stores.md` says what it lacks.
 """
 
-import json
 import shutil
 import time
 
 import numpy as np
 import pytest
 import sync_tools as tools
-from database_tests import DatabaseTests, ServerTests, backwards, name_of, written
+from database_tests import DatabaseTests, ServerTests, backwards, name_of, store_of_lines, written
 from milvus_server import client_of, fill, serving
 
 from migrate.cli.main import run
@@ -285,11 +284,14 @@ def test_types_that_milvus_lite_lacks_are_refused_by_name(kind, tmp_path, monkey
 
 
 def test_a_text_that_is_too_long_is_named(tmp_path):
-    np.save(tmp_path / "vectors.npy", example_vectors(2))
     lines = [{"id": f"d{row}", "text": "é" * (10 + 40_000 * row)} for row in range(2)]
-    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(StoreError, match="'d1' has 80,020 bytes"):
-        written(open_store(tmp_path), f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(2, 5))
+        written(
+            store_of_lines(tmp_path / "old", *lines),
+            f"milvus:{tmp_path}/new#docs",
+            tmp_path / "new",
+            example_vectors(2, 5),
+        )
 
 
 def test_filters_are_expressions_or_mappings(tmp_path):

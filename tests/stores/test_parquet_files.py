@@ -302,7 +302,7 @@ def test_documents_of_another_kind_come_back_as_they_were(tmp_path):
 def test_what_json_cannot_hold_is_refused_by_name(tmp_path):
     write_awkward(tmp_path / "old")
     store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
-    with pytest.raises(StoreError, match=r"document '70': expected metadata that JSON can hold, found other"):
+    with pytest.raises(StoreError, match=r"document '70': JSON cannot hold its metadata"):
         write_copy(store, f"faiss:{tmp_path}/new", new_vectors(), tmp_path)
 
 
@@ -369,7 +369,7 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({}, "?text=name", "there is no column of texts 'name'; there are text"),
         ({}, "?metadata=text2", r"column 'text2' of metadata \(struct, map or JSON\) is not there"),
         ({}, "?distance=far", "unknown distance 'far'; say l2, cosine or dot"),
-        ({}, "?colour=red", "found colour"),
+        ({}, "?colour=red", "no option colour"),
         ({}, "embedding", r"for a column of vectors, write #\?vector=embedding"),
         ({"id": [1.5, 2.5, 3.5]}, "", "column id is of double, and ids are texts or integers"),
         ({"id": ["a", "b", "a"]}, "", "duplicate id 'a' in column id"),

@@ -1,12 +1,12 @@
 """Tables of a real PostgreSQL with pgvector."""
 
-import json
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import sync_tools as tools
 from database_tests import DatabaseTests, name_of
 from database_tests import written as write
 from postgres import as_text, connect, has_halves, server_url
@@ -19,7 +19,6 @@ from migrate.stores.registry import output_of
 from migrate.testing.stores import example_documents, example_vectors
 
 pytest.importorskip("psycopg", reason="needs the extra pgvector")
-OPS = {"l2": "vector_l2_ops", "ip": "vector_ip_ops"}
 
 
 def location(table):
@@ -27,21 +26,7 @@ def location(table):
 
 
 def create(table, documents, vectors, metric="l2"):
-    with connect() as connection:
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-        connection.execute(
-            f"CREATE TABLE {table} (id text PRIMARY KEY, content text, metadata jsonb, "
-            f"embedding vector({vectors.shape[1]}))"
-        )
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                f"INSERT INTO {table} VALUES (%s, %s, %s, %s::vector)",
-                [
-                    (d.id, d.text, json.dumps(dict(d.metadata)), as_text(v))
-                    for d, v in zip(documents, vectors, strict=True)
-                ],
-            )
-        connection.execute(f"CREATE INDEX ON {table} USING hnsw (embedding {OPS[metric]})")
+    tools.Pgvector().create(table, tools.records_of(documents, vectors), metric)
 
 
 class TestPgvector(DatabaseTests):
@@ -208,15 +193,15 @@ def test_metadata_are_the_other_columns(awkward):
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
-        ("nosuch", "", "columns of vectors are "),
+        ("nosuch", "", "there is no column of vectors 'nosuch'; name one after the #, of "),
         (
             "{t}",
             "",
-            "found '{t}'; columns of vectors are public.{t}.embedding, public.{t}.other",
+            "'{t}' could be several columns; name one after the #, of public.{t}.embedding, public.{t}.other",
         ),
         ("{t}.embedding", "?text=nosuch", "there is no column of texts 'nosuch'; there are "),
         ("{t}.embedding", "?id=nosuch", "there is no column 'nosuch'; there are id, tenant_id, "),
-        ("{t}.embedding", "?id=note", "expected a different id for each document, found 'none' twice"),
+        ("{t}.embedding", "?id=note", "the id 'none' comes twice; give each document its own"),
         ("{t}.embedding", "?distance=far", "there is no distance 'far'; say l2, ip or cosine"),
         ("{t}.embedding", "?collection=c", "langchain_pg_collection"),
     ],

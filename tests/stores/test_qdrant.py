@@ -5,7 +5,6 @@ client's local mode, which has the same methods, and Qdrant's own engine behind 
 `qdrant_server.py`. A server that is not there is the real client's.
 """
 
-import json
 import pickle
 import sqlite3
 import uuid
@@ -14,7 +13,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import sync_tools as tools
-from database_tests import DatabaseTests, ServerTests, backwards, written
+from database_tests import DatabaseTests, ServerTests, backwards, store_of_lines, written
 from qdrant_server import serving
 
 from migrate.errors import StoreError, UsageError
@@ -22,9 +21,7 @@ from migrate.manifest import Manifest, ModelIdentity
 from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.registry import output_of
 from migrate.testing.stores import example_documents, example_vectors
-from migrate.work.writer import write_rows
 
 qdrant_client = pytest.importorskip("qdrant_client")
 from qdrant_client import models  # noqa: E402
@@ -180,23 +177,11 @@ def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
 
 
 def test_a_store_of_another_kind_becomes_a_collection(tmp_path, server):
-    source = tmp_path / "source"
-    store = open_store(QDRANT.make(source, backwards(example_documents(), example_vectors())))
-    from migrate.stores.create import FaissOutput
-
-    faiss = tmp_path / "faiss"
-    faiss.mkdir()
-    writer = FaissOutput(faiss).writer(store, faiss, 8)
-    write_rows(writer, [(0, read_all(store.scan()).vectors)], store.info.count)
-    old = open_store(faiss)
-    new, _ = written_of(old, "qdrant:http://db.example#made", tmp_path / "new")
-    assert sorted(new.documents(), key=lambda d: d.id) == sorted(old.documents(), key=lambda d: d.id)
+    old = store_of_lines(tmp_path / "old", {"id": "a", "text": "x", "metadata": {"n": None}}, {"id": "7", "text": "y"})
+    new, _ = written(old, "qdrant:http://db.example#made", tmp_path / "new", example_vectors(2, 4))
+    assert list(new.documents()) == sorted(old.documents(), key=lambda document: document.id)
     point = server.scroll("made", limit=1)[0][0]
     assert set(point.payload) == {"page_content", "metadata", "id"}
-
-
-def written_of(store, location, folder):
-    return written(store, location, folder, np.ascontiguousarray(read_all(store.scan()).vectors[:, :4]))
 
 
 def lead(client, alias, collection):
@@ -237,16 +222,9 @@ def test_the_manifest_follows_the_alias(server, tmp_path):
     source = open_store("qdrant:http://db.example:6333#source?id=key&text=text")
     places = [f"qdrant:http://db.example:6333#{name}" for name in ("docs", "docs_new")]
     for location in places:
-        content, name = tmp_path / location.rpartition("#")[2], location.rpartition("#")[2]
-        content.mkdir()
-        model = ModelIdentity(f"openai:{name}", source.info.dim, normalized=False)
-        (content / "lead-migrate.json").write_text(
-            json.dumps(Manifest("store", model, details={"index": name}).as_json())
-        )
-        output = output_of(location)
-        writer = output.writer(source, content, source.info.dim)
-        write_rows(writer, [(0, source.get(np.arange(source.info.count)).vectors)], source.info.count)
-        output.publish(content, force=False)
+        name = location.rpartition("#")[2]
+        made, _ = written(source, location, tmp_path / name, example_vectors())
+        made.keep_manifest(Manifest("store", ModelIdentity(f"openai:{name}", made.info.dim, normalized=False)))
     done = switch(*places, unproven=True)
     assert (done.model, done.old_model) == ("openai:docs_new", "openai:docs")
     assert open_store(places[0]).info.manifest.model.spec == "openai:docs_new"

@@ -220,7 +220,7 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
         path = new.folder / file
         left = path.read_bytes()
         np.save(path, np.ones_like(np.load(path)))
-        with pytest.raises(InputError, match="found another, or it changed since; audit it again"):
+        with pytest.raises(InputError, match="is of another store, or it changed since"):
             switch(old, new.info.location, report=report)
         with pytest.raises(StoreError, match=rf"{file}: its SHA-256 .* of the manifest, .* damaged or replaced"):
             (stored_confidence if file == "confidence.npy" else stored_sources)(open_store(new.info.location))

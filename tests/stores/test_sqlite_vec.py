@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from children import run_command
-from database_tests import DatabaseTests
+from database_tests import DatabaseTests, written
 
 import migrate
 from migrate.cli.main import run
@@ -16,7 +16,6 @@ from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Document
-from migrate.work.writer import write_rows
 
 pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
@@ -96,9 +95,7 @@ def test_everything_in_an_awkward_database_goes_through(journal, awkward, tmp_pa
     assert (source.info.count, source.info.dim, source.info.details["distance"]) == (100, 6, "cosine")
     vectors = np.random.default_rng(1).normal(size=(100, 9)).astype(np.float32)
     new = tmp_path / "new"
-    new.mkdir()
-    writer = source.destination(new, 9)
-    write_rows(writer, [(0, vectors)], len(vectors))
+    written(source, f"sqlite-vec:{new}#vectors", new, vectors)
     copy = open_store(f"sqlite-vec:{new}#vectors?text=odd docs.content")
     assert (copy.info.dim, copy.info.details["distance"]) == (9, "cosine")
     assert np.array_equal(read_all(copy.scan()).vectors, vectors)
@@ -150,10 +147,10 @@ def test_what_cannot_be_opened_is_told_in_one_line(awkward, rest, error, why):
 
 
 def test_what_is_no_database_is_told(tmp_path):
-    with pytest.raises(StoreError, match="found no file"):
+    with pytest.raises(StoreError, match="there is no file"):
         open_store(f"sqlite-vec:{tmp_path}/nosuch.db#t")
     (tmp_path / "a.db").write_text("not a database")
-    with pytest.raises(StoreError, match="found none; name its file"):
+    with pytest.raises(StoreError, match="there are none; name the file"):
         open_store(f"sqlite-vec:{tmp_path}/a.db#t")
 
 
@@ -190,7 +187,7 @@ def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
     assert list(new.documents()) == sorted(documents, key=lambda document: document.id)
     assert done.remarks[0].startswith("sqlite-vec has no inner product")
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
-    with pytest.raises(StoreError, match="expected metadata that JSON can hold"):
+    with pytest.raises(StoreError, match="JSON cannot hold its metadata"):
         migrate.translate(source, migrate.fit(source, "tfidf:4", sample=40), f"faiss:{tmp_path}/flat")
     assert not (tmp_path / "flat").exists()
 

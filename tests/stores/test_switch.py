@@ -16,6 +16,7 @@ import pytest
 import sync_tools as tools
 from asking import asking
 from children import call_in_child
+from database_tests import written
 from postgres import as_text, connect
 from switch_tools import (
     DIM,
@@ -37,14 +38,12 @@ import migrate
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME
 from migrate.steps.switch import forget, rollback, switch
-from migrate.steps.switch.job import find_exchange
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.content import content_of
 from migrate.stores.outputs import Output
-from migrate.stores.registry import output_of
+from migrate.stores.registry import find_exchange, output_of
 from migrate.testing.stores import example_documents
-from migrate.work.writer import write_rows
 
 
 def folders(tmp_path):
@@ -64,7 +63,7 @@ def sqlites(tmp_path):
 
 def tables(tmp_path):
     old = tools.Pgvector().make(tmp_path, records())
-    publish(f"{old}_new", old, new_vectors(), tmp_path / "content")
+    written(open_store(old), f"{old}_new", tmp_path / "content", new_vectors())
     return old, f"{old}_new"
 
 
@@ -88,18 +87,9 @@ def served(tmp_path):
 
     place = f"{server()[1]}#c{time.time_ns():x}"
     source = make_folder(tmp_path / "source")
-    publish(place, source, old_vectors(), tmp_path / "one")
-    publish(f"{place}-new", place, new_vectors(), tmp_path / "two")
+    written(open_store(source), place, tmp_path / "one", old_vectors())
+    written(open_store(place), f"{place}-new", tmp_path / "two", new_vectors())
     return place, f"{place}-new"
-
-
-def publish(location, source, vectors, content):
-    """Write a copy of a store with other vectors to a server."""
-    output, source = output_of(location), open_store(source)
-    content.mkdir()
-    writer = output.writer(source, content, DIM)
-    write_rows(writer, [(0, vectors)], len(vectors))
-    output.publish(content, force=False)
 
 
 def named_on_a_server(tmp_path):
@@ -277,7 +267,7 @@ def test_a_proven_switch_takes_no_other_texts(pair, tmp_path, with_source):
         store.keep_manifest(replace(store.info.manifest, inputs=rows))
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
-    with pytest.raises(InputError, match="found 1 with another text or vector and 0 with other metadata"):
+    with pytest.raises(InputError, match="1 documents have got another text or vector and 0 other metadata"):
         switch(old, new, report=tmp_path / "r.json")
     assert has(old)[0] == "old"
 
@@ -290,7 +280,7 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
     lines[3]["metadata"] = {"tenant": "another"}
     documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = write_report(tmp_path / "r.json", old, new)
-    with pytest.raises(InputError, match="found 0 with another text or vector and 1 with other metadata"):
+    with pytest.raises(InputError, match="0 documents have got another text or vector and 1 other metadata"):
         switch(old, new, report=report)
 
 
@@ -316,7 +306,7 @@ def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
     old, new = stamped(folders(tmp_path))
     switch(old, new, unproven=True)
     for folder in (old, new):
-        with pytest.raises(UsageError, match=f"found a store of a switch of {old}; run rollback or forget"):
+        with pytest.raises(UsageError, match=f"a store of a switch of {old} is not replaced; run rollback or forget"):
             Output(Path(folder)).refuse_existing(force=True)
     third = tmp_path / "third"
     translate(old, third)
@@ -329,23 +319,18 @@ def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
 
 def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     old, new = pair
-    with pytest.raises(InputError, match="found none; name it"):
+    with pytest.raises(InputError, match="no report of an audit beside it; name one"):
         switch(old, new)
-    report = write_report(tmp_path / "r.json", old, new, outcome="INCONCLUSIVE")
-    with pytest.raises(InputError, match="found INCONCLUSIVE"):
-        switch(old, new, report=report)
-    report = write_report(tmp_path / "r.json", old, new, downstream={"outcome": "NOT SAFE"})
-    with pytest.raises(InputError, match="found NOT SAFE"):
-        switch(old, new, report=report)
-    report = write_report(tmp_path / "r.json", old, new, verdict={"outcome": "SAFE", "provisional": True})
-    with pytest.raises(InputError, match=r"found SAFE \(provisional\), which is no proof"):
-        switch(old, new, report=report)
-    report = write_report(tmp_path / "r.json", old, old)
-    with pytest.raises(InputError, match="found another, or it changed"):
-        switch(old, new, report=report)
-    report = write_report(tmp_path / "r.json", new, new)
-    with pytest.raises(InputError, match="found another source"):
-        switch(old, new, report=report)
+    for stores, facts, words in (
+        (pair, {"outcome": "INCONCLUSIVE"}, "says INCONCLUSIVE"),
+        (pair, {"downstream": {"outcome": "NOT SAFE"}}, "says NOT SAFE"),
+        (pair, {"verdict": {"outcome": "SAFE", "provisional": True}}, r"says SAFE \(provisional\), which is no proof"),
+        ((old, old), {}, "is of another store, or it changed"),
+        ((new, new), {}, "compares with another source"),
+    ):
+        report = write_report(tmp_path / "r.json", *stores, **facts)
+        with pytest.raises(InputError, match=words):
+            switch(old, new, report=report)
     assert has(old) == ("old", OLD_MODEL)
     assert not switch(old, new, unproven=True).proven
     assert has(old) == ("new", NEW_MODEL)
@@ -565,7 +550,7 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
     mount(tmp_path / "volume")
     shutil.copytree(pair[which], tmp_path / "volume", dirs_exist_ok=True)
     pair[which] = str(tmp_path / "volume")
-    with pytest.raises(UsageError, match=r"volume: expected a folder that can be renamed, found a mount point"):
+    with pytest.raises(UsageError, match=r"volume: a mount point cannot be renamed"):
         switch(*pair, unproven=True)
 
 
@@ -604,9 +589,9 @@ def test_other_ids_or_another_kind_are_refused(tmp_path):
     facts = json.loads(lines[3])
     lines[3] = json.dumps({**facts, "id": "another"})
     (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match="same ids"):
+    with pytest.raises(InputError, match="other ids than"):
         switch(old, new, unproven=True)
-    with pytest.raises(UsageError, match="expected a store of the kind"):
+    with pytest.raises(UsageError, match="this is of the kind sqlite-vec"):
         switch(old, sqlites(tmp_path / "new")[0], unproven=True)
 
 
@@ -641,7 +626,7 @@ def test_a_folder_that_came_later_is_not_taken_for_the_old_one(tmp_path):
     shutil.rmtree(new)
     make_folder(Path(new))
     for undo in (rollback, forget):
-        with pytest.raises(InputError, match="found others in their places"):
+        with pytest.raises(InputError, match="other stores have come to the places"):
             undo(old)
     assert open_store(new).info.count == 40, "nothing of somebody else's is deleted"
 

@@ -61,7 +61,8 @@ def command(
     from migrate.errors import UsageError
     from migrate.files import refuse_output
     from migrate.lab.carry.carry import carry, read_rows
-    from migrate.lab.carry.report import carry_document, carry_text
+    from migrate.lab.carry.report import carry_blocks, carry_document
+    from migrate.report.terminal import as_text
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
@@ -83,7 +84,7 @@ def command(
     if general.as_json:
         show_json(carry_document(done))
     else:
-        show(carry_text(done))
+        show(as_text(carry_blocks(done)))
     return 1 if done.left_out else 0
 
 

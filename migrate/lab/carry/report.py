@@ -1,24 +1,25 @@
-"""Carried directions and probes, and their worth in the new space, as text and as JSON."""
+"""Carried directions and probes, and their worth in the new space, for people and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from migrate.lab.carry.carry import INTERCEPT, Carried
 from migrate.lab.carry.judge import Judgement
 from migrate.report.facts import document
-from migrate.report.terminal import filled_columns, table, wrap
+from migrate.report.sections import Block, Listed, TextTable
+from migrate.report.terminal import filled_columns
 from migrate.similarity.roc import Bounded
 
 
-def carry_text(done: Carried) -> str:
+def carry_blocks(done: Carried) -> list[Block]:
     """Return how many were carried, a table of the worth of each, and why some are left out."""
-    parts = [wrap(_sentence(done)), "", table(filled_columns(_table_rows(done.judgements)))]
-    if any(row.judged_by == "decisions" for row in done.judgements):
-        parts += ["", wrap("without labels of its name, a probe is judged by its own decisions in the old space")]
-    reasons = [wrap(f"left out: {row.name}: {row.refused}") for row in done.judgements if row.refused]
-    return "\n".join([*parts, *([""] if reasons else []), *reasons])
+    head = ["", "cosine", "at least", "AUC before", "AUC after", "at least ", "from labels alone"]
+    is_by_decisions = any(row.judged_by == "decisions" for row in done.judgements)
+    note = "without labels of its name, a probe is judged by its own decisions in the old space"
+    refused = [f"left out: {row.name}: {row.refused}" for row in done.judgements if row.refused]
+    table = TextTable(filled_columns([head, *map(_cells, done.judgements)]))
+    return [_sentence(done), table, note if is_by_decisions else None, Listed(refused)]
 
 
 def _sentence(done: Carried) -> str:
@@ -30,11 +31,6 @@ def _sentence(done: Carried) -> str:
             there = sum(not name.endswith(INTERCEPT) for name in kept)
             counts.append(f"{there} of {len(given)} {kind}{'s' if len(given) != 1 else ''}")
     return f"carried {' and '.join(counts)}, by the {done.pairs:,} documents of the stitch's sample"
-
-
-def _table_rows(judgements: Sequence[Judgement]) -> list[list[str]]:
-    head = ["", "cosine", "at least", "AUC before", "AUC after", "at least ", "from labels alone"]
-    return [head, *([*_cells(row)] for row in judgements)]
 
 
 def _cells(row: Judgement) -> list[str]:

@@ -105,7 +105,7 @@ class StoresComparison:
         return notebook_html(self)
 
     def to_pandas(self) -> DataFrame:
-        """One row a pair of stores and direction, a column a measure (`migrate.similarity.measures`); needs pandas.
+        """Return one row a pair of stores and direction, a column a measure (`migrate.similarity.measures`).
 
         Of further stitches the columns are named `MEASURE SPEC`.
         """

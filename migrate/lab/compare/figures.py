@@ -100,7 +100,7 @@ class MeasureFigures:
         ]
 
     def _ordered(self) -> list[Between]:
-        """The pairs from the least to the most alike; none where the measure does not say."""
+        """Return the pairs from the least to the most alike; none where the measure does not say."""
         sign = {"more": 1, "less": -1, None: 0}[self.measure.alike]
         return sorted(self._pairs(), key=lambda between: sign * between.value) if sign else []
 
@@ -111,7 +111,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def figures_of(comparison: StoresComparison) -> Iterator[MeasureFigures]:
-    """Every measure in the order of `MEASURES`; those of a stitch once for each."""
+    """Yield every measure in the order of `MEASURES`; those of a stitch once for each."""
     for measure in MEASURES:
         chance = None
         if measure.key in ("cka", "cka_biased"):

@@ -116,7 +116,7 @@ def _means(matrix: NDArray[np.float64], mask: NDArray[np.bool_], counts: NDArray
 
 
 def _interval(values: NDArray[np.float64], *, bounded: bool) -> BoundedMean:
-    """The first value with the percentiles of the others; a draw without a pair does not count."""
+    """Return the first value with the percentiles of the others; a draw without a pair does not count."""
     if not bounded:
         return BoundedMean(None, float(values[0]), None)
     drawn = values[1:][np.isfinite(values[1:])]
@@ -127,7 +127,7 @@ def _interval(values: NDArray[np.float64], *, bounded: bool) -> BoundedMean:
 def layer_distances(
     angles: NDArray[np.float64], groups: Sequence[Sequence[int]]
 ) -> tuple[tuple[float | None, ...], ...]:
-    """The root of the summed squared angles over layers, between groups of equally many stores in the order of layers.
+    """Return the root of the summed squared angles over layers, between groups of equally many stores in their order.
 
     `angles`, (n, n), are arccos CKA between stores. It is a metric where the angle is: the one on pairs of networks
     that Williams et al. 2021 get from theirs on pairs of layers. 0 on the diagonal, None where the numbers differ.

@@ -16,7 +16,7 @@ from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Grou
 from migrate.lab.compare.labels import Accuracy, Downstream
 from migrate.report.facts import document
 from migrate.report.page import notebook_piece
-from migrate.report.sections import Listed, Table
+from migrate.report.sections import Listed, TextTable
 from migrate.report.terminal import filled_columns, number
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
@@ -381,8 +381,8 @@ def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]
 def letter(place: int) -> str:
     """Return a short name for a column, as spreadsheets have it.
 
-    >>> [letter(place) for place in (0, 25, 26)]
-    ['A', 'Z', 'AA']
+    >>> [letter(place) for place in (0, 25, 26, 51, 52)]
+    ['A', 'Z', 'AA', 'AZ', 'BA']
     """
     return (letter(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
 
@@ -428,4 +428,4 @@ def _(found: StoresComparison) -> str:
     names = [store.name for store in found.stores]
     words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
     answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
-    return notebook_piece(answer, Table(space_rows(found, names)), words, Listed(found.notes))
+    return notebook_piece(answer, TextTable(space_rows(found, names)), words, Listed(found.notes))

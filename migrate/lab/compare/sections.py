@@ -30,7 +30,7 @@ from migrate.lab.compare.report import (
     tenths,
 )
 from migrate.report.page import Content, content, element, items, note, sentence
-from migrate.report.sections import Block, Either, Heading, Listed, Note, Report, Table
+from migrate.report.sections import Block, Either, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import Line, line_chart, spectra, thinned
 from migrate.report.svg.frame import Chart
 from migrate.report.terminal import number
@@ -149,7 +149,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
         sections={
             "What the figures mean": Either(meanings),
             "The stores": _stores(comparison),
-            "The stitches": ["Means over all pairs of stores, both ways", Table(kind_rows(comparison))]
+            "The stitches": ["Means over all pairs of stores, both ways", TextTable(kind_rows(comparison))]
             if several
             else None,
             **{
@@ -159,7 +159,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
             "Without a stitch": [element("p", without), _maps(controls, names)],
             "How alike the spaces are": [
                 Either(f"{chance}. The unbiased CKA has about none of it", chance),
-                Either(_maps(spaces, names), Table(space_rows(comparison, letters))),
+                Either(_maps(spaces, names), TextTable(space_rows(comparison, letters))),
             ],
             "Groups of stores": None if comparison.groups is None else list(_groups(comparison.groups)),
             "Where the local dimension is low, and where it is high": list(_local_dimensions(comparison)),
@@ -167,7 +167,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
             if comparison.downstream is None
             else [
                 labels_sentence(comparison, comparison.downstream),
-                Table(list(labels_rows(comparison, comparison.downstream)), marked=[0]),
+                TextTable(list(labels_rows(comparison, comparison.downstream)), marked=[0]),
             ],
         },
         closing=meanings
@@ -219,7 +219,7 @@ def _stores(comparison: StoresComparison) -> list[Block]:
         "Levina and Bickel from its 20 nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio "
         "of the two nearest distances."
     )
-    return [Table([head, *rows], text_columns=[1]), note(dimensions), list(map(Note, comparison.notes))]
+    return [TextTable([head, *rows], text_columns=[1]), note(dimensions), list(map(Note, comparison.notes))]
 
 
 def _maps(several: Sequence[MeasureFigures], names: Sequence[str]) -> Element:
@@ -245,11 +245,11 @@ def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigu
     yield Either(about, [fitted, [] if place else f"controls: {controls}"])
     yield _bullets(list(extremes_sentences(comparison, names, spec)))
     maps = _maps([figures for figures in every if figures.stitch == spec and figures.mean is not None], names)
-    yield Either(maps, Table(stitch_rows(comparison, letters, spec)))
+    yield Either(maps, TextTable(stitch_rows(comparison, letters, spec)))
     if len(names) > 2:
         yield Heading("By source and by target")
         yield Note("means over all other stores, from each and to each")
-        yield Table(marginal_rows(comparison, names, spec), text_columns=[0])
+        yield TextTable(marginal_rows(comparison, names, spec), text_columns=[0])
     charts = [(words, chart) for words, chart in _charts(comparison, spec) if chart is not None]
     if charts:
         yield element("h3", f"Spectra{' and losses' if len(charts) > 1 else ''}")
@@ -259,11 +259,11 @@ def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigu
 def _groups(groups: Groups) -> Iterator[Block]:
     listed = "; ".join(f"{name}: {', '.join(map(letter, places))}" for name, places in groups.places.items())
     yield f"{listed}. {bounds_sentence(groups).capitalize()}"
-    yield Table(group_rows(groups))
+    yield TextTable(group_rows(groups))
     if distances := distance_rows(groups):
         yield Heading("Layer by layer")
         yield Note("the root of the summed squared angles, arccos CKA, over the stores of two groups in their order")
-        yield Table(distances)
+        yield TextTable(distances)
 
 
 def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Chart | None]]:
@@ -310,6 +310,6 @@ def _local(comparison: StoresComparison, place: int) -> Element | None:
         ]
         for document in (*local.lowest[:8], *reversed(local.highest[:8]))
     ]
-    shown = content(Table([["dimension", "document", "nearest"], *rows], text_columns=[1, 2]))
+    shown = content(TextTable([["dimension", "document", "nearest"], *rows], text_columns=[1, 2]))
     summary = element("summary", f"{letter(place)} {comparison.stores[place].name}")
     return element("details", summary, shown, open="" if place == 0 else None) if rows else None

@@ -50,7 +50,7 @@ def blocks_of(dim: int) -> int:
 
 
 def _galois_element(slots: int) -> int:
-    """The automorphism X -> X^g that turns the slots to the left by so many."""
+    """Return the automorphism X -> X^g that turns the slots to the left by so many."""
     return pow(3, slots, 2 * DEGREE)
 
 
@@ -128,7 +128,7 @@ class Holder:
             _write(self._encryptor.encrypt_symmetric(plain), path)
 
     def decrypt(self, paths: Sequence[Path], count: int, dim: int) -> Vectors:
-        """The `count` vectors, (count, dim), whose blocks are in these files."""
+        """Return the `count` vectors, (count, dim), whose blocks are in these files."""
         rows = np.empty((GROUP, len(paths) * BLOCK))
         for block, path in enumerate(paths):
             plain = self._scheme.seal.Plaintext()
@@ -142,13 +142,9 @@ class Holder:
 
 
 class EncryptedMap:
-    """`x @ matrix + offset` of encrypted vectors, without the secret key.
+    """`x @ matrix + offset`, (p, q) and (q,), of encrypted vectors, without the secret key.
 
-    Parameters
-    ----------
-    matrix, offset : (p, q) and (q,)
-    turns
-        The file of the keys for turning.
+    `turns` is the file of the keys for turning.
     """
 
     def __init__(self, scheme: Scheme, matrix: Matrix, offset: Matrix, turns: Path) -> None:
@@ -169,7 +165,7 @@ class EncryptedMap:
         return [range(first, min(first + most, self._out)) for first in range(0, self._out, most)]
 
     def _encoded(self, block: int) -> list[dict[tuple[int, int], Any]]:
-        """The diagonals for a block of the result: by giant step, and in it by block that comes in and baby step."""
+        """Return the diagonals for a block of the result: by giant step, then by block that comes in and baby step."""
         steps: list[dict[tuple[int, int], Any]] = [{} for _ in range(BLOCK // _BABY)]
         level, rows = self._scheme.context.first_parms_id(), np.arange(BLOCK)
         for source in range(self._in):

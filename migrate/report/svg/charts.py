@@ -86,22 +86,18 @@ class Line:
     bounds: Sequence[tuple[float, float]] = ()
 
 
-def interval_chart(name: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> IntervalChart:
+def interval_chart(name: str, rows: Sequence[Interval], *, margin: float, label: str) -> IntervalChart:
     """Draw one interval a row, against a margin."""
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
-    foot = min([*(row.lower for row in rows), 1.0 if margin is None else margin])
+    foot = min([*(row.lower for row in rows), margin])
     span = max(foot - 0.1 * (top - foot), 0.0), top
     frame = Frame(span, height=_ROW)
-    level = [] if margin is None else [_upright(frame, margin)]
+    x = frame.at_x(margin)
+    level = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
-    note = [] if margin is None else [text(axis.at_x(margin), 34.0, f"margin {margin:g}", anchor="middle")]
-    drawings = [(row, frame.drawing(row.words, *level, _interval(frame, row))) for row in rows]
-    return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(), *note), label)
-
-
-def _upright(frame: Frame, value: float) -> Element:
-    x = frame.at_x(value)
-    return element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
+    note = text(x, 34.0, f"margin {margin:g}", anchor="middle")
+    drawings = [(row, frame.drawing(row.words, level, _interval(frame, row))) for row in rows]
+    return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(), note), label)
 
 
 def _interval(frame: Frame, row: Interval) -> Element:
@@ -252,7 +248,7 @@ def line_chart(
     return Chart(drawing, x_label, y_label, names if level is None else [*names, (level_label, "level")])
 
 
-def spectra(values: Mapping[str, Sequence[float]], name: str = "singular values of the stitches") -> Chart | None:
+def spectra(values: Mapping[str, Sequence[float]]) -> Chart | None:
     """Draw a line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
 
     None where nothing is above.
@@ -268,7 +264,11 @@ def spectra(values: Mapping[str, Sequence[float]], name: str = "singular values 
     if not lines:
         return None
     return line_chart(
-        name, lines, x_label="singular value, by rank", y_label="share of the greatest", y_form=power_of_ten
+        "singular values of the stitches",
+        lines,
+        x_label="singular value, by rank",
+        y_label="share of the greatest",
+        y_form=power_of_ten,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,8 +19,8 @@ from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
 from migrate.stores.content import content_of, is_content
-from migrate.stores.registry import absolute_location, exchange_left, path_in
-from migrate.stores.switching import Exchange, Folders, Record, moved
+from migrate.stores.registry import absolute_location, find_exchange, path_in
+from migrate.stores.switching import Exchange, Record, moved
 from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Switched:
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switched:
         """Return the switch of a record."""
-        facts = {name: record.get(name) for name in cls.__slots__ if name not in ("already", "all_true")}
-        return cls(**facts, all_true=bool(record.get("all_true")), already=already)  # type: ignore[arg-type]
+        known = {name: record[name] for name in cls.__slots__ if name in record}  # not all are in older records
+        return replace(cls(**known), already=already)
 
 
 def switch(step: Switch) -> Switched:
@@ -93,44 +93,27 @@ def switch(step: Switch) -> Switched:
     if what := _differ(*stores, contents):
         counts = " and ".join(f"{content['count']:,}" for content in contents)
         raise InputError(
-            f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); bring it up to "
-            "date with `sync`, or translate again"
+            f"{new}: this has other {what} than {old} ({counts} vectors); bring it up to date with `sync`, or "
+            "translate again"
         )
     if _is_made_from(stores[0], contents[1]):
-        raise UsageError(
-            f"{old}: expected the old store, found the one that was made from {new}; is the order right? the old store "
-            "comes first"
-        )
+        raise UsageError(f"{old}: this was made from {new}, and so is the new store of the two; name the old one first")
     all_true, two_stage = False, None
     if not step.unproven:
         all_true = step.report is None and _is_full_reembed(*stores, contents)
         if not all_true:
             two_stage = _check_report(*stores, contents, step.report)
         _refuse_other_documents(*stores)
-    record = {
-        "old": old,
-        "new": new,
-        "aside": new,
-        "model": _model(stores[1]),
-        "old_model": _model(stores[0]),
-        "proven": not step.unproven,
-        "all_true": all_true,
-        "two_stage": two_stage,
-    }
+    models = _model(stores[1]), _model(stores[0])
+    done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
     exchange.check = partial(_refuse_changed, *stores)
-    exchange.switch(record)
-    return Switched.of(record)
+    exchange.switch(asdict(done))
+    return done
 
 
 def location_of(store: Store | str | Path) -> str:
     """Return the location of a store in full, as a switch may be undone from another folder; without a password."""
     return hide_secrets(absolute_location(store.info.location if isinstance(store, Store) else store))
-
-
-def find_exchange(location: str) -> Exchange | None:
-    """Return the exchange by which the store at a location came there; the store itself may be between two places."""
-    exchange = Folders.exchange_at(location) or exchange_left(location)
-    return open_store(location).exchanged() if exchange is None else exchange
 
 
 def exchange_of(store: Store | str | Path) -> tuple[Exchange, Record]:
@@ -139,6 +122,7 @@ def exchange_of(store: Store | str | Path) -> tuple[Exchange, Record]:
     exchange = find_exchange(old)
     record = None if exchange is None else exchange.record()
     if exchange is None or record is None:
+        open_store(old)  # what is not there is told as that
         raise UsageError(f"{old}: nothing was switched here, or it is rolled back or forgotten already")
     return exchange, record
 
@@ -146,8 +130,8 @@ def exchange_of(store: Store | str | Path) -> tuple[Exchange, Record]:
 def _exchange(old: Store, new: Store) -> Exchange:
     if old.info.kind != new.info.kind:
         raise UsageError(
-            f"{new.info.location}: expected a store of the kind {old.info.kind}, as the old one, found "
-            f"{new.info.kind}; let your programs open the new one instead"
+            f"{new.info.location}: this is of the kind {new.info.kind}, and the old store of {old.info.kind}; let your "
+            "programs open the new one instead"
         )
     if old.info.location == new.info.location:
         raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
@@ -200,29 +184,28 @@ def _check_report(
     depth = plan["name"].removeprefix("two-stage ")
     if plan["name"] != _ALONE and not depth.isdecimal():
         raise InputError(
-            f"{source}: expected a report on the new store, found one on {plan['name']}; audit without --plan, or "
-            "with one of two stages"
+            f"{source}: this report is on {plan['name']}; audit the new store alone, or with a plan of two stages"
         )
     outcomes = {plan["outcome"], report["downstream"]["outcome"]} - {_SAFE}
     if outcomes:
         raise InputError(
-            f"{source}: expected a report that says SAFE, found {', '.join(sorted(outcomes))}; see what it advises, or "
-            "switch anyway with `unproven=True`"
+            f"{source}: this report says {', '.join(sorted(outcomes))}; see what it advises, or switch anyway with "
+            "`unproven=True`"
         )
     if report["verdict"]["provisional"]:
         raise InputError(
-            f"{source}: expected a report on judged queries, found SAFE (provisional), which is no proof: nothing is "
-            "judged; audit with judgements (--beir), or switch anyway with `unproven=True`"
+            f"{source}: this report says SAFE (provisional), which is no proof: nothing is judged; audit with "
+            "judgements (--beir), or switch anyway with `unproven=True`"
         )
     if not is_content(stores["translated"], contents[1]):
-        what = "found another, or it changed since" if stores["translated"] else "found nothing"
-        raise InputError(f"{source}: expected a report of {new.info.location}, {what}; {_AUDIT_AGAIN}")
+        what = "is of another store, or it changed since" if stores["translated"] else "says of no store what it holds"
+        raise InputError(f"{source}: this report {what}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
     # an audit without --source: the new store itself may say what it was made from
     before = stores["source"]
     if not (_is_made_from(new, contents[0]) if before is None else is_content(before, contents[0])):
         raise InputError(
-            f"{source}: expected a report that compares with {old.info.location}, found another source, or it changed "
-            f"since; {_AUDIT_AGAIN}"
+            f"{source}: this report compares with another source than {old.info.location}, or it changed since; "
+            f"{_AUDIT_AGAIN}"
         )
     return None if plan["name"] == _ALONE else int(depth)
 
@@ -231,9 +214,9 @@ def _report_beside(new: Store) -> Path:
     folder = path_in(new.info.location)
     report = None if folder is None else folder.absolute().with_name(REPORT)
     if report is None or not report.is_file():
-        why = ", as it is not what it was when all of it was embedded," if is_all_true(new) else ","
+        why = ", and it is not what it was when all of it was embedded" if is_all_true(new) else ""
         raise InputError(
-            f"{new.info.location}: expected the report of an audit{why} found none; name it with --report FILE, or "
+            f"{new.info.location}: there is no report of an audit beside it{why}; name one with --report FILE, or "
             f"{_AUDIT_AGAIN}"
         )
     return report
@@ -255,12 +238,10 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
         plan = {"name": str, "outcome": str}
         expect(report, {"verdict": {"provisional": bool}, "plan": plan, "downstream": {"outcome": str}})
     except OSError as error:
-        raise InputError(
-            f"{source}: expected a report, cannot read it ({describe_os_error(error)}); check the path"
-        ) from error
+        raise InputError(f"{source}: the report cannot be read ({describe_os_error(error)}); check the path") from error
     except MalformedError as error:
         raise InputError(
-            f"{source}: expected the JSON report of an audit, found something else ({error}); name the one of --report"
+            f"{source}: this is no JSON report of an audit ({error}); name the file of --report"
         ) from error
     return report
 
@@ -270,9 +251,9 @@ def _refuse_other_documents(old: Store, new: Store) -> None:
     counts = find_changes(old, new, all_true=False, progress=no_progress).counts
     if counts.changed or counts.metadata:
         raise InputError(
-            f"{old.info.location}: expected the documents that {new.info.location} was made from, found "
-            f"{counts.changed:,} with another text or vector and {counts.metadata or 0:,} with other metadata; bring "
-            "the new one up to date with sync, then audit it again"
+            f"{old.info.location}: since {new.info.location} was made, {counts.changed:,} documents have got another "
+            f"text or vector and {counts.metadata or 0:,} other metadata; bring the new one up to date with sync, then "
+            "audit it again"
         )
 
 
