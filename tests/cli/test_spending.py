@@ -131,7 +131,7 @@ def _true(source_folder, stitch):
 def test_an_audit_counts_tokens_as_its_line_does(
     source_folder, beir, server, tmp_path, monkeypatch, capsys, audit_fields
 ):
-    monkeypatch.setattr("migrate.audit.inputs._READ", 40)  # what is paid for is not judged by a part of the texts
+    monkeypatch.setattr("migrate.audit.retrieval._READ", 40)  # what is paid for is not judged by a part of the texts
     assert lead_migrate("fit", source_folder, "--target", SHORT, *SAMPLE, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
     for number in range(2):
