@@ -154,15 +154,17 @@ def report_page(report: Report) -> str:
         element("link", rel="icon", href="data:,"),  # without an icon, a browser asks the server for one
         element("style", f"\n{style}\n"),
     )
-    contents = {heading: content(block) for heading, block in report.sections.items()}
-    shown = {heading: part for heading, part in contents.items() if part is not None}
+    sections = {
+        heading: element("section", element("h2", heading), content(block), id=anchor(heading))
+        for heading, block in report.sections.items()
+    }
+    shown = {heading: section for heading, section in sections.items() if len(section) > 1}
     links = [element("a", heading, href=f"#{anchor(heading)}") for heading in shown]
     nav = element("nav", links, aria_label="Sections") if len(links) > 1 else None
     kind = element("p", report.kind, class_="kind")
     top = element("header", kind, element("h1", report.title), content(report.lead), nav, class_="top")
-    sections = [element("section", element("h2", heading), part, id=anchor(heading)) for heading, part in shown.items()]
     footer = element("footer", element("p", report.footer) if report.footer else None)
-    body = element("body", top, element("main", sections), footer, element("script", script))
+    body = element("body", top, element("main", list(shown.values())), footer, element("script", script))
     return f"<!doctype html>\n{html(element('html', head, body, lang='en'))}\n"
 
 
