@@ -162,8 +162,8 @@ def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
     )
     if others:
         raise UsageError(
-            f"{folder}: expected a run of the same inputs and options, found a finished one with other values of "
-            f"{', '.join(others)}; choose another folder, or replace it with `force=True`"
+            f"{folder}: a finished run with other values of {', '.join(others)} is there; choose another folder, or "
+            "replace it with `force=True`"
         )
     return facts
 
@@ -176,8 +176,8 @@ def _damaged(folder: Path) -> Iterator[None]:
         raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:
         raise InputError(
-            f"{folder / RECORD}: expected the record of a finished run, found something else ({error}); its verdict is "
-            "not said again: make the run anew with `force=True`"
+            f"{folder / RECORD}: the record of a finished run cannot be read ({error}); its verdict is not said again: "
+            "make the run anew with `force=True`"
         ) from error
 
 
@@ -220,12 +220,11 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
             if is_content(output["content"], content_of(open_store(path))):
                 return
     file = different[0]
-    wanted = "the file" if file in expected else "nothing but the files"
-    what = "none" if file not in found else "another" if file in expected else "one more"
+    event = "is gone" if file not in found else "was changed" if file in expected else "was added"
     others = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
     raise InputError(
-        f"{path / file}: expected {wanted} that the finished run left, found {what}{others}; its verdict is not said "
-        "again: put back what it left, run audit on what is there, or make the run anew with `force=True`"
+        f"{path / file}: the file {event} since the run finished{others}; its verdict is not said again: put back what "
+        "it left, run audit on what is there, or make the run anew with `force=True`"
     )
 
 

@@ -61,7 +61,7 @@ def _fact(key: str, default: Any = None, *, nullable: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What `details` says of a kind of artefact; facts that it knows nothing of stay in `details` alone."""
+    """The facts of a kind of artefact in `details`; those that are not known here stay in `details` alone."""
 
     @classmethod
     @cache
@@ -106,7 +106,7 @@ MADE_BY_STAMP: Final = "stamp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts(_Facts):
-    """What the manifest of a store says of it.
+    """The facts in the manifest of a store.
 
     `index` is the name of the file of vectors, `documents_sha256` has the hash of each file that documents are read
     from, by its path, `beside_sha256` that of each file of numbers, one a document, by its name. The others are of a
@@ -142,7 +142,7 @@ class StoreFacts(_Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StitchFacts(_Facts):
-    """What the manifest of a stitch says of it.
+    """The facts in the manifest of a stitch.
 
     `fingerprint` is of the store that it was fitted on, `sample` says how its documents were drawn, `texts` whether the
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
@@ -177,7 +177,7 @@ class StitchFacts(_Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts(_Facts):
-    """What the manifest of an audit's report says: the judged queries, and the resamples of its bootstrap."""
+    """The facts in the manifest of a report: the judged queries, and the resamples of its bootstrap."""
 
     dataset: str | None = _fact("dataset")
     resamples: int | None = _fact("resamples")
@@ -185,7 +185,7 @@ class ReportFacts(_Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyringFacts(_Facts):
-    """What the manifest of a keyring says of it: the random name of its keys, and the SHA-256 of its `files`."""
+    """The facts in the manifest of a keyring: the random name of its keys, and the SHA-256 of its `files`."""
 
     key: str | None = _fact("key")
     files: Mapping[str, str] | None = _fact("files")
@@ -193,7 +193,7 @@ class KeyringFacts(_Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiphertextFacts(_Facts):
-    """What the manifest of encrypted vectors says of them.
+    """The facts in the manifest of encrypted vectors.
 
     `key` names the keys, `store` is a keyed hash of the store that only the holder of the secret key can compute,
     `norm_bound` a power of 2 that no vector's norm is above. Translated ones have the `norm` to bring the decrypted
@@ -221,7 +221,7 @@ _FACTS: Final[Mapping[Kind, type[_Facts]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an artefact was made from.
+    """The provenance of an artefact.
 
     `model` is the model whose space the vectors are in, `source_model` the one they came from. Of a stitch, whichever
     way it maps, `model` is the one that is moved to and `source_model` that of the store. `inputs` maps the name of
@@ -275,7 +275,7 @@ class Manifest:
         return f"the manifest of the {self.kind}"
 
     def as_json(self) -> dict[str, Any]:
-        """The content of the file, with a SHA-256 of all other fields, by which `read_manifest` detects damage."""
+        """Return the content of the file, with a SHA-256 of all other fields, by which damage is noticed."""
         facts = asdict(self)
         return {**facts, _OWN_HASH: _content_hash(facts)}
 
@@ -285,7 +285,7 @@ class Manifest:
 
 
 def _content_hash(facts: Mapping[str, Any]) -> str:
-    """SHA-256 of facts as they are read back from JSON, independent of spaces and order in the file."""
+    """Return the SHA-256 of facts as they are read back from JSON, whatever their order in the file."""
     read_back = json.loads(json.dumps(facts))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -303,12 +303,8 @@ def artefact_kind(folder: Path) -> str | None:
 def read_manifest(folder: Path, kind: Kind) -> Manifest:
     """Read the manifest of a folder.
 
-    Raises
-    ------
-    ManifestError
-        There is none, it is of another kind or format version, or damaged.
-    OutputError
-        The operating system refused.
+    Raises ManifestError: there is none, it is of another kind or format version, or damaged. OutputError: the operating
+    system refused.
     """
     path = folder / MANIFEST_NAME
     try:
@@ -324,7 +320,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     named = facts.get("kind") if isinstance(facts, dict) else None
     if named != kind:
         actual = f"a {named}" if isinstance(named, str) else "something else"
-        raise ManifestError(f"{folder}: expected a {kind}, found {actual}; give the folder of a {kind}")
+        raise ManifestError(f"{folder}: this is {actual}, not a {kind}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
             f"{path}: has format version {reprlib.repr(facts.get('format_version'))}, but this version reads "

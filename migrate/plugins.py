@@ -1,4 +1,4 @@
-"""What is added by entry points: kinds of stores, embedders and stitches, commands and runners."""
+"""Extensions by entry points: kinds of stores, embedders and stitches, commands and runners."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from migrate.errors import UsageError
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, in the order of names.
+    """Return the entry points of a group by name, in the order of names.
 
-    Raises
-    ------
-    UsageError
-        Two packages use one name.
+    Raises UsageError: two packages use one name.
     """
     points: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
@@ -45,12 +42,9 @@ def _is_installed(requirement: str) -> bool:
 
 
 def load_plugin(point: EntryPoint, expected: type) -> Any:
-    """The object of an entry point: an instance of `expected`, or a subclass of it.
+    """Return the object of an entry point: an instance of `expected`, or a subclass of it.
 
-    Raises
-    ------
-    UsageError
-        Its module cannot be imported, or the object is another.
+    Raises UsageError: its module cannot be imported, or the object is another.
     """
     advice = "update or uninstall it"
     try:

@@ -18,13 +18,13 @@ _FEWEST_ROWS = 256
 
 
 def batch_rows(dim: int) -> int:
-    """Rows per batch of about 16 MiB, a power of two, so that memory is bounded whatever the dimension."""
+    """Return the rows of a batch of about 16 MiB, a power of two, so that memory is bounded."""
     rows = max(_BATCH_BYTES // (4 * dim), _FEWEST_ROWS)
     return 1 << (rows.bit_length() - 1)
 
 
 def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Iterator[Block]:
-    """The rows of a shard, translated, `rows` at a time: the same whoever does it.
+    """Yield the rows of a shard, translated, `rows` at a time: the same whoever does it.
 
     With them go their confidence, and checksums of what they were made of.
     """
@@ -44,14 +44,11 @@ def translated_batches(
     patch: bool = True,
     seen: Callable[[Batch], None] = lambda _: None,
 ) -> Iterator[TranslatedBatch]:
-    """The store's vectors, or those of a shard, after the stitch, `rows` at a time, each batch with its confidence.
+    """Yield the vectors of a store, or of a shard, after the stitch, `rows` at a time, with their confidence.
 
     `seen` is called with each batch as it was before.
 
-    Raises
-    ------
-    VectorError
-        A vector is zero or not finite, before or after.
+    Raises VectorError: a vector is zero or not finite, before or after.
     """
     start, stop = (0, store.info.count) if shard is None else (shard.start, shard.stop)
     documents = None

@@ -243,7 +243,7 @@ def test_tables_go_to_pandas(done, source_folder):
     assert len(queries) == len(report.query_ids) * len(report.arms)
     means = queries.groupby("arm")["nDCG@10"].mean()
     assert means["translated"] == pytest.approx(report.arm("translated").mean("nDCG@10"))
-    with pytest.raises(migrate.LeadMigrateError, match='expected "arms" or "queries", found \'rows\''):
+    with pytest.raises(migrate.LeadMigrateError, match="'rows' are no rows of an audit"):
         report.to_pandas("rows")
     compared = migrate.compare(source_folder, done[2].path).to_pandas()
     assert compared["from"].tolist() == compared["to"].tolist()[::-1]

@@ -85,8 +85,8 @@ def test_the_date_can_be_given_for_reproducible_bytes(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"kind": "store"}, "expected a stitch, found a store"),
-        ({"kind": ...}, "expected a stitch, found something else"),
+        ({"kind": "store"}, "this is a store, not a stitch"),
+        ({"kind": ...}, "this is something else, not a stitch"),
         (
             {"format_version": FORMAT_VERSION + 1, "tool_version": "9.9"},
             "version 2, but this version reads 1; it was written by lead-migrate 9.9",
@@ -107,7 +107,7 @@ def test_other_facts_are_refused(changes, named, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b'"stitch"'])
 def test_what_is_no_manifest_is_refused(content, tmp_path):
     (tmp_path / MANIFEST_NAME).write_bytes(content)
-    with pytest.raises(ManifestError, match=r"not valid JSON|found something else"):
+    with pytest.raises(ManifestError, match=r"not valid JSON|this is something else"):
         read_manifest(tmp_path, "stitch")
 
 

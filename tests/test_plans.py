@@ -208,7 +208,7 @@ def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, lo
     fitted = plan.run()
     assert len(server.billed) == SIZE + 20
     assert set(earlier.sample.ids) < set(fitted.sample.ids)
-    with pytest.raises(UsageError, match="expected more than the 50 documents"):
+    with pytest.raises(UsageError, match=r"no room for new documents: .* 50, which count"):
         Fit(store, load(), stitch="ridge", sample=SIZE, grown_from=earlier).run()
 
 

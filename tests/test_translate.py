@@ -104,7 +104,7 @@ def other_store(folder, dim, count=150):
 
 
 def test_a_stitch_refuses_another_dimension(fitted, tmp_path):
-    with pytest.raises(StitchError, match="expects vectors of dimension 32, found 16"):
+    with pytest.raises(StitchError, match="expects vectors of dimension 32, and the store has 16"):
         migrate.translate(other_store(tmp_path / "s", 16), fitted, tmp_path / "new", any_store=True)
 
 

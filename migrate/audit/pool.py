@@ -95,7 +95,7 @@ class PoolStore(Store):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Refuse to write a store like it."""
-        raise StoreError(f"{location}: expected a store to write one like it, found the pool of an audit; name a store")
+        raise StoreError(f"{location}: the pool of an audit writes no store like itself; name a store")
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class AuditReport:
             return data_frame([_arm_row(arm, self.comparisons.get(arm.name)) for arm in self.arms])
         if rows == "queries":
             return data_frame([row for arm in self.arms for row in _query_rows(arm, self.query_ids)])
-        raise UsageError(f'to_pandas: expected "arms" or "queries", found {rows!r}')
+        raise UsageError(f'to_pandas: {rows!r} are no rows of an audit; name "arms" or "queries"')
 
     @cached_property
     def options(self) -> tuple[Option, ...]:
@@ -167,8 +167,8 @@ class AuditReport:
             needs = self.skipped_arms.items()
             skipped = "; ".join(f"{name} {need}" for name, need in needs if plan_word(name) == plan_word(plan))
             raise UsageError(
-                f"--plan: expected one of {', '.join(names)}, found {plan!r}{f' ({skipped})' if skipped else ''}; name "
-                "one of these"
+                f"--plan: {plan!r} is no arm of this audit{f' ({skipped})' if skipped else ''}; name one of "
+                f"{', '.join(names)}"
             )
         return replace(self, plan=names[plan_word(plan)])
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from migrate.audit.judged import JudgedStep
 from migrate.steps.base import (
-    BEIR,
-    FORCE,
-    GROUP_FIELD,
-    HOLD_OUT,
-    MARGIN,
-    PLAN,
-    PRICE,
     QUERIES,
     RUNNER,
-    SEED,
-    SPLIT,
-    UNJUDGED,
-    PaidStep,
     argument,
     function,
     option,
@@ -30,7 +20,6 @@ from migrate.steps.base import (
 )
 
 if TYPE_CHECKING:
-    from migrate.audit.pool import PoolStep
     from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
     from migrate.cost.spending import PlannedModel
@@ -56,7 +45,7 @@ SOURCE_MODEL = option("Model that the source store was built with.", "text", met
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(PaidStep["AuditReport"]):
+class Audit(JudgedStep["AuditReport"]):
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
 
     The verdict is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed.
@@ -106,11 +95,6 @@ class Audit(PaidStep["AuditReport"]):
         default=None,
         metadata=parameter("Documents of STORE that a pool embeds for a query at most, from 10 on; None is for 200."),
     )
-    beir: QuerySet | str | Path | None = field(default=None, metadata=BEIR)
-    queries: str | Path | None = field(default=None, metadata=UNJUDGED)
-    split: str = field(default="test", metadata=SPLIT)
-    hold_out: str | None = field(default=None, metadata=HOLD_OUT)
-    group_field: str | None = field(default=None, metadata=GROUP_FIELD)
     judge_next: Path | str | None = field(
         default=None,
         metadata=option(
@@ -171,8 +155,6 @@ class Audit(PaidStep["AuditReport"]):
             **_ARMS,
         ),
     )
-    plan: str = field(default="translated", metadata={**PLAN, **_ARMS})
-    margin: float = field(default=0.95, metadata=MARGIN)
     labels: Mapping[str, str] | Path | str | None = field(
         default=None,
         metadata=option(
@@ -216,36 +198,15 @@ class Audit(PaidStep["AuditReport"]):
     query_log: Sequence[Query] | Path | str | None = field(
         default=None, metadata=parameter("What users asked, for a frontier that chooses documents by it.")
     )
-    price: float | None = field(default=None, metadata=PRICE)
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
-    seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE)
     resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
-    margin_from: str = field(
-        default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
-    )
-    announce: Callable[[PoolStep], None] | None = field(
-        default=None,
-        repr=False,
-        metadata=parameter("Called with each step of a pool, before its documents are embedded."),
-    )
 
     def check(self) -> None:
         """Make sure that options go together."""
         from migrate.errors import UsageError
 
         self.check_labels()
-        if self.beir is not None and self.queries is not None:
-            raise UsageError("--beir and --queries exclude each other; leave one out")
-        if not self.has_queries:
-            raise UsageError(
-                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
-                "with --queries synthetic"
-            )
-        if self.held_out is not None and not self.is_pooled:
-            raise UsageError(
-                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
-            )
+        self.check_queries(is_pooled=self.is_pooled)
         if self.pool_depth is not None and not self.is_pooled:
             raise UsageError("pool_depth goes with --reference pool; leave it out")
         if self.pool_depth is not None and self.pool_depth < 10:
@@ -269,18 +230,6 @@ class Audit(PaidStep["AuditReport"]):
                 "as `reembed` writes"
             )
         _ = self.trained
-
-    @property
-    def has_queries(self) -> bool:
-        """True where there are queries to judge by."""
-        return self.beir is not None or self.queries is not None
-
-    @property
-    def held_out(self) -> float | None:
-        """The share of the queries, 0-1, that is held out; None for none."""
-        from migrate.audit.query_set import share_of
-
-        return None if self.hold_out is None else share_of(self.hold_out)
 
     @property
     def stages(self) -> Sequence[int] | None:
@@ -404,22 +353,7 @@ class Audit(PaidStep["AuditReport"]):
     @cached_property
     def query_set(self) -> QuerySet:
         """The queries, with judgements if there are any, without those that are held out."""
-        from migrate.audit.query_set import QuerySet, by_field, hold_out, load_query_set
-
-        if isinstance(self.beir, QuerySet) and self.queries is None:
-            found = self.beir if self.group_field is None else by_field(self.beir, self.group_field)
-        else:
-            found = load_query_set(
-                self.translated,
-                self.beir.name if isinstance(self.beir, QuerySet) else self.beir,
-                self.queries,
-                split=self.split,
-                parent_field=self.parent_field,
-                group_field=self.group_field,
-                seed=self.seed,
-                progress=self.progress,
-            )
-        return found if self.held_out is None else hold_out(found, self.held_out)
+        return self.load_queries(self.translated, parent_field=self.parent_field)
 
     @cached_property
     def choosers(self) -> Choosers:

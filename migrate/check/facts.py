@@ -112,8 +112,8 @@ def require_model(location: str, recorded: ModelIdentity, model: ModelIdentity) 
     """Raise StoreError unless a model is the one of the store at `location`, with the same prefixes."""
     if differences := _differences(recorded, model):
         raise StoreError(
-            f"{location}: expected the store's own model, found another: in the manifest "
-            f"{'; '.join(differences.values())}; name that model, with the same prefixes"
+            f"{location}: this is not the store's own model: in the manifest {'; '.join(differences.values())}; name "
+            "that model, with the same prefixes"
         )
 
 
@@ -121,8 +121,8 @@ def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity)
     """Raise StoreError if the model of the store at `location` is no longer what its manifest says."""
     if recorded.revision is not None and recorded.revision != model.revision:
         raise StoreError(
-            f"{location}: expected {recorded.spec} at revision {recorded.revision[:12]}, "
-            f"found {str(model.revision)[:12]}; the model has changed since the store was made"
+            f"{location}: {recorded.spec} has changed since the store was made, from revision {recorded.revision[:12]} "
+            f"to {str(model.revision)[:12]}; name the model as it was, or embed again"
         )
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
-from migrate.cli.same import stop_if_same
 from migrate.cli.spending import cached_texts
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.verdict import stop_if_same
 from migrate.steps.assess import Assess
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def command(
     outputs: Outputs,
     force: bool,
     as_json: bool,
-    quiet: bool,
 ) -> None:
     """Set a full re-embed of STORE beside migrations of 1 to 50 %: tokens, money, time, room, and what is known.
 
@@ -55,7 +54,7 @@ def command(
     store, target, stitch = str(asked.store), str(asked.target), cast("Path | str | None", asked.stitch)
     read = (store, cast("Path | None", asked.query_log), stitch, asked.audit)
     outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
         bare, settings = split_settings(target)
         rate, model = settings.get("rate", model.rate), replace(model, rate=None)
@@ -81,18 +80,16 @@ def command(
     show(report_text(assess_sections(assessment)))
     words: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
     if stitch is not None and assessment.best is not None and step.quality is not None:
-        _advise_plan(opened, words, stitch, step.quality, assessment.best, quiet=quiet)
+        _advise_plan(opened, words, stitch, step.quality, assessment.best)
     elif assessment.full_is_better:
         full = opened.successor("full") or path_beside(opened, "full")
-        advise_next("reembed", *words, "-o", full, quiet=quiet)
+        advise_next("reembed", *words, "-o", full)
     else:
         words += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
-        advise_next("run", *words, also=("price",), quiet=quiet)
+        advise_next("run", *words, also=("price",))
 
 
-def _advise_plan(
-    store: Store, words: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan, *, quiet: bool
-) -> None:
+def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan) -> None:
     """Print the command that a plan begins with: another fit where the stitch reads other things than the plan does.
 
     `words` name store and target.
@@ -105,12 +102,12 @@ def _advise_plan(
         if best.first_tokens:
             words += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
         words += ["-o", path_beside(store, "stitch")]
-        advise_next("fit", *words, also=("query_log", "price"), quiet=quiet)
+        advise_next("fit", *words, also=("query_log", "price"))
         return
     new = ["-o", store.successor("new") or path_beside(store, "new")]
     if not (best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE)):
-        advise_next("translate", words[0], stitch, *new, quiet=quiet)
+        advise_next("translate", words[0], stitch, *new)
         return
     policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
     part = ["--share", str(best.known.documents), "--stitch", stitch, *policy]
-    advise_next("reembed", *words, *part, *new, also=("query_log", "price"), quiet=quiet)
+    advise_next("reembed", *words, *part, *new, also=("query_log", "price"))

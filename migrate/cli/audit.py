@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
-from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, QueryOptions, report_options
-from migrate.cli.spending import Spending, SpendingOptions, with_views
+from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, report_options
+from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.cli.unread import with_unread
+from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 @options.accept_margin
 @options.model_options
 @report_options
-@options.general_options(options.as_json, options.verbose, options.quiet)
+@options.general_options(options.as_json, options.verbose)
+@options.quiet
 def command(
     asked: Audit,
     accept_margin: float | None,
-    spending: SpendingOptions,
+    paid: Spending,
     model: ModelOptions,
     outputs: Outputs,
     general: GeneralOptions,
@@ -54,40 +55,39 @@ def command(
     from migrate.files import refuse_file
     from migrate.report.document import recommendation_document
 
-    quiet, general = general.quiet, replace(general, force=asked.force, seed=asked.seed)
+    general = replace(general, force=asked.force, seed=asked.seed)
     step = replace(
         asked,
         margin_from=MarginOptions(asked.margin, accept_margin).origin,
-        announce=lambda step: advise(step.sentence, quiet=quiet),
+        announce=lambda step: advise(step.sentence),
     )
-    judged = QueryOptions(cast("str", asked.beir), cast("str", asked.queries), asked.hold_out, None)
-    read = (asked.store, asked.reference, judged.location, asked.source, asked.stitch)
+    read = (asked.store, asked.reference, asked.queries_location, asked.source, asked.stitch)
     paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, asked.labels, asked.outside)))
     if asked.labels is not None and not asked.has_queries:
         asked.check_labels()
-        return _by_labels(step, paths, model, spending, outputs, general)
+        return _by_labels(step, paths, model, paid, outputs, general)
     asked.check()
     outputs.refuse(*paths, force=asked.force)  # refused before anything is spent
     if asked.judge_next is not None:
         refuse_file(Path(asked.judge_next), *paths, force=asked.force)
-    with progress_bar(quiet=quiet) as progress:
-        paid = spending.open(quiet=quiet)
-        step = _opened(step, model, progress, quiet=quiet)
-        judged.offer_hold_out(step.judging, step.translated, step.embedder, by_pool=step.is_pooled, quiet=quiet)
+    with progress_bar() as progress:
+        step = _opened(step, model, progress)
+        if asked.is_pooled and asked.hold_out is None:
+            offer_hold_out(step.judging, step.translated, step.embedder)
         if step.full is None:
-            queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed, quiet=quiet)
+            queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed)
             step = replace(step, beir=queries)
         places = _places(step, asked, outputs)
         report = replace(_run(step, places, paid, str(asked.store)), places=places)
     paid.finish()
-    _advise_judging(step, report, quiet=quiet)
+    _advise_judging(step, report)
     code = show_report(report, outputs, general, page=outputs.first(".html"))
     if not general.as_json:
-        advise_recommendation(recommendation_document(report), quiet=quiet)
+        advise_recommendation(recommendation_document(report))
     return code
 
 
-def _opened(asked: Audit, model: ModelOptions, progress: Progress, *, quiet: bool) -> Audit:
+def _opened(asked: Audit, model: ModelOptions, progress: Progress) -> Audit:
     """Return the audit with its stores, models and queries, loaded as the command says."""
     from migrate.stitch.persistence import load_stitch, stitch_folder
 
@@ -98,12 +98,12 @@ def _opened(asked: Audit, model: ModelOptions, progress: Progress, *, quiet: boo
     )
     source = step.source_store
     if source is None:
-        advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
+        advise("no --source: the audit cannot say whether staying would be better")
     else:
         manifest, old = source.info.manifest, cast("str | None", asked.source_model)
         step = replace(step, source=source)
         if old is None and (manifest is None or manifest.model is None):
-            advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
+            advise("no --source-model: the audit cannot say whether staying would be better")
         else:
             source_model = load_model_of(source, old, "--source-model", model.for_source())
             step = replace(step, source_model=source_model)
@@ -125,7 +125,7 @@ def _run(step: Audit, places: Places, paid: Spending, store: str) -> AuditReport
     return replace(step.execute(), documents_per_s=None if deal is None else deal.documents_per_s)
 
 
-def _advise_judging(step: Audit, report: AuditReport, *, quiet: bool) -> None:
+def _advise_judging(step: Audit, report: AuditReport) -> None:
     """Say how the queries that were drawn are graded, or that some can be drawn."""
     from migrate.audit.verdict import Outcome
 
@@ -135,12 +135,10 @@ def _advise_judging(step: Audit, report: AuditReport, *, quiet: bool) -> None:
             f"{step.judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as "
             "many as you decide on beforehand: replace each null by a whole number, 0 for not relevant; then audit "
             f"again with --beir {step.judge_next}",
-            quiet=quiet,
         )
     elif verdict.outcome is Outcome.INCONCLUSIVE and not verdict.doubts and step.judging.chances is None:
         advise(
             "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
-            quiet=quiet,
         )
 
 
@@ -168,7 +166,7 @@ def _by_labels(
     step: Audit,
     paths: list[Path],
     model: ModelOptions,
-    spending: SpendingOptions,
+    paid: Spending,
     outputs: Outputs,
     general: GeneralOptions,
 ) -> int:
@@ -183,8 +181,7 @@ def _by_labels(
         raise UsageError(f"--report {page}: the page is one of queries; add --beir or --queries, or leave it out")
     outputs.refuse(*paths, force=general.force)
     store = str(step.store)
-    with progress_bar(quiet=general.quiet) as progress:
-        paid = spending.open(quiet=general.quiet)
+    with progress_bar() as progress:
         target = load_model_of(step.translated, cast("str | None", step.target), "--target", model)
         step = replace(step, target=target, progress=progress)
         if any(planned.meter is not None for planned in step.models):

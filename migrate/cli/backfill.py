@@ -19,7 +19,8 @@ from migrate.steps.reembed import Reembed
 @step_options(Reembed, "store", "target", "output", "force", "restart", from_cache=True)
 @click.option("--from-cache", is_flag=True, hidden=True, expose_value=False)  # it was asked for before
 @options.model_options
-@options.general_options(options.as_json, options.quiet)
+@options.general_options(options.as_json)
+@options.quiet
 def command(asked: Reembed, model: ModelOptions, general: GeneralOptions) -> None:
     """Write a translated STORE to a new folder, with the true vector of every text that was embedded since.
 

@@ -25,7 +25,6 @@ def command(
     outputs: Outputs,
     force: bool,
     as_json: bool,
-    quiet: bool,
 ) -> int:
     """Say whether the vectors of STORE are those that a model gives to its texts, or why not.
 
@@ -42,7 +41,7 @@ def command(
     store, spec = str(asked.store), str(asked.model)
     outputs.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         embedder = model.load(spec, state=folder_of(opened))
         compatibility = replace(asked, store=opened, model=embedder, progress=progress).run()
     document = check_document(compatibility)
@@ -51,5 +50,5 @@ def command(
         show_json(document)
     else:
         show(report_text(check_sections(compatibility)))
-    lead_on(store, spec, opened, compatibility, quiet=quiet)
+    lead_on(store, spec, opened, compatibility)
     return 0 if compatibility.compatible else 1

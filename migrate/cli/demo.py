@@ -36,7 +36,8 @@ _PAGE_HERE = "lead-migrate-demo.html"
 )
 @option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
 @option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
-@options.general_options(options.seed, options.force, options.verbose, options.quiet)
+@options.general_options(options.seed, options.force, options.verbose)
+@options.quiet
 def command(
     hard: bool,
     source_spec: str | None,
@@ -69,9 +70,9 @@ def command(
     from migrate.report.terminal import report_text, table
     from migrate.stores import open_store
 
-    seed, force, quiet = general.seed, general.force, general.quiet
+    seed, force = general.seed, general.force
     old, new = (LARGE, SMALL) if hard or source_spec else (SMALL, LARGE)
-    with _folder(output) as folder, progress_bar(quiet=quiet) as progress:
+    with _folder(output) as folder, progress_bar() as progress:
         source = load_embedder(source_spec or f"file:{vectors_of(old)}")
         corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=True)
         embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
@@ -84,19 +85,17 @@ def command(
         advise(
             f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with "
             f"{source_spec or old} ({store.info.dim} dimensions)",
-            quiet=quiet,
         )
         advise(
             f"2. the move to {new} ({target.identity.dim} dimensions): embed {size:,} of them again, fit, translate "
             "all, audit",
-            quiet=quiet,
         )
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
         step = Run(
             store,
             target,
             folder,
-            beir=with_unread(questions, store, target, seed=seed, quiet=True),  # the report has it
+            beir=with_unread(questions, store, target, seed=seed, silent=True),  # the report has it
             source_model=source,
             sample=size,
             places=Places(target=("--target", spec)),  # the model's own name is that of the file, without its folder
@@ -113,16 +112,15 @@ def command(
         advise(
             f"3. the proof: {len(corpus.queries):,} queries, {pool.depth} documents deep and more, reach all of so "
             "small a store",
-            quiet=quiet,
         )
     show_summary(done.report, page)
     if general.verbose:
         show(f"\n{table(candidates_rows(done.stitch.selection))}\n")
         show(report_text(audit_sections(done.report)), verdict=True)
     if output is None:
-        advise_next("demo", "-o", free_path(Path("demo")), also=_MADE_BY, quiet=quiet)
+        advise_next("demo", "-o", free_path(Path("demo")), also=_MADE_BY)
     else:
-        advise_recommendation(recommendation_document(done.report), quiet=quiet)
+        advise_recommendation(recommendation_document(done.report))
 
 
 @contextmanager

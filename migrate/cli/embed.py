@@ -7,7 +7,7 @@ from dataclasses import replace
 from migrate.cli import options
 from migrate.cli.next_step import TARGET, advise_next
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
-from migrate.cli.spending import SpendingOptions
+from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
@@ -20,10 +20,9 @@ from migrate.steps.embed import Embed
 @step_options(Embed)
 @options.model_options
 @options.runner_options
-@options.general_options(options.as_json, options.quiet)
-def command(
-    asked: Embed, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
-) -> None:
+@options.general_options(options.as_json)
+@options.quiet
+def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
 
     Documents are cut into chunks that the model reads to their end. For the same chunks in another model's space, embed
@@ -33,35 +32,34 @@ def command(
     """
     from migrate.cost.chunks import count_unread, room
 
-    quiet, runner = general.quiet, running.open()
+    runner = running.open()
     asked.check()
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         loaded = model.load(str(asked.model), seed=asked.seed, asks_again=False)
         step = replace(asked, model=loaded, runner=runner, progress=progress)
-        paid, target, size = spending.open(quiet=quiet), step.embedder.loaded_profile(), step.chunk
+        target, size = step.embedder.loaded_profile(), step.chunk
         if step.leaves_whole:
-            advise("documents are left whole, as the file has vectors of whole ones", quiet=quiet)
+            advise("documents are left whole, as the file has vectors of whole ones")
         if size is not None:
             advise(
                 f"chunks of up to {size.tokens:,} tokens that share up to {size.overlap:,}; tokens are "
                 f"{target.counter.source}",
-                quiet=quiet,
             )
         # Chunks of that size were counted when they were cut
         fits = size is not None and size.fits(target)
         unread = None if fits else count_unread(step.documents(), target, progress=progress)
         remedy = "leave out --no-chunks for chunks that fit" if size is None else f"--chunk-tokens {room(target)} fits"
-        warn_of_unread(unread, "texts", remedy, quiet=quiet)
+        warn_of_unread(unread, "texts", remedy)
         paid.agree(step, progress=progress)
         done = step.execute()
     paid.finish()
     if done.skipped:
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
-        advise(f"skipped {len(done.skipped):,} documents without text: {shown}", quiet=quiet)
+        advise(f"skipped {len(done.skipped):,} documents without text: {shown}")
     if general.as_json:
         facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
         facts |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.facts}
         show_json(facts, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
-        advise_next("assess", done.path, "--target", TARGET, names_model=False, quiet=quiet)
+        advise_next("assess", done.path, "--target", TARGET)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
 from migrate.cli.options import GeneralOptions, ModelOptions
-from migrate.cli.same import stop_if_same
-from migrate.cli.spending import SpendingOptions
+from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_fit, warn_of_store
+from migrate.cli.verdict import stop_if_same
 from migrate.files import free_path
 from migrate.steps.fit import Fit
 
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 @options.stitch_output
 @step_options(Fit)
 @options.model_options
-@options.general_options(options.force, options.as_json, options.quiet)
-def command(
-    asked: Fit, output: Path | str, spending: SpendingOptions, model: ModelOptions, general: GeneralOptions
-) -> None:
+@options.general_options(options.force, options.as_json)
+@options.quiet
+def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions, general: GeneralOptions) -> None:
     """Embed a sample of STORE with the target model, and learn the map from the old vectors to the new ones.
 
     Prints the candidates as they do on documents held out of the fit. The stitch keeps the embedded sample, so those
@@ -55,16 +54,15 @@ def command(
     from migrate.stores.file_store import folder_of
     from migrate.work.remote import refuse_url
 
-    quiet, store, target, seed = general.quiet, str(asked.store), str(asked.target), asked.seed
+    store, target, seed = str(asked.store), str(asked.target), asked.seed
     # refused before anything is spent
     if isinstance(output, Path):
         log = cast("Path | None", asked.query_log)
         refuse_output(output, *options.local_paths(store, log), force=general.force)
     else:
         refuse_url(output, MANIFEST_NAME, force=general.force)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        paid = spending.open(quiet=quiet)
         embedder, old = model.load(target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=general.as_json)
         if asked.source_model is not None:
@@ -72,11 +70,11 @@ def command(
         views = load_views(cast("Sequence[str]", asked.views), model.for_source().load) if asked.views else None
         step = replace(asked, store=opened, target=embedder, source_model=old, views=views, progress=progress)
         unread = {
-            "store": warn_of_store(opened, embedder, seed=seed, quiet=quiet),
-            "sample": warn_of_fit(step, quiet=quiet),
+            "store": warn_of_store(opened, embedder, seed=seed),
+            "sample": warn_of_fit(step),
         }
         for view in step.inputs.views.values():
-            warn_of_store(opened, view, seed=seed, quiet=quiet)
+            warn_of_store(opened, view, seed=seed)
         is_bare = step.direction == "document" and not opened.info.has_texts
         if step.direction == "document" and not is_bare:
             full = opened.successor("full") or str(path_beside(opened, "full"))
@@ -95,12 +93,12 @@ def command(
         show(_log_sentence(fitted.manifest, by_vectors=old is not None))
     if step.direction == "query":
         bridge = shlex.join(["--source", store, "--bridge", str(output)])
-        advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
+        advise(f"an audit of a translated store sets this beside it with {bridge}")
         return
     beside = output if isinstance(output, Path) else Path("stitch")
     translated = opened.successor("translated") or free_path(beside.with_name(f"{name_of(opened)}-translated"))
     words = [store, output, "-o", translated, *model_words("--target", target)]
-    advise_next("translate", *words, quiet=quiet)
+    advise_next("translate", *words)
 
 
 def _facts(

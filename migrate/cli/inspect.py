@@ -42,7 +42,7 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
     facts["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
     values = {name: value if isinstance(value, list) else [value] for name, value in facts.items()}
     show(facts_text([(name.replace("_", " "), _text(line)) for name, lines in values.items() for line in lines]))
-    advise_store(store, open_store(store), quiet=False)
+    advise_store(store, open_store(store))
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:
@@ -50,7 +50,7 @@ def _show_several(stores: list[dict[str, Any]]) -> None:
 
     rows = [["-" if value is None else _text(value) for value in facts.values()] for facts in stores]
     show(table([["store", "format", "vectors", "dimension"], *rows], left=[1]))
-    advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"], quiet=False)
+    advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"])
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ def _show_stitch(folder: str, document: dict[str, Any]) -> None:
 
     show(facts_text(list(stitch_rows(document))))
     if document["maps"] == "documents":
-        advise_next("translate", STORE, folder, "-o", "NEW", quiet=False)
+        advise_next("translate", STORE, folder, "-o", "NEW")
 
 
 def _text(value: object) -> str:

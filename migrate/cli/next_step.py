@@ -51,37 +51,35 @@ def advise_next(
     command: str,
     *words: str | Path,
     also: Sequence[str] = (),
-    names_model: bool = True,
-    quiet: bool,
 ) -> None:
     """Print the next command: its words, and options as they were typed here: those of models, and `also`.
 
-    Options that it does not have are left out, and those of models where it `names_model` not.
+    Options that it does not have are left out.
     """
     context = click.get_current_context()
     root = context.find_root()
-    names = {*(_MODEL if names_model else ()), *also}
+    names = {*_MODEL, *also}
     path = command.split()
     found: click.Command | None = root.command
     for part in path:
         found = found.get_command(root, part) if isinstance(found, click.Group) else None
     names &= set() if found is None else {str(param.name) for param in found.params}
-    _advise_words([str(word) for word in [*path, *words, *_typed(context, names)]], quiet=quiet)
+    _advise_words([str(word) for word in [*path, *words, *_typed(context, names)]])
 
 
-def advise_store(word: str, store: Store, *, quiet: bool) -> None:
+def advise_store(word: str, store: Store) -> None:
     """Print what comes next for a store as it is; `word` is its location as it was typed."""
     from migrate.stores.all_true import is_made_from_another
 
     if not store.info.has_texts:
-        advise(f"to give it texts: {printable(store.info.way_to_texts)}", quiet=quiet)
+        advise(f"to give it texts: {printable(store.info.way_to_texts)}")
     elif not is_made_from_another(store):
-        advise_next("assess", word, "--target", TARGET, names_model=False, quiet=quiet)
-    elif not advise_switch(OLD, None, word, quiet=quiet):
-        advise_next("audit", word, "--reference", "pool", "--beir", JUDGED, quiet=quiet)
+        advise_next("assess", word, "--target", TARGET)
+    elif not advise_switch(OLD, None, word):
+        advise_next("audit", word, "--reference", "pool", "--beir", JUDGED)
 
 
-def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> bool:
+def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     """Print the switch from an old store to a new one of nothing but true vectors; False where that is not one.
 
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
@@ -99,41 +97,40 @@ def advise_switch(old: str, opened: Store | None, new: str, *, quiet: bool) -> b
         return True
     why = None if opened is None else why_no_switch(opened, store)
     if store.switches and why is None:
-        advise_next("switch", old, new, names_model=False, quiet=quiet)
+        advise_next("switch", old, new)
     elif opened is not None:
-        advise(f"no switch: {why or 'stores of this kind do not trade names'}", quiet=quiet)
-        advise(f"let your programs open {new} and ask by its model", quiet=quiet)
-        advise_next("inspect", new, quiet=quiet)
+        advise(f"no switch: {why or 'stores of this kind do not trade names'}")
+        advise(f"let your programs open {new} and ask by its model")
+        advise_next("inspect", new)
     return True
 
 
-def advise_recommendation(found: Mapping[str, Any] | None, *, quiet: bool) -> None:
+def advise_recommendation(found: Mapping[str, Any] | None) -> None:
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
     from migrate.report.terminal import wrap
 
     if found is None:
         return
     for line in wrap(found["remark"]).splitlines():
-        advise(line, quiet=quiet)
+        advise(line)
     if found["serving"]:
-        advise("in Python, to serve it:", quiet=quiet)
+        advise("in Python, to serve it:")
         for line in found["serving"]:
-            advise(f"  {line}", quiet=quiet)
+            advise(f"  {line}")
     if found["command"]:
-        _advise_words(found["command"], quiet=quiet)
+        _advise_words(found["command"])
 
 
-def _advise_words(words: Sequence[str], *, quiet: bool) -> None:
+def _advise_words(words: Sequence[str]) -> None:
     program = click.get_current_context().find_root().info_name or PROGRAM
     for line in (line for word in words for line in _TO_FILL_IN.get(word, ())):
-        advise(line, quiet=quiet)
+        advise(line)
     if any(secrets_of(word) for word in words):
         advise(
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
             "QDRANT_API_KEY",
-            quiet=quiet,
         )
-    advise(f"next: {program} {printable(shlex.join(words))}", quiet=quiet)
+    advise(f"next: {program} {printable(shlex.join(words))}")
 
 
 def typed_model() -> tuple[str, ...]:
@@ -163,7 +160,7 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
             yield from (f"{flag}={item}" for item in (value if isinstance(value, tuple) else [value]))
 
 
-def advise_worker(word: str, *, quiet: bool) -> None:
+def advise_worker(word: str) -> None:
     """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
     from migrate.audit.recommendation import worker_limit
     from migrate.embedders import find_model, load_embedder
@@ -175,11 +172,11 @@ def advise_worker(word: str, *, quiet: bool) -> None:
     if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
         return
     if split_spec(model.spec)[0] == "openai" and find_model(model.spec) is None:
-        advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too", quiet=quiet)
-    advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec), quiet=quiet)
+        advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
+    advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec))
 
 
-def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quiet: bool) -> None:
+def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
     """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
     from migrate.check import Cause
     from migrate.embedders import special_options
@@ -188,35 +185,35 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility, *, quie
     recorded = None if opened.info.manifest is None else opened.info.manifest.model
     force = [] if recorded is None else ["--force"]
     found = None if result.compatible and recorded is not None else result.found
-    kept = _keep_finding(opened, found, quiet=quiet)
+    kept = _keep_finding(opened, found)
     if found is not None and kept:
-        advise_next("stamp", store, "--as-found", *force, names_model=False, quiet=quiet)
+        advise_next("stamp", store, "--as-found", *force)
     elif found is not None and (opened.takes_manifest or not result.compatible):
         command, more = ("stamp", force) if opened.takes_manifest else ("check", [])
         own = {"dimensions": None, "document_prefix": None, "query_prefix": None}
         spec = with_settings(found.spec, {**split_settings(spec)[1], **own, **found.options})
-        advise_next(command, store, f"--model={spec}", *more, quiet=quiet)
+        advise_next(command, store, f"--model={spec}", *more)
     elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] == "openai":
-        advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}", quiet=quiet)
+        advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
         spec = with_settings(recorded.spec, special_options(recorded))
-        advise_next("check", store, f"--model={spec}", names_model=False, quiet=quiet)
+        advise_next("check", store, f"--model={spec}")
     elif opened.takes_manifest and result.suits_queries:
-        advise("the model's queries are right for these vectors all the same, so the store may be stamped", quiet=quiet)
-        advise_next("stamp", store, f"--model={spec}", "--trust", *force, quiet=quiet)
+        advise("the model's queries are right for these vectors all the same, so the store may be stamped")
+        advise_next("stamp", store, f"--model={spec}", "--trust", *force)
     elif result.compatible:
-        advise_store(store, opened, quiet=quiet)
+        advise_store(store, opened)
     elif not opened.info.has_texts:
-        advise_next("inspect", store, quiet=quiet)
+        advise_next("inspect", store)
     elif result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
-        advise(f"to have all of its vectors from {spec}:", quiet=quiet)
-        advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"), quiet=quiet)
+        advise(f"to have all of its vectors from {spec}:")
+        advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
     else:
-        advise(f"the store is of another model; what it takes to move it to {spec}:", quiet=quiet)
-        advise_next("assess", store, "--target", spec, quiet=quiet)
+        advise(f"the store is of another model; what it takes to move it to {spec}:")
+        advise_next("assess", store, "--target", spec)
 
 
-def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:
+def _keep_finding(opened: Store, found: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
     from migrate.check import leave_finding
     from migrate.errors import LeadMigrateError
@@ -224,7 +221,8 @@ def _keep_finding(opened: Store, found: Found | None, *, quiet: bool) -> bool:
     try:
         leave_finding(opened, found if opened.takes_manifest else None)
     except LeadMigrateError as error:
-        advise(f"what was found is not kept for a stamp: {error}", quiet=quiet or found is None)
+        if found is not None:
+            advise(f"what was found is not kept for a stamp: {error}")
         return False
     return found is not None and opened.takes_manifest
 
@@ -279,7 +277,7 @@ def name_of(store: Store) -> str:
     return "-".join(filter(None, (path.absolute().stem, re.sub(r"[^\w.-]+", "-", table).strip("-"))))
 
 
-def warn_of_place(store: Store, output: Path, *, quiet: bool) -> bool:
+def warn_of_place(store: Store, output: Path) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
     from migrate.files import real_path
     from migrate.stores.registry import path_in
@@ -291,7 +289,6 @@ def warn_of_place(store: Store, output: Path, *, quiet: bool) -> bool:
         advise(
             f"note: {output} lies in the folder of the old store, so `switch` cannot exchange the two; an output "
             f"beside that folder can be switched, such as -o {path_beside(store, 'new')}",
-            quiet=quiet,
         )
     return is_inside
 

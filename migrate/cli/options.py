@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
-from migrate.cli.terminal import advise
+from migrate.cli.terminal import QUIET, complain
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
     FORCE,
@@ -28,12 +28,9 @@ from migrate.steps.base import option as described
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from migrate.audit.query_set import QuerySet
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
     from migrate.report.suite import Suite
-    from migrate.stores.base import Store
-    from migrate.vectors import Progress
     from migrate.work.runner import Runner
 
 
@@ -243,7 +240,15 @@ class OrderedGroup(click.Group):
 
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
-quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.", section=GENERAL)
+quiet = option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({QUIET: value}),
+    help="Show no progress and no advice.",
+    section=GENERAL,
+)
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
 )
@@ -310,124 +315,13 @@ class GeneralOptions:
 
     seed: int = 0
     force: bool = False
-    restart: bool = False
     as_json: bool = False
     verbose: bool = False
-    quiet: bool = False
 
 
 def general_options(*added: Decorator) -> Decorator:
     """Add some options of `GeneralOptions`; the command gets one argument `general`."""
     return option_group(GeneralOptions, "general", *added)
-
-
-SYNTHETIC = "synthetic"
-"""What --queries takes in the place of a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryOptions:
-    """The queries that judge: judged ones, or others.
-
-    Raises
-    ------
-    UsageError
-        Both are named.
-    """
-
-    beir: str | None
-    queries: str | None
-    hold_out: str | None
-    group_field: str | None
-
-    def __post_init__(self) -> None:
-        from migrate.errors import UsageError
-
-        if self.hold_out is not None:
-            from migrate.audit.query_set import share_of
-
-            share_of(self.hold_out)
-        if self.beir is not None and self.queries is not None:
-            raise UsageError("--beir and --queries exclude each other; leave one out")
-
-    @property
-    def are_named(self) -> bool:
-        """Whether there are any."""
-        return self.beir is not None or self.queries is not None
-
-    def require(self, *, by_pool: bool) -> None:
-        """Make sure that there are any.
-
-        Raises
-        ------
-        UsageError
-            None are named; or some are held out, and no pool is chosen by the others.
-        """
-        from migrate.errors import UsageError
-
-        if not self.are_named:
-            raise UsageError(
-                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
-                "with --queries synthetic"
-            )
-        if self.hold_out is not None and not by_pool:
-            raise UsageError(
-                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
-            )
-
-    @property
-    def location(self) -> str | None:
-        """Where the queries are; None for synthetic ones."""
-        from migrate.audit.query_set import split_of
-
-        if self.queries is None:
-            return None if self.beir is None else split_of(self.beir)[0]
-        return None if self.queries == SYNTHETIC else self.queries
-
-    @property
-    def words(self) -> list[str | Path]:
-        """The option that names the same queries from any folder."""
-        flag, named = ("--beir", str(self.beir)) if self.queries is None else ("--queries", self.queries)
-        return [flag, Path(named) if named != SYNTHETIC and Path(named).exists() else named]
-
-    def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
-        """The queries; raises as `load_query_set`."""
-        from migrate.audit.query_set import hold_out, load_query_set, share_of
-
-        query_set = load_query_set(
-            store,
-            self.beir,
-            self.queries,
-            parent_field=parent_field,
-            group_field=self.group_field,
-            seed=seed,
-            progress=progress,
-        )
-        return query_set if self.hold_out is None else hold_out(query_set, share_of(self.hold_out))
-
-    def offer_hold_out(
-        self, query_set: QuerySet, store: Store, embedder: Embedder, *, by_pool: bool, quiet: bool
-    ) -> None:
-        """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps.
-
-        Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
-        """
-        from migrate.audit.pool import DEPTHS
-        from migrate.cli.terminal import advise
-
-        count = len(query_set.distinct)
-        is_worth = count >= MANY_QUERIES and store.info.count > DEPTHS[0] * count
-        if by_pool and embedder.keeps and self.hold_out is None and is_worth:
-            advise(
-                f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
-                "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "
-                "times as wide now",
-                quiet=quiet,
-            )
-
-
-MANY_QUERIES = 100
-"""So many queries are worth being divided into those that choose and those that judge."""
 
 
 def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -634,7 +528,7 @@ def show_to_github(suite: Suite) -> None:
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     for line in annotation_lines(suite):
-        advise(line, quiet=False)
+        complain(line)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(for_markup(suite.markdown) + "\n")

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
-from migrate.cli.same import stop_if_same
-from migrate.cli.spending import SpendingOptions
+from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
-from migrate.cli.verdict import load_model_of
+from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
 @step_options(Reembed)
 @options.model_options
 @options.runner_options
-@options.general_options(options.as_json, options.quiet)
+@options.general_options(options.as_json)
+@options.quiet
 def command(
-    asked: Reembed, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
+    asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
     """Embed every text of STORE with the target model into a new store: same kind, ids, order, texts and metric.
 
@@ -44,28 +44,28 @@ def command(
     if asked.from_cache:
         fill_from_cache(asked, model, general)
     elif asked.part is None:
-        _embed_all(asked, spending, model, running, general)
+        _embed_all(asked, paid, model, running, general)
     else:
-        run_translation(asked.part, spending, model, running, general)
+        run_translation(asked.part, paid, model, running, general)
 
 
 def _embed_all(
-    asked: Reembed, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
+    asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
     from migrate.files import refuse_overlap
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
-    quiet, store, output = general.quiet, str(asked.store), str(asked.output)
+    store, output = str(asked.store), str(asked.output)
     runner = running.open()
     refuse_overlap(output_of(output).path, *options.local_paths(store))
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        warn_of_place(opened, output_of(output).path, quiet=quiet)
-        paid, loaded = spending.open(quiet=quiet), model.load(str(asked.target), seed=asked.seed, asks_again=False)
+        warn_of_place(opened, output_of(output).path)
+        loaded = model.load(str(asked.target), seed=asked.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=general.as_json)
         step = replace(asked, store=opened, target=loaded, runner=runner, progress=progress)
-        warn_of_store(opened, step.embedder, seed=asked.seed, quiet=quiet)
+        warn_of_store(opened, step.embedder, seed=asked.seed)
         paid.agree(step, progress=progress)
         stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=general.as_json)
         done = cast("Embedding", step.execute())
@@ -78,8 +78,8 @@ def _embed_all(
     for remark in done.remarks:
         show(f"note: {remark}")
     new = output_of(output).location
-    if not advise_switch(store, opened, new, quiet=quiet):
-        advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED, quiet=quiet)
+    if not advise_switch(store, opened, new):
+        advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED)
 
 
 def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions) -> None:
@@ -89,15 +89,15 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
-    quiet, store = general.quiet, str(asked.store)
+    store = str(asked.store)
     asked.check()
     refuse_overlap(output_of(asked.output).path, *options.local_paths(store))
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         opened = open_store(store, verify=True)
         embedder = load_model_of(opened, cast("str | None", asked.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
-            raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
+            raise UsageError(f"{store}: the vectors of the model are not cached, {why}; leave out --from-cache")
         done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
     if general.as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
@@ -111,8 +111,7 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
         advise(
             f"{done.n_choosers:,} queries chose some of these vectors and do not judge them: audit by others, such as "
             "those of --hold-out, another split, or --queries",
-            quiet=quiet,
         )
     new = str(done.path)
-    if not advise_switch(OLD, None, new, quiet=quiet):
-        advise_next("audit", new, "--reference", "pool", "--beir", JUDGED, also=("target",), quiet=quiet)
+    if not advise_switch(OLD, None, new):
+        advise_next("audit", new, "--reference", "pool", "--beir", JUDGED, also=("target",))

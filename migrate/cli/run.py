@@ -20,15 +20,13 @@ from migrate.cli.options import (
     MarginOptions,
     ModelOptions,
     Outputs,
-    QueryOptions,
     report_options,
 )
-from migrate.cli.same import stop_if_same
-from migrate.cli.spending import SpendingOptions
+from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.unread import warn_of_fit, with_unread
-from migrate.cli.verdict import load_model_of, show_finished, show_report
+from migrate.cli.unread import offer_hold_out, warn_of_fit, with_unread
+from migrate.cli.verdict import load_model_of, show_finished, show_report, stop_if_same
 from migrate.pipeline import Run
 
 if TYPE_CHECKING:
@@ -45,11 +43,12 @@ if TYPE_CHECKING:
 @options.accept_margin
 @options.model_options
 @report_options
-@options.general_options(options.as_json, options.verbose, options.quiet)
+@options.general_options(options.as_json, options.verbose)
+@options.quiet
 def command(
     asked: Run,
     accept_margin: float | None,
-    spending: SpendingOptions,
+    paid: Spending,
     model: ModelOptions,
     outputs: Outputs,
     general: GeneralOptions,
@@ -65,7 +64,6 @@ def command(
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.audit.places import Places
-    from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
@@ -73,29 +71,27 @@ def command(
     from migrate.report.terminal import table, wrap
     from migrate.stores import open_store
 
-    quiet, store, target, seed, output = general.quiet, str(asked.store), str(asked.target), asked.seed, asked.folder
+    store, target, seed, output = str(asked.store), str(asked.target), asked.seed, asked.folder
     general = replace(general, force=asked.force)
     by_pool, margin = asked.reference == "pool", MarginOptions(asked.margin, accept_margin)
-    judged = QueryOptions(_text(asked.beir), _text(asked.queries), asked.hold_out, asked.group_field)
-    judged.require(by_pool=by_pool)
-    read = options.local_paths(store, judged.location)
+    asked.check()
+    read = options.local_paths(store, asked.queries_location)
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=asked.force)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        is_inside = warn_of_place(opened, output, quiet=quiet)
+        is_inside = warn_of_place(opened, output)
         embedder = model.load(target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=general.as_json)
         old = _source_model(opened, _text(asked.source_model), model)
         if old is None:
-            advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = judged.load(opened, parent_field=PARENT_FIELD, seed=seed, progress=progress)
-        paid = spending.open(quiet=quiet)
+            advise("no --source-model: the audit cannot say whether staying would be better")
+        questions = replace(asked, progress=progress).load_queries(opened)
         step = replace(
             asked,
             store=opened,
             target=embedder,
-            beir=with_unread(questions, opened, embedder, seed=seed, quiet=quiet),
+            beir=with_unread(questions, opened, embedder, seed=seed),
             queries=None,
             hold_out=None,
             group_field=None,
@@ -107,22 +103,23 @@ def command(
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 again=tuple(typed_again()),
             ),
-            announce=lambda step: advise(step.sentence, quiet=quiet),
+            announce=lambda step: advise(step.sentence),
             progress=progress,
         )
         job = step.job
         finished = job.finished
         if finished is not None:
-            advise("this run has come to its end before; nothing is done again", quiet=quiet)
+            advise("this run has come to its end before; nothing is done again")
             code = show_finished(finished, output / PAGE, outputs, general)
         else:
             judges, kept, rate = job.questions, job.kept, None
             if kept.outputs:
                 anew = f" with other values of {', '.join(kept.changed)}" if kept.changed else ""
-                advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
+                advise(f"stitch and translated store are there; only the audit is made anew{anew}")
             else:
-                warn_of_fit(job.fit, quiet=quiet)
-            judged.offer_hold_out(judges, opened, embedder, by_pool=by_pool, quiet=quiet)
+                warn_of_fit(job.fit)
+            if by_pool and asked.hold_out is None:
+                offer_hold_out(judges, opened, embedder)
             if by_pool and not kept.outputs:
                 words = [store, *job.places.target, "-o", job.places.full]
                 deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
@@ -133,13 +130,13 @@ def command(
     if finished is None:
         paid.finish()
         for line in wrap(choice_sentence(done.stitch.selection)).splitlines():
-            advise(line, quiet=quiet)
+            advise(line)
         if general.verbose and not general.as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
         code = show_report(done.report, outputs, general, page=output / PAGE)
     if not general.as_json:
         found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
-        advise_recommendation(found, quiet=quiet)
+        advise_recommendation(found)
     return code
 
 

@@ -1,4 +1,4 @@
-"""What spending commands share: the options of the cap, the line before they start, the question, the line at the end.
+"""What spending commands share: the line before they start, the question, the line at the end.
 
 The further models that a stitch reads texts with, loaded with the options of the command.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrate.cli.options import ModelOptions, declared, option, option_group
+from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden
-from migrate.steps.base import COST, MAX_COST, MAX_COST_USD
+from migrate.steps.base import COST
 
 if TYPE_CHECKING:
     from migrate.cost.answers import Deal
@@ -35,38 +35,17 @@ _MARGIN = 1.1
 
 
 AGREED = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
-_OPTIONS = (
-    declared("max_cost", MAX_COST, MAX_COST_USD),
-    AGREED,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SpendingOptions:
-    """How much may be spent."""
-
-    max_cost: float
-    yes: bool
-
-    def open(self, *, quiet: bool) -> Spending:
-        """What a command spends."""
-        return Spending(self, quiet)
-
-
-spending_options = option_group(SpendingOptions, "spending", *_OPTIONS, section=COST)
-"""Adds the options of `SpendingOptions`."""
 
 
 class Spending:
     """The estimates of one command, the question about them, and what it did spend.
 
-    `cap_usd` is what its plan may spend: `--max-cost`, or what was agreed to beyond that.
+    `cap_usd` is what its plan may spend: `--max-cost`, or what was agreed to beyond that, all where it `is_agreed`.
     """
 
-    def __init__(self, options: SpendingOptions, quiet: bool) -> None:
-        self.options = options
-        self.quiet = quiet
-        self.cap_usd = options.max_cost
+    def __init__(self, max_cost: float, *, is_agreed: bool) -> None:
+        self.max_cost = self.cap_usd = max_cost
+        self.is_agreed = is_agreed
         self._estimates: dict[MeteredEmbedder, Estimate] = {}
         self._is_finished = False
         if (context := click.get_current_context(silent=True)) is not None:
@@ -94,9 +73,9 @@ class Spending:
         deal = weigh(target, store, is_proven=is_proven, seed=seed)
         if deal is not None and deal.plan.documents:
             for line in wrap(deal.sentence(what)).splitlines():
-                advise(line, quiet=self.quiet)
+                advise(line)
             if deal.full_is_better:
-                advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}", quiet=self.quiet)
+                advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}")
         return deal
 
     def agree(self, plan: PaidStep[Any], *, progress: Progress) -> None:
@@ -104,7 +83,7 @@ class Spending:
         from migrate.cost.spending import TARGET
 
         if all(model.meter is None for model in plan.models if model.role == TARGET):
-            advise("to embed: the target model costs no money", quiet=self.quiet)
+            advise("to embed: the target model costs no money")
         self.agree_on(plan.models, progress=progress)
         plan.cap.cap_usd = self.cap_usd
 
@@ -115,13 +94,13 @@ class Spending:
             meter, estimate = model.meter, model.estimate(progress=progress)
             if meter is None or estimate is None:
                 continue
-            advise(estimate.sentence, quiet=self.quiet)
+            advise(estimate.sentence)
             self._warn_of_unknown_price(model.embedder.profile.at_price(meter.price))
             before = self._estimates.get(meter)
             self._estimates[meter] = estimate if before is None else before + estimate
             caps.append(model.cap)
         usd = sum(estimate.usd or 0 for estimate in self._estimates.values())
-        if usd > self.options.max_cost:
+        if usd > self.max_cost:
             self._ask(usd)
             most = ((estimate.usd or 0) * (1 + meter.counter.error) for meter, estimate in self._estimates.items())
             self.cap_usd = sum(most) * _MARGIN
@@ -133,16 +112,15 @@ class Spending:
             advise(
                 f"warning: whether {profile.spec} costs money is not known, so --max-cost does not stop it; where it "
                 "is the target, --price says what a million tokens cost",
-                quiet=self.quiet,
             )
 
     def _ask(self, usd: float) -> None:
         from migrate.cost.estimate import dollars
         from migrate.errors import SpendingError
 
-        if self.options.yes:
+        if self.is_agreed:
             return
-        beyond = f"expected to cost at most {dollars(self.options.max_cost)} (--max-cost), found {dollars(usd)}"
+        beyond = f"this would cost {dollars(usd)}, more than --max-cost ({dollars(self.max_cost)})"
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
         with bar_hidden():
@@ -154,7 +132,7 @@ class Spending:
         """Print what it cost, next to the estimates."""
         self._is_finished = True
         for meter, estimate in self._estimates.items():
-            advise(estimate.compare_actual(meter.tokens, meter.usd), quiet=self.quiet)
+            advise(estimate.compare_actual(meter.tokens, meter.usd))
 
     def _break_off(self) -> None:
         """Print what was spent by a command that did not come to its end."""
@@ -166,7 +144,6 @@ class Spending:
                 kept = "what could be used is in the cache"
                 advise(
                     f"{spent}; {kept if meter.kept else 'without a cache only finished parts are kept'}",
-                    quiet=self.quiet,
                 )
 
 

@@ -17,7 +17,7 @@ from migrate.steps.check import Stamp
 @options.model_options
 @options.as_json
 @options.quiet
-def command(asked: Stamp, model: ModelOptions, as_json: bool, quiet: bool) -> int:
+def command(asked: Stamp, model: ModelOptions, as_json: bool) -> int:
     """Write the manifest of STORE beside its index, so that later checks need no embedding.
 
     The store is checked first; exits with 1, and writes nothing, if it does not come from the model. Its own files
@@ -31,7 +31,7 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool, quiet: bool) -> in
     asked.check()
     store, spec = str(asked.store), asked.model
     opened = open_store(store)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         embedder = None if spec is None else model.load(str(spec), state=folder_of(opened))
         done = replace(asked, store=opened, model=embedder, progress=progress).execute()
     if as_json:
@@ -40,9 +40,9 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool, quiet: bool) -> in
         show(stamp_text(done))
     if done.found is not None:
         found = with_settings(done.found.spec, done.found.options)
-        advise_next("check", store, f"--model={found}", names_model=False, quiet=quiet)
+        advise_next("check", store, f"--model={found}")
     elif done.checked is not None and not done.path:
-        lead_on(store, str(spec), opened, done.checked, quiet=quiet)
+        lead_on(store, str(spec), opened, done.checked)
     elif done.path:
-        advise_store(store, opened, quiet=quiet)
+        advise_store(store, opened)
     return 0 if done.path else 1

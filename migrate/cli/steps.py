@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from migrate.cli.options import Decorator, declared
-from migrate.cli.spending import AGREED, SpendingOptions
+from migrate.cli.spending import AGREED, Spending
 from migrate.steps.base import fields_of
 
 
@@ -15,7 +15,7 @@ def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
     """Add the arguments and options of a step, or another dataclass, to a command, which gets it as `asked`.
 
     Only those of the fields in `names` where there are any; `settings` are fields that the command sets itself. A
-    command with a limit of what may be spent gets `spending` too.
+    command with a limit of what may be spent gets `paid` too.
     """
     typed = [field for field in fields_of(step) if "kind" in field.metadata and field.name not in settings]
     typed = [field for field in typed if not names or field.name in names]
@@ -26,7 +26,7 @@ def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
         def with_step(**arguments: Any) -> Any:
             values = {field.name: arguments.pop(field.name) for field in typed}
             if costs:
-                arguments["spending"] = SpendingOptions(values["max_cost"], arguments.pop("yes"))
+                arguments["paid"] = Spending(values["max_cost"], is_agreed=arguments.pop("yes"))
             return command(asked=step(**values, **settings), **arguments)
 
         wrapped: Callable[..., Any] = AGREED(with_step) if costs else with_step

@@ -44,9 +44,9 @@ def command(asked: Switch, as_json: bool) -> None:
     if as_json:
         return
     if moved:
-        advise(f"this shell is in the old store's folder now; to the new one: cd {shlex.quote(moved)}", quiet=False)
+        advise(f"this shell is in the old store's folder now; to the new one: cd {shlex.quote(moved)}")
     if done.two_stage is not None:
-        advise_worker(name, quiet=False)
+        advise_worker(name)
 
 
 def _folder_under_shell(done: Switched) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import GeneralOptions, ModelOptions, option
-from migrate.cli.spending import SpendingOptions
+from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
@@ -22,10 +22,9 @@ from migrate.steps.sync import Sync
 @option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
 @step_options(Sync)
 @options.model_options
-@options.general_options(options.as_json, options.quiet)
-def command(
-    asked: Sync, dry_run: bool, spending: SpendingOptions, model: ModelOptions, general: GeneralOptions
-) -> None:
+@options.general_options(options.as_json)
+@options.quiet
+def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, general: GeneralOptions) -> None:
     """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
 
     Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
@@ -36,20 +35,20 @@ def command(
     from migrate.steps.sync.place import refuse_switched
     from migrate.stores import open_store
 
-    quiet, old, new = general.quiet, str(asked.old), str(asked.new)
-    with progress_bar(quiet=quiet) as progress:
+    old, new = str(asked.old), str(asked.new)
+    with progress_bar() as progress:
         before, after = open_store(new, verify=True), open_store(old, verify=True)
         refuse_switched(after, before)  # an old store in the place of the new one need not name a model
-        paid, embedder = spending.open(quiet=quiet), load_model_of(before, asked.target, "--target", model)
+        embedder = load_model_of(before, asked.target, "--target", model)
         step = replace(asked, old=after, new=before, target=embedder, progress=progress)
         counts = step.comparison.changes.counts
         if counts.to_embed:
             if not dry_run:
-                advise(counts_text(counts), quiet=quiet)
+                advise(counts_text(counts))
             limits = step.comparison.embedder.loaded_profile()
             if limits.max_tokens is not None:
                 unread = count_unread(step.models[0].documents(), limits, progress=progress)
-                warn_of_unread(unread, "new and changed documents", "cut them as the others were cut", quiet=quiet)
+                warn_of_unread(unread, "new and changed documents", "cut them as the others were cut")
         if dry_run:
             document, text = plan_document(step), plan_text(step)
         else:
@@ -63,7 +62,7 @@ def command(
         return
     show(text)
     if dry_run and not step.comparison.is_current:
-        advise_next("sync", old, new, also=("any_store", "target", "price"), quiet=quiet)
-    elif not advise_switch(old, after, new, quiet=quiet) and not step.comparison.is_current:
+        advise_next("sync", old, new, also=("any_store", "target", "price"))
+    elif not advise_switch(old, after, new) and not step.comparison.is_current:
         words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
-        advise_next("audit", new, *words, also=("target",), quiet=quiet)
+        advise_next("audit", new, *words, also=("target",))

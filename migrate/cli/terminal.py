@@ -128,10 +128,20 @@ def show_json(facts: Any, *, kind: str = "") -> None:
     _print(printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
-def advise(text: str, *, quiet: bool) -> None:
-    """Print to stderr what is worth knowing but is not the result."""
-    if not quiet:
+def advise(text: str) -> None:
+    """Print to stderr what is worth knowing but is not the result, unless `--quiet` was given."""
+    if not is_quiet():
         complain(text)
+
+
+QUIET = "migrate.quiet"
+"""Under this name click's context says whether `--quiet` was given."""
+
+
+def is_quiet() -> bool:
+    """Return True where the command that is running was given `--quiet`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
 
 
 def show_summary(report: AuditReport, page: Path | None) -> None:
@@ -174,7 +184,7 @@ class _Lines(io.StringIO):
 
 
 @contextmanager
-def progress_bar(*, quiet: bool) -> Iterator[Progress]:
+def progress_bar() -> Iterator[Progress]:
     """Give a callback that shows how far each stage is, on stderr: done, total, rate and the time left.
 
     A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
@@ -196,7 +206,7 @@ def progress_bar(*, quiet: bool) -> Iterator[Progress]:
         bar.update(done - bar.n)
 
     try:
-        yield (lambda _stage, _done, _total: None) if quiet else report
+        yield (lambda _stage, _done, _total: None) if is_quiet() else report
     finally:
         _bar = None
         if bar is not None:

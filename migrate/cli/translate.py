@@ -17,7 +17,7 @@ from migrate.cli.next_step import (
     model_words,
 )
 from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
-from migrate.cli.spending import Spending, SpendingOptions, with_views
+from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_sample
@@ -58,24 +58,20 @@ class _Reporter:
     def choice(self, choice: Choice, target: PlannedModel) -> None:
         from migrate.steps.translate.choice import why_unsure
 
-        quiet = self.paid.quiet
-        warn_of_sample(lambda: choice.sample.documents, target.embedder, quiet=quiet)
+        warn_of_sample(lambda: choice.sample.documents, target.embedder)
         if self.policy is None and choice.policy == "random":
-            advise(f"note: {why_unsure(self.fitted)}; the documents to embed are drawn at random", quiet=quiet)
+            advise(f"note: {why_unsure(self.fitted)}; the documents to embed are drawn at random")
         if target.meter is not None:
             self.paid.agree_on([target], progress=self.progress)
             return
         cost = choice.cost
         tokens = f"{'' if cost.is_exact else 'about '}{cost.tokens:,} tokens"
         by_log = f" ({choice.from_log:,} of them hits of the query log)" if choice.from_log else ""
-        advise(
-            f"to embed: {cost.documents:,} documents, {tokens}{by_log}; tokens are {choice.counted_by}",
-            quiet=quiet,
-        )
+        advise(f"to embed: {cost.documents:,} documents, {tokens}{by_log}; tokens are {choice.counted_by}")
 
     def stitch(self, refitted: FittedStitch) -> None:
         pairs = refitted.manifest.counts["pairs"]
-        advise(f"{self.folder}: {refitted.stitch.spec}, fitted on {pairs:,} pairs", quiet=self.paid.quiet)
+        advise(f"{self.folder}: {refitted.stitch.spec}, fitted on {pairs:,} pairs")
 
 
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | None, model: ModelOptions) -> Embedder:
@@ -87,7 +83,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
     file = None if recorded is None else file_of(recorded)
     if spec is None and (recorded is None or file is not None):
         what = "its model" if recorded is None else f"where {file} is"
-        raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
+        raise UsageError(f"{folder}: the stitch does not say {what}; name the model with --target SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
         return model.load(str(spec), state=folder)
     if spec is None:
@@ -99,9 +95,10 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @step_options(Translate)
 @options.model_options
 @options.runner_options
-@options.general_options(options.as_json, options.quiet)
+@options.general_options(options.as_json)
+@options.quiet
 def command(
-    asked: Translate, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
+    asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
 
@@ -109,11 +106,11 @@ def command(
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
-    run_translation(asked, spending, model, running, general)
+    run_translation(asked, paid, model, running, general)
 
 
 def run_translation(
-    asked: Translate, spending: SpendingOptions, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
+    asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
 ) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
@@ -121,23 +118,22 @@ def run_translation(
     from migrate.stores import open_store
 
     asked.check()
-    quiet, store, stitch = general.quiet, str(asked.store), cast("Path | str", asked.stitch)
+    store, stitch = str(asked.store), cast("Path | str", asked.stitch)
     runner = running.open()
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        paid = spending.open(quiet=quiet)
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
         fitted = with_views(loaded, folder, model)
         step = replace(asked, store=opened, stitch=fitted, runner=runner, progress=progress)
         if step.reembed is not None:
-            asked.refuse_outputs()
+            asked.job.refuse_outputs()
             target = load_model_of_stitch(fitted, folder, asked.target, model)
-            reporter = _Reporter(paid, fitted, asked.policy, step.refit_folder, progress)
+            reporter = _Reporter(paid, fitted, asked.policy, step.job.refit_folder, progress)
             step = replace(step, target=target, announce=reporter.announce())
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:
-            _say_first_tokens(step, quiet=quiet)
+            _say_first_tokens(step)
         step.cap.cap_usd = paid.cap_usd
         done = step.execute()
     paid.finish()
@@ -145,36 +141,35 @@ def run_translation(
         show_json(done, kind="translate")
         return
     _show(done, opened)
-    if not advise_switch(store, opened, str(done.path), quiet=quiet):
-        _advise_audit(opened, fitted, store, done.path, asked.target, quiet=quiet)
+    if not advise_switch(store, opened, str(done.path)):
+        _advise_audit(opened, fitted, store, done.path, asked.target)
 
 
-def _say_first_tokens(step: Translate, *, quiet: bool) -> None:
+def _say_first_tokens(step: Translate) -> None:
     """Say that all texts are embedded where no estimate does, as the model costs no money."""
     from migrate.cost.spending import VIEW
 
     if all(planned.meter is None for planned in step.models if planned.role == VIEW):
         advise(
-            f"to embed: the first {step.fitted.first_tokens} tokens of every text, without those in the cache; the "
+            f"to embed: the first {step.job.fitted.first_tokens} tokens of every text, without those in the cache; the "
             "model costs no money",
-            quiet=quiet,
         )
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: ModelLike | None, *, quiet: bool
+    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: ModelLike | None
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
     model = fitted.manifest.model
     words = model_words("--target", str(target) if target else None if model is None else model.spec)
     if is_out_of_sight(model) and not words and model is not None:
-        advise(f"file:PATH: where {file_of(model)} is, which is not in this folder", quiet=quiet)
+        advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
         words = ["--target", "file:PATH"]
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"
     words = ["--reference", by, "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
-    advise_next("audit", output, *words, quiet=quiet)
+    advise_next("audit", output, *words)
 
 
 def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:

@@ -20,52 +20,77 @@ if TYPE_CHECKING:
 CHUNKS = "`embed` cuts documents into chunks that fit"
 
 
-def warn_of_unread(unread: Unread | None, what: str, remedy: str, *, quiet: bool) -> None:
+def warn_of_unread(unread: Unread | None, what: str, remedy: str) -> None:
     """Say how much is never read, where anything is, and what helps."""
     if unread is not None and unread.over:
-        advise(f"warning: {unread.sentence(what)}; {remedy}", quiet=quiet)
+        advise(f"warning: {unread.sentence(what)}; {remedy}")
 
 
-def warn_of_store(store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> Unread | None:
+def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
     """Count what a model will leave unread of a store's documents, say so, and return it."""
     from migrate.cost.chunks import count_unread_of_store
 
     if not store.info.has_texts:
         return None
     unread = count_unread_of_store(store, embedder.loaded_profile(), seed=seed)
-    warn_of_unread(unread, "documents of the store", CHUNKS, quiet=quiet)
+    warn_of_unread(unread, "documents of the store", CHUNKS)
     return unread
 
 
-def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *, quiet: bool) -> Unread | None:
+def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder) -> Unread | None:
     """As `warn_of_store`, of the documents that are embedded to learn from; they are not drawn where nothing limits."""
     from migrate.cost.chunks import count_unread
 
     target = embedder.loaded_profile()
     unread = None if target.max_tokens is None else count_unread(draw(), target)
-    warn_of_unread(unread, "documents of the sample", CHUNKS, quiet=quiet)
+    warn_of_unread(unread, "documents of the sample", CHUNKS)
     return unread
 
 
-def warn_of_fit(step: Fit, *, quiet: bool) -> Unread | None:
+def warn_of_fit(step: Fit) -> Unread | None:
     """As `warn_of_sample`, where the sample of a fit is drawn at random, which is quick."""
     if step.query_log is not None or step.strategy not in (None, "random") or not step.inputs.store.info.has_texts:
         return None
-    return warn_of_sample(step.expected_documents, step.inputs.embedder, quiet=quiet)
+    return warn_of_sample(step.expected_documents, step.inputs.embedder)
 
 
-def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> QuerySet:
-    """The questions, with a note for the report where a model leaves some of them, or of the store, unread; it is said.
+def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, silent: bool = False) -> QuerySet:
+    """Return the questions, with a note for the report where a model leaves some of them, or of the store, unread.
 
-    Both the translation and the full re-embed that it is compared with are of what is read.
+    It is said too, unless it is to be `silent`. The translation and the full re-embed that it is compared with are both
+    of what is read.
     """
     from dataclasses import replace
 
-    from migrate.cost.chunks import count_unread
+    from migrate.cost.chunks import count_unread, count_unread_of_store
 
-    unread = warn_of_store(store, embedder, seed=seed, quiet=quiet)
-    of_queries = count_unread(questions.queries, embedder.loaded_profile().for_queries())
-    warn_of_unread(of_queries, "queries", "shorten them", quiet=quiet)
-    counted = {"documents of the store": unread, "queries": of_queries}
+    profile = embedder.loaded_profile()
+    counted = {
+        "documents of the store": count_unread_of_store(store, profile, seed=seed) if store.info.has_texts else None,
+        "queries": count_unread(questions.queries, profile.for_queries()),
+    }
+    if not silent:
+        for what, remedy in (("documents of the store", CHUNKS), ("queries", "shorten them")):
+            warn_of_unread(counted[what], what, remedy)
     notes = [part.sentence(what) for what, part in counted.items() if part is not None and part.over]
     return replace(questions, notes=(*questions.notes, *notes))
+
+
+MANY_QUERIES = 100
+"""So many queries are worth being divided into those that choose and those that judge."""
+
+
+def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder) -> None:
+    """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps.
+
+    Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
+    """
+    from migrate.audit.pool import DEPTHS
+
+    count = len(query_set.distinct)
+    if embedder.keeps and count >= MANY_QUERIES and store.info.count > DEPTHS[0] * count:
+        advise(
+            f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
+            "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "
+            "times as wide now",
+        )

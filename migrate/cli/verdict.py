@@ -1,16 +1,19 @@
-"""What the judging commands share: the questions, the model of a store, and how a verdict leaves the process."""
+"""The model of a store, as commands load it, and how they end: by a verdict, or as there is nothing to move."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.cli.next_step import file_of, is_out_of_sight
+import click
+
+from migrate.cli.next_step import OLD, advise_switch, file_of, is_out_of_sight
 from migrate.cli.terminal import show, show_json, show_summary
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
     from migrate.cli.options import GeneralOptions, ModelOptions, Outputs
+    from migrate.cli.spending import Spending
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
@@ -95,3 +98,25 @@ def show_finished(finished: Finished, page: Path, outputs: Outputs, general: Gen
         show(f"\n{finished.details}", verdict=True)
     outputs.leave(finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=general.force)
     return EXIT_CODES[finished.outcome]
+
+
+def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending | None = None, as_json: bool) -> None:
+    """Say that there is nothing to migrate, and end with 0, where the manifest shows it.
+
+    Once the costs are agreed to, `paid` is what is spent, and some texts that are embedded may show it too.
+    """
+    from migrate.check.again import is_embedded_by, is_recorded_of
+
+    if not (is_recorded_of(store, embedder) if paid is None else is_embedded_by(store, embedder)):
+        return
+    if paid is not None:
+        paid.finish()
+    spec, location = embedder.quick_identity().spec, store.info.location
+    sentence = f"{location} is of {spec} already: nothing to migrate"
+    if as_json:
+        same = {"store": location, "model": spec, "nothing_to_migrate": sentence}
+        show_json(same, kind=kind)
+    else:
+        show(sentence)
+        advise_switch(OLD, None, location)
+    raise click.exceptions.Exit

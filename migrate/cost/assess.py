@@ -63,10 +63,7 @@ class Assessment:
     def to_pandas(self) -> DataFrame:
         """One row a plan; needs pandas.
 
-        Raises
-        ------
-        UsageError
-            It is not installed.
+        Raises UsageError: it is not installed.
         """
         return data_frame([asdict(plan) for plan in self.plans])
 
@@ -96,10 +93,7 @@ def assess_store(
     stitch may lean on; that of `quality` is among them. With `keep` (0-1) the cheapest plan is looked for that should
     have so much overlap@10, or, where an audit measured it, retention. A budget counts the sample of `quality`.
 
-    Raises
-    ------
-    StoreError
-        The store has no texts, or none that is not blank.
+    Raises StoreError: the store has no texts, or none that is not blank.
     """
     info = store.info
     if not info.has_texts:

@@ -25,10 +25,10 @@ MOST_COUNTED = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Of `texts` texts `over` are longer than the `limit` tokens that the model takes, prefix and special ones too.
+    """The part of some texts that a model leaves unread: `over` of `texts` are longer than its `limit` of tokens.
 
-    `share` (0-1) of the tokens of all of them is beyond it. A `store` of more texts is judged by these, drawn;
-    `is_exact` says whether the model's own tokenizer counted.
+    Prefix and special tokens count. `share` (0-1) of all tokens is beyond it. A `store` of more texts is judged by
+    these, drawn; `is_exact` says whether the model's own tokenizer counted.
     """
 
     model: str
@@ -42,7 +42,7 @@ class Unread:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As JSON documents have it."""
+        """The figures, for a JSON document."""
         return {
             "model": self.model,
             "limit": self.limit,
@@ -54,7 +54,7 @@ class Unread:
         }
 
     def sentence(self, what: str) -> str:
-        """In words, where some text is over."""
+        """Say it in words, where some text is over; `what` are the texts."""
         about = "" if self.is_exact and self.store is None else "about "
         many = f"{self.over:,} of {self.texts:,}"
         if self.store is not None:
@@ -79,7 +79,7 @@ def count_unread(
 
 
 def count_unread_of_store(store: Store, target: Profile, *, seed: int = 0) -> Unread | None:
-    """As `count_unread`, of a store's documents, or of `MOST_COUNTED` of them; None too where it has no texts."""
+    """Count the same for a store's documents, or for `MOST_COUNTED` of them; None too where it has no texts."""
     if not store.info.has_texts or target.max_tokens is None:
         return None
     count = store.info.count
@@ -104,37 +104,31 @@ class ChunkSize:
     overlap: int
 
     def fits(self, target: Profile) -> bool:
-        """Whether the model reads such chunks to their end."""
+        """Return whether the model reads such chunks to their end."""
         left = room(target)
         return left is None or self.tokens <= left
 
 
 def room(target: Profile) -> int | None:
-    """Tokens that the model reads of a text beside its prefix and its special tokens; None where no limit is known.
+    """Return the tokens that a model reads beside its prefix and special tokens; None where no limit is known.
 
-    Raises
-    ------
-    UsageError
-        The prefix leaves none.
+    Raises UsageError: the prefix leaves none.
     """
     if target.max_tokens is None:
         return None
     left = target.max_tokens - _spare(target)
     if left < 1:
         raise UsageError(
-            f"{target.spec}: expected a document prefix that leaves room among the {target.max_tokens:,} tokens the "
-            f"model reads, found one of {_spare(target):,}; shorten it"
+            f"{target.spec}: the document prefix of {_spare(target):,} tokens leaves no room among the "
+            f"{target.max_tokens:,} that the model reads; shorten it"
         )
     return left
 
 
 def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None = None) -> ChunkSize:
-    """The size that was asked for; otherwise what the model reads, up to `CHUNK_TOKENS`, and a tenth of it.
+    """Return the size that was asked for, else what the model reads, up to `CHUNK_TOKENS`, and a tenth of it.
 
-    Raises
-    ------
-    UsageError
-        As `room`.
+    Raises UsageError: as `room`.
     """
     if tokens is None:
         tokens = min(CHUNK_TOKENS, room(target) or CHUNK_TOKENS)
@@ -142,12 +136,9 @@ def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None =
 
 
 def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSize) -> Iterator[Document]:
-    """The chunks of documents, as `chunk_documents` makes and names them, counted as the target model counts.
+    """Yield the chunks of documents, as `chunk_documents` makes and names them, counted as the target model counts.
 
-    Raises
-    ------
-    UsageError, DatasetError
-        As `chunk_documents`.
+    Raises UsageError, DatasetError: as `chunk_documents`.
     """
     spare = _spare(target)
 
@@ -158,13 +149,13 @@ def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSiz
 
 
 def _spare(target: Profile) -> int:
-    """Tokens of a text that has none of its own."""
+    """Return the tokens of a text that has none of its own."""
     return int(target.counter.count([target.prefix])[0]) if target.prefix else target.counter.special
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """What the documents beyond a model's limit would become if they were cut into chunks, the others left as they are.
+    """The chunks of the documents beyond a model's limit, if these were cut, and the others left as they are.
 
     Of `documents` of them `chunks` chunks of at most `chunk_tokens` tokens come, with `tokens` in all. Where there are
     more than 100 such documents it is what the first 100 become, raised in proportion: `is_sampled`.

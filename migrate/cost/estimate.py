@@ -1,4 +1,4 @@
-"""What embedding some texts will cost: tokens, dollars, minutes."""
+"""The cost of embedding some texts: tokens, dollars, minutes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 def dollars(usd: float) -> str:
-    """An amount with as many digits as it needs.
+    """Return an amount with as many digits as it needs.
 
     >>> dollars(1234.5), dollars(0.0312), dollars(0.00001), dollars(0)
     ('$1,234.50', '$0.0312', '<$0.0001', '$0.00')
@@ -17,7 +17,7 @@ def dollars(usd: float) -> str:
 
 
 def duration(minutes: float) -> str:
-    """A time in the unit that suits it.
+    """Return a time in the unit that suits it.
 
     >>> duration(0.02), duration(30), duration(200)
     ('1.2 s', '30 min', '3.3 h')

@@ -19,7 +19,7 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 
 @dataclass
 class SpendingCap:
-    """What several models may spend together: `cap_usd` dollars, None for no cap; may be changed while they run."""
+    """The limit of several models together: `cap_usd` dollars, None for no cap; may be changed while they run."""
 
     cap_usd: float | None = None
     meters: list[MeteredEmbedder] = field(default_factory=list)
@@ -28,20 +28,20 @@ class SpendingCap:
 
     @property
     def spent_usd(self) -> float:
-        """What was spent; tokens without a price count nothing."""
+        """The dollars that were spent; tokens without a price count nothing."""
         return sum(meter.usd or 0 for meter in self.meters)
 
     def allows(self, usd: float | None) -> bool:
-        """Whether so much more stays within the cap, with what others have been allowed and have not spent yet."""
+        """Return whether so much more stays within the cap, with what others were allowed and have not spent yet."""
         allowed = sum(usd_of(meter.allowed, meter.price) or 0 for meter in self.meters)
         return usd is None or self.cap_usd is None or self.spent_usd + allowed + usd <= self.cap_usd
 
     def meter(self, embedder: Embedder, price_usd_per_mtok: float | None = None) -> Embedder:
-        """An embedder that spends under this cap, always the same for the same one; a free one is returned as it is."""
+        """Return the embedder that spends under this cap, one for each; a free one is returned as it is."""
         return self._put(embedder, price_usd_per_mtok)[1]
 
     def meter_of(self, embedder: Embedder) -> MeteredEmbedder | None:
-        """The meter of an embedder, one with a meter or without; None where it costs no money."""
+        """Return the meter of an embedder, one with a meter or without; None where it costs no money."""
         return self._put(embedder, None)[2]
 
     def _put(self, embedder: Embedder, price: float | None) -> tuple[Embedder, Embedder, MeteredEmbedder | None]:
@@ -89,7 +89,7 @@ class MeteredEmbedder(WrappedEmbedder):
         self._charged_before = embedder.usage_tokens
 
     def around(self, embedder: Embedder) -> MeteredEmbedder:
-        """Another embedder, metered at the same price under the same cap."""
+        """Return another embedder, metered at the same price under the same cap."""
         return MeteredEmbedder(embedder, self.counter, self.price, cap=self.cap, kept=self.kept)
 
     @property
@@ -99,16 +99,13 @@ class MeteredEmbedder(WrappedEmbedder):
 
     @property
     def usd(self) -> float | None:
-        """What these cost; None where no price is known."""
+        """The dollars that these cost; None where no price is known."""
         return usd_of(self.tokens, self.price)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """As the embedder below.
+        """Embed by the embedder below.
 
-        Raises
-        ------
-        SpendingError
-            The texts would cost more than what is left of the cap; none of them was sent.
+        Raises SpendingError: the texts would cost more than what is left of the cap; none of them was sent.
         """
         tokens = int(self._count(texts, role).sum())
         with self._allow(np.array([tokens])):
@@ -117,12 +114,9 @@ class MeteredEmbedder(WrappedEmbedder):
         return vectors
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
-        """As the embedder below, up to the last text that the cap has room for.
+        """Embed by the embedder below, up to the last text that the cap has room for.
 
-        Raises
-        ------
-        SpendingError
-            There are more texts than that; what was embedded of them has been handed over.
+        Raises SpendingError: there are more texts than that; what was embedded of them has been handed over.
         """
         counts, done = self._count(texts, role), 0
 
@@ -142,12 +136,9 @@ class MeteredEmbedder(WrappedEmbedder):
 
     @contextmanager
     def _allow(self, counts: Counts) -> Iterator[int]:
-        """How many of the texts with these tokens the cap has room for, which is theirs until the context ends.
+        """Reserve room under the cap for as many of the texts with these tokens as it has; yield how many these are.
 
-        Raises
-        ------
-        SpendingError
-            It has no room for the first.
+        Raises SpendingError: it has no room for the first.
         """
         with self.cap.lock:
             totals = np.cumsum(counts).tolist()
@@ -170,7 +161,7 @@ class MeteredEmbedder(WrappedEmbedder):
         return self.counter.count([prefix + whole(text.text) for text in texts])
 
     def _is_within(self, tokens: int) -> bool:
-        """Whether so many tokens more leave the cap unbroken, be they as many more as the counter may be off."""
+        """Return whether so many tokens more, and as many more as the counter may be off, stay within the cap."""
         return self.cap.allows(usd_of(tokens * (1 + self.counter.error), self.price))
 
     def _beyond_cap(self, tokens: int) -> SpendingError:
@@ -178,15 +169,15 @@ class MeteredEmbedder(WrappedEmbedder):
         after = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
         kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
         return SpendingError(
-            f"expected to spend at most {dollars(self.cap.cap_usd or 0)}, found {dollars(spent)} spent and {after} "
-            f"with what comes next; {kept}, raise --max-cost (max_cost in Python) to go on"
+            f"{dollars(spent)} are spent, and what comes next would make it {after}, beyond the limit of "
+            f"{dollars(self.cap.cap_usd or 0)}; {kept}, raise --max-cost (max_cost in Python) to go on"
         )
 
 
 def put_meter(
     embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None, cap: SpendingCap | None = None
 ) -> tuple[Embedder, MeteredEmbedder]:
-    """An embedder with a meter in it: below the cache where there is one, around it otherwise; and the meter."""
+    """Return an embedder with a meter in it, below the cache where there is one, else around it; and the meter."""
     meters: list[MeteredEmbedder] = []
 
     def meter(model: Embedder) -> Embedder:

@@ -135,12 +135,12 @@ class Plan:
 
     @property
     def quality_known(self) -> float:
-        """What is expected or was measured; 0 where nothing is known."""
+        """The figure that is expected or was measured; 0 where nothing is known."""
         return 0.0 if self.known is None else self.known.estimate
 
     @property
     def outcome(self) -> str | None:
-        """What an audit has found of it; None where none has."""
+        """The outcome of an audit; None where there was none."""
         return None if self.known is None else self.known.outcome
 
 

@@ -1,4 +1,4 @@
-"""What is known of the quality of a migration: nothing before a fit, the fit's own figures after it, then an audit's.
+"""The quality of a migration, as far as it is known: by a fit's own figures after it, then by an audit's.
 
 A fit measures on held-out pairs of its sample. From these, its learning curve and the share of the store that will have
 true vectors comes what to expect of a plan: inside the sample, where ten neighbours are farther apart than in the
@@ -35,7 +35,7 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True)
 class KnownPoint:
-    """What was measured with so many `documents` re-embedded.
+    """A measurement with so many `documents` re-embedded.
 
     `policy` is that of a frontier, None for the held-out figures of a fit. `estimate`, `lower` and `upper` (95 %) are
     of `measure`, shares (0-1), a bound None where there is none; `outcome` is the audit's.
@@ -61,7 +61,7 @@ class KnownPoint:
 
 @dataclass(frozen=True, slots=True)
 class StitchQuality:
-    """What a fit knows of the stitch that it made of some `pairs`.
+    """The figures of a fit for the stitch that it made of some `pairs`.
 
     `sample` are the ids of the documents that are paid for.
     """
@@ -72,16 +72,16 @@ class StitchQuality:
 
     @property
     def leans(self) -> bool:
-        """Whether the stitch leans on first tokens, which its figures are with."""
+        """True where the stitch leans on first tokens, which its figures are with."""
         return self.selection.prefix is not None and self.selection.prefix.is_used
 
     @property
     def first_tokens(self) -> int | None:
-        """How many first tokens of each document it has tried to lean on."""
+        """The number of first tokens of each document that it has tried to lean on."""
         return None if self.selection.prefix is None else self.selection.prefix.tokens
 
     def expected(self, documents: int, store: int, *, first_tokens: bool = False) -> KnownPoint | None:
-        """What to expect of true vectors for `documents` of the documents of a `store`, those of the sample among them.
+        """Return what to expect of true vectors for `documents` of those of a `store`, the sample among them.
 
         None where the fit says nothing: of a stitch with `first_tokens` or without that it did not try, of one that
         was saved before it noted what true vectors keep, or of fewer documents than it has.
@@ -98,7 +98,7 @@ class StitchQuality:
         return KnownPoint(documents, EXPECTED, min(estimate + rest * gain, 1.0), lower, upper)
 
     def fewest(self, wanted: float, store: int, *, first_tokens: bool = False) -> int | None:
-        """The fewest documents with true vectors of which `wanted` may be expected, or more; None where unknown."""
+        """Return the fewest documents with true vectors of which `wanted` may be expected; None where unknown."""
         low, high = self.pairs - 1, store
         if self.expected(store, store, first_tokens=first_tokens) is None:
             return None
@@ -109,16 +109,16 @@ class StitchQuality:
         return high
 
     def two_stage(self) -> KnownPoint | None:
-        """What to expect where the best translated documents of each query are ranked by true vectors."""
+        """Return what to expect where the best translated documents of each query are ranked by true vectors."""
         partial = self.selection.partial
         return None if partial is None else KnownPoint(self.pairs, EXPECTED, partial.two_stage, None, None)
 
     def texts_of(self, store: Store) -> Iterator[Document]:
-        """The documents of the sample."""
+        """Yield the documents of the sample."""
         return (document for document in store.documents() if document.id in self.sample)
 
     def paid(self, lookup: CacheLookup | None) -> CacheLookup:
-        """What tells which texts are paid for: those of the sample, and what `lookup` finds."""
+        """Return a lookup of texts that are paid for: those of the sample, and what `lookup` finds."""
 
         def is_paid(texts: Sequence[Text]) -> list[bool]:
             own = [text.id in self.sample for text in texts]
@@ -132,72 +132,55 @@ class StitchQuality:
         return None if self.selection.prefix is None else self.selection.prefix.partial
 
     def _gain(self, more: int, *, first_tokens: bool) -> tuple[float, float, float]:
-        """What so many more pairs should add to translated vectors; nothing is known of the way not taken."""
+        """Return what so many more pairs should add to translated vectors; nothing is known of the way not taken."""
         curve = self.selection.curve
         known = curve is not None and more > 0 and first_tokens == self.leans
         return curve.gain_of(self.pairs, more) if curve is not None and known else (0.0, 0.0, 0.0)
 
 
 def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str = "stitch") -> StitchQuality:
-    """What the fit of a stitch knows of it; `source` names it in errors.
+    """Return the figures of the fit of a stitch; `source` names it in errors.
 
-    Raises
-    ------
-    StitchError
-        It was fitted on another store, or leads to another model.
+    Raises StitchError: it was fitted on another store, or leads to another model.
     """
     difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
-            f"{source}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "
-            "leave it out"
+            f"{source}: the stitch was not fitted on {store.info.location}, but on another store ({difference}); leave "
+            "it out"
         )
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
-        raise StitchError(f"{source}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
+        raise StitchError(f"{source}: the stitch leads to {model.spec}, not to {spec}; name that with --target")
     return StitchQuality(
         fitted.manifest.counts.get("pairs", len(fitted.sample.ids)), fitted.selection, frozenset(fitted.sample.row_of)
     )
 
 
 def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
-    """The points of an audit's frontier, over a store of `count` documents.
+    """Read the points of an audit's frontier, over a store of `count` documents.
 
-    Raises
-    ------
-    InputError
-        The file is no report of an audit with a frontier, or of another store.
-    OutputError
-        It cannot be read.
+    Raises InputError: the file is no report of an audit with a frontier, or of another store. OutputError: it cannot be
+    read.
     """
     frontier = _read_report(path).get("frontier")
     if not isinstance(frontier, dict):
-        raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
+        raise InputError(f"{path}: this is no report of an audit with --frontier; run audit with it")
     if frontier.get("documents") != count:
-        documents = frontier.get("documents")
-        described = f"one of {documents}" if isinstance(documents, int) else "one that does not say"
-        raise InputError(
-            f"{path}: expected the frontier of a store of {count:,} documents, found {described}; give the report of "
-            "this store"
-        )
+        raise InputError(f"{path}: the frontier is of another store, not of one of {count:,} documents; give its own")
     try:
         best, measured = frontier.get("cheapest_safe"), frontier.get("measured", "retention")
         shape = {"measured": str, "best": Mapping[str, Any] | None, "points": list[Mapping[str, Any]]}
         expect({"measured": measured, "best": best, "points": frontier.get("points")}, shape)
         return tuple(_point(facts, best, measured) for facts in frontier["points"])
     except MalformedError as error:
-        raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
+        raise InputError(f"{path}: the points of the frontier cannot be read ({error}); audit again") from error
 
 
 def read_stay(path: Path) -> KnownPoint | None:
-    """What an audit's report says of staying with the old model; None where it does not.
+    """Read what an audit's report says of staying with the old model; None where it does not.
 
-    Raises
-    ------
-    InputError
-        The file is no JSON, or not that of an audit.
-    OutputError
-        It cannot be read.
+    Raises InputError: the file is no JSON, or not that of an audit. OutputError: it cannot be read.
     """
     report = _read_report(path)
     if not report.get("verdict") or not report.get("options"):
@@ -209,7 +192,7 @@ def read_stay(path: Path) -> KnownPoint | None:
             if option.get("name") == "stay" and option.get(measured) is not None:
                 return KnownPoint(0, measured, *_bounds(option, measured))
     except MalformedError as error:
-        raise InputError(f"{path}: expected the options of an audit, found others ({error}); audit again") from error
+        raise InputError(f"{path}: the options of the audit cannot be read ({error}); audit again") from error
     return None
 
 
@@ -219,9 +202,7 @@ def _read_report(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
     except MalformedError as error:
-        raise InputError(
-            f"{path}: expected the JSON report of an audit, found something else ({error}); check the path"
-        ) from error
+        raise InputError(f"{path}: this is no JSON report of an audit ({error}); check the path") from error
     return report
 
 
@@ -233,6 +214,6 @@ def _point(facts: Mapping[str, Any], best: Mapping[str, Any] | None, measured: s
 
 
 def _bounds(facts: Mapping[str, Any], measured: str) -> tuple[float, float | None, float | None]:
-    """Estimate, lower and upper bound."""
+    """Return estimate, lower and upper bound."""
     bounds = expect(facts, {measured: {"estimate": float, "lower": float | None, "upper": float | None}})[measured]
     return bounds["estimate"], bounds["lower"], bounds["upper"]

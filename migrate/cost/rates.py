@@ -40,10 +40,7 @@ class Rate:
         >>> Rate.parse("50/s, 1000000tok/min")
         Rate(requests_per_min=3000.0, tokens_per_min=1000000.0, source='as given by rate=')
 
-        Raises
-        ------
-        UsageError
-            It is none of these.
+        Raises UsageError: it is none of these.
         """
         amounts: dict[bool, float] = {}
         for part in text.split(","):

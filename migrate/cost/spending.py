@@ -51,7 +51,7 @@ class PlannedModel:
 
     @property
     def meter(self) -> MeteredEmbedder | None:
-        """What counts its tokens; None where it costs no money."""
+        """The counter of its tokens; None where it costs no money."""
         return self.cap.meter_of(self.embedder)
 
     @property

@@ -47,7 +47,7 @@ def read_qrels(path: Path) -> Qrels:
         fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
         if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
             expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
-            raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; correct the line")
+            raise DatasetError(f"{place}: {line[:80]!r} is not {expected}; correct the line")
         match = re.fullmatch(r"([+-]?[0-9]{1,9})(?:\.0+)?", fields[-1].strip())
         if not match:
             first, last = (field.strip().casefold() for field in (fields[0], fields[-1]))
@@ -217,7 +217,7 @@ def _qrels_path(folder: Path, split: str) -> Path:
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if split not in splits:
         there = ", ".join(splits) or "no splits at all"
-        raise DatasetError(f"{folder / 'qrels'}: expected the split {split!r}, found {there}; choose one of these")
+        raise DatasetError(f"{folder / 'qrels'}: there is no split {split!r}, but {there}; choose one of these")
     return splits[split]
 
 

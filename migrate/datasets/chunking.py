@@ -50,9 +50,9 @@ def chunk_documents(
     Raises UsageError at once: sizes that cannot be. DatasetError on iteration: two chunks or documents of one id.
     """
     if chunk_tokens < 1:
-        raise UsageError(f"chunk_tokens: expected at least 1, found {chunk_tokens}; raise it")
+        raise UsageError(f"chunk_tokens: {chunk_tokens} is too few; give at least 1")
     if not 0 <= chunk_overlap < chunk_tokens:
-        raise UsageError(f"chunk_overlap: expected 0 to {chunk_tokens - 1}, found {chunk_overlap}; lower it")
+        raise UsageError(f"chunk_overlap: {chunk_overlap} is not from 0 to {chunk_tokens - 1}; correct it")
     return _chunks(documents, _Cutter(chunk_tokens, chunk_overlap, count_tokens))
 
 

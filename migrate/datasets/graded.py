@@ -97,13 +97,13 @@ def _check_seal(record: dict[str, Any], before: str, number: int, query: Query, 
     found = record.get("place")
     if not isinstance(found, int) or isinstance(found, bool) or not isinstance(record.get("seal"), str):
         raise DatasetError(
-            f"{place}: expected the place and the seal of a drawn query, found none; nothing shows that these queries "
-            "are the first ones that were drawn: draw them again with `--judge-next`, and copy the grades"
+            f"{place}: the place or the seal of the query is missing; nothing shows that these queries are the first "
+            "ones that were drawn: draw them again with `--judge-next`, and copy the grades"
         )
     if found != number:
         raise DatasetError(
-            f"{place}: expected the query that was drawn as number {number}, found number {found} ({query.id!r}); the "
-            "queries are a sample only in their order: put all of them back in the places that `--judge-next` gave "
+            f"{place}: in the place of number {number} is the query that was drawn as number {found} ({query.id!r}); "
+            "the queries are a sample only in their order: put all of them back in the places that `--judge-next` gave "
             "them, and grade from the first on"
         )
     seal = seal_of(before, query, chance, (record_id(one, place) for one in record["documents"]))

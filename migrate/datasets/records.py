@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
             raise DatasetError(f"{place}: not a JSON object ({reason}); correct the line") from None
         if not isinstance(record, dict):
-            raise DatasetError(f"{place}: expected a JSON object, found {describe_type(record)}; correct the line")
+            raise DatasetError(f"{place}: the line is {describe_type(record)}, not a JSON object; correct it")
         yield place, record
 
 
@@ -61,8 +60,8 @@ def record_id(record: dict[str, Any], place: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
-        kind = describe_type(value) if "_id" in record or "id" in record else "no id"
-        raise DatasetError(f'{place}: expected a string under "_id" or "id", found {kind}; give the record an id')
+        kind = describe_type(value) if "_id" in record or "id" in record else "missing"
+        raise DatasetError(f'{place}: the id is {kind}; give the record a text under "_id" or "id"')
     return encodable(value, place)
 
 
@@ -72,8 +71,8 @@ def record_text(record: dict[str, Any], key: str, place: str, *, default: str | 
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
-        kind = describe_type(value) if key in record else "none"
-        raise DatasetError(f'{place}: expected a text under "{key}", found {kind}; correct the line')
+        kind = describe_type(value) if key in record else "missing"
+        raise DatasetError(f'{place}: "{key}" is {kind}, and should be a text; correct the line')
     return encodable(value, place)
 
 
@@ -190,45 +189,38 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
         fields = next(csv.reader([line], delimiter=divider), [])
         if len(fields) != 2 or not all(fields):
             expected = f"id and label with {name} between them"
-            raise DatasetError(f"{path}:{number}: expected {expected}, found {line[:80]!r}; correct the line")
+            raise DatasetError(f"{path}:{number}: {line[:80]!r} is not {expected}; correct the line")
         doc_id, label = (field.strip().casefold() for field in fields)
         ids, labels = ("id", "_id", "doc_id", "doc-id", "docid", "corpus-id"), ("label", "class", "category", "target")
         if index > 0 or doc_id not in ids or label not in labels:
             yield f"{path}:{number}", fields[0], fields[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """The documents of a JSONL file; every iteration reads the file again, in constant memory except for the ids.
-
-    Raises on iteration DatasetError: the file is missing or holds no document; a line is not UTF-8, not JSON, has no id
-    or text, or an id that came before. OutputError: the operating system refused to read it.
-    """
-
-    path: Path
-
-    def __iter__(self) -> Iterator[Document]:
-        ids: set[str] = set()
-        for place, record in read_records(self.path):
-            document = _document(record, place)
-            if document.id in ids:
-                raise DatasetError(f"{place}: the document id {document.id!r} appears twice; remove one")
-            ids.add(document.id)
-            yield document
-        if not ids:
-            raise DatasetError(f"{self.path}: the file has no documents; check how it was written")
-
-
-def read_corpus(path: Path) -> Corpus:
+def read_corpus(path: Path) -> Iterator[Document]:
     """Return the documents of a JSONL file of `{"_id" or "id", "text", "title"?, "metadata"?}`, in the file's order.
 
     A document's text is `title + " " + text`, stripped, as BEIR and sentence-transformers embed it; the title
     is kept in the metadata as well. Other keys of a record are not read. A text may be empty: whether that can
-    be embedded is for the embedder to say. Raises DatasetError if there is no such file; see `Corpus` for the others.
+    be embedded is for the embedder to say. They are streamed: nothing is held in memory but the ids.
+
+    Raises DatasetError at once if there is no such file, and on iteration: the file holds no document; a line is not
+    UTF-8, not JSON, has no id or text, or an id that came before. OutputError: the operating system refused to read it.
     """
     if not path.is_file():
         raise DatasetError(f"{path}: no such file; give a JSONL file of documents")
-    return Corpus(path)
+    return _documents(path)
+
+
+def _documents(path: Path) -> Iterator[Document]:
+    ids: set[str] = set()
+    for place, record in read_records(path):
+        document = _document(record, place)
+        if document.id in ids:
+            raise DatasetError(f"{place}: the document id {document.id!r} appears twice; remove one")
+        ids.add(document.id)
+        yield document
+    if not ids:
+        raise DatasetError(f"{path}: the file has no documents; check how it was written")
 
 
 def _document(record: dict[str, Any], place: str) -> Document:

@@ -3,12 +3,11 @@
 Both go on where a run broke off: what was embedded is not embedded again.
 """
 
-from migrate.embed.corpus import Embedding, Origin, embed_corpus
+from migrate.embed.corpus import Embedding, embed_corpus
 from migrate.embed.reference import is_reembedded, reembed_store
 
 __all__ = [
     "Embedding",
-    "Origin",
     "embed_corpus",
     "is_reembedded",
     "reembed_store",

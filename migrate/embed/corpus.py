@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -48,7 +48,7 @@ NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """What embedding documents did; `skipped` are the ids of those without text.
+    """The result of embedding documents; `skipped` are the ids of those without text.
 
     `path` is the folder of the new store, or the location of one that lies in none. `remarks` says what of an index
     could not be kept as it was.
@@ -65,7 +65,7 @@ class Embedding:
 
 
 def batches_of(count: int, start: int = 0) -> Iterator[Shard]:
-    """The shards of `count` documents from row `start` on: those of `Batches`."""
+    """Return the shards of `count` documents from row `start` on: those of `Batches`."""
     return shards_of(count, BATCH_DOCUMENTS, start)
 
 
@@ -122,18 +122,16 @@ class Batches:
         self._documents = iter(())  # an error that still is on its way would keep it open
 
     def shards(self, start: int) -> Iterator[Shard]:
-        """The rows of each batch, from a row on; whoever takes one asks for its vectors before the next."""
+        """Yield the rows of each batch, from a row on; whoever takes one asks for its vectors before the next."""
         while batch := self._upcoming():
             yield Shard(start, start + len(batch))
             start += len(batch)
 
     def next(self) -> tuple[list[Document], Vectors]:
-        """The next batch with its vectors, (n, dim); the one before is durable.
+        """Return the next batch with its vectors, (n, dim); the one before is durable.
 
-        Raises
-        ------
-        VectorError
-            The model is another than it was, or its answers do not belong to their texts (`migrate.embedders.again`).
+        Raises VectorError: the model is another than it was, or its answers do not belong to their texts
+        (`migrate.embedders.again`).
         """
         self.settle()
         is_first, self._is_begun = not self._is_begun, True
@@ -167,7 +165,7 @@ class Batches:
         release()
 
     def _next_elsewhere(self, remote: RemoteEmbedder) -> tuple[list[Document], Vectors]:
-        """As `next`: a thread for each batch, which waits for a worker."""
+        """Embed the next batch: a thread for each of several waits for a worker."""
         if self._threads is None:
             self._pool = pool = self._open.enter_context(remote.at_work())
             self._threads, self._places = ThreadPoolExecutor(pool.capacity), pool.capacity
@@ -185,7 +183,7 @@ class Batches:
         return documents, vectors
 
     def _embed(self, batch: Sequence[Document], remote: RemoteEmbedder) -> tuple[Vectors, list[str]]:
-        """In a thread: vectors, and the files that they came in."""
+        """Return vectors, and the files that they came in; called in a thread."""
         remote.take_files()
         return self._embedder.embed_documents(batch), remote.take_files()
 
@@ -197,7 +195,7 @@ class Batches:
         return self._read[0] if self._read or self._read_batch() else []
 
     def _is_last(self) -> bool:
-        """Whether no batch comes after the upcoming one."""
+        """Return whether no batch comes after the upcoming one."""
         if not self._upcoming():
             return True
         return len(self._flying) + len(self._embedded) + len(self._read) == 1 and not self._read_batch()
@@ -212,17 +210,17 @@ class Batches:
 def embedded_block(
     work: Work, embedder: Embedder, vectors: Vectors, facts: Mapping[str, Any] = MappingProxyType({})
 ) -> Block:
-    """The rows of a batch. With `facts` goes the model, so that a later run need not ask a server for it."""
+    """Return the rows of a batch, with the model in its facts, so that a later run need not ask a server for it."""
     return Block({"vectors": vectors}, {**facts, "model": asdict(stored_identity(work, embedder))})
 
 
 def model_options(embedder: Embedder) -> dict[str, Any]:
-    """What a run that is continued must have in common with the one that was begun; costs no embedding."""
+    """Return what a run that is continued has in common with the one that was begun; costs no embedding."""
     return {"model": embedder.cache_scope("document"), "documents per batch": BATCH_DOCUMENTS}
 
 
 def stored_identity(work: Work, embedder: Embedder) -> ModelIdentity:
-    """As the first shard has it: a server that nothing was asked of in this run would be asked only for this."""
+    """Return the model as the first shard has it: a server that nothing was asked of would be asked for this alone."""
     first = next(iter(work.shards), None)
     return embedder.identity if first is None else ModelIdentity(**work.shards.facts(first)["model"])
 
@@ -248,18 +246,6 @@ def as_embedding(output: Path | str, facts: Mapping[str, Any]) -> Embedding:
     return Embedding(output, facts["count"], facts["dim"], skipped, remarks)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where documents come from: the files that are read, and the options (of chunking, say) that shape them.
-
-    A run that broke off is only continued with the same files, unchanged, and the same options.
-    """
-
-    files: Sequence[Path] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-UNKNOWN = Origin()
 COMMAND = "embed"
 
 
@@ -271,7 +257,8 @@ def embed_corpus(
     store_format: Literal["faiss", "langchain"] = "faiss",
     metric: Metric = "ip",
     skip_blank: bool = False,
-    origin: Origin = UNKNOWN,
+    files: Sequence[Path] = (),
+    options: Mapping[str, Any] = MappingProxyType({}),
     force: bool = False,
     restart: bool = False,
     progress: Progress = no_progress,
@@ -279,21 +266,15 @@ def embed_corpus(
     """Build a new flat store from documents.
 
     `read_documents` starts reading them; it is called twice, as a model that is fitted on its corpus reads it first.
-    A run that broke off is continued, unless `restart` discards it.
+    A run that broke off is continued, unless `restart` discards it, with the same `files` that are read, unchanged, and
+    the same `options` that shape documents, such as those of chunking.
 
-    Raises
-    ------
-    DatasetError
-        There are no documents, or one has a blank text and `skip_blank` is not given.
-    StoreError
-        The documents changed while they were read, or since unfinished work was begun.
-    UsageError, OutputError, LockedError
-        The output exists, cannot be written, or is being written by another run; or unfinished work was begun with
-        other options.
-    RemoteError, InputError
-        As the embedder.
+    Raises DatasetError: there are no documents, or one has a blank text and `skip_blank` is not given. StoreError: the
+    documents changed while they were read, or since unfinished work was begun. UsageError, OutputError, LockedError:
+    the output exists, cannot be written, or is being written by another run; or unfinished work was begun with other
+    options. RemoteError, InputError: as the embedder.
     """
-    job = _CorpusJob(read_documents, embedder, output, store_format, metric, skip_blank, origin, progress)
+    job = _CorpusJob(read_documents, embedder, output, store_format, metric, skip_blank, files, options, progress)
     with closing(job):
         return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
@@ -308,7 +289,8 @@ class _CorpusJob(StoreJob):
     format: Literal["faiss", "langchain"]
     metric: Metric
     skip_blank: bool
-    origin: Origin
+    files: Sequence[Path]
+    options: Mapping[str, Any]
     progress: Progress
 
     stage = COMMAND
@@ -316,7 +298,7 @@ class _CorpusJob(StoreJob):
     in_order = True
 
     def __post_init__(self) -> None:
-        self._stamps = [FileStamp.of(path) for path in self.origin.files]
+        self._stamps = [FileStamp.of(path) for path in self.files]
         self._skipped: list[str] = []
         self._open = ExitStack()
 
@@ -327,7 +309,7 @@ class _CorpusJob(StoreJob):
     def configuration(self) -> Configuration:
         self.embedder.fit(self._documents([]))
         shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
-        options = {**self.origin.options, **shape, **model_options(self.embedder)}
+        options = {**self.options, **shape, **model_options(self.embedder)}
         return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in self._stamps)}, options)
 
     def writer(self, work: Work, dim: int) -> NewStoreWriter:
@@ -400,7 +382,7 @@ class _CorpusJob(StoreJob):
 def documents_left(
     read_documents: Callable[[], Iterable[Document]], output: Path, *, restart: bool = False
 ) -> Iterator[Document]:
-    """The documents that `embed_corpus` would still embed into `output`, without those that an earlier run did."""
+    """Yield the documents that `embed_corpus` would still embed, without those that an earlier run did."""
     worded = (document for document in read_documents() if document.text.strip())
     return islice(worded, 0 if restart else rows_done(output, COMMAND), None)
 

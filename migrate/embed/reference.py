@@ -59,12 +59,8 @@ def reembed_store(
     Every vector is a true one, so that its confidence is 1. A run that broke off is continued, unless `restart`
     discards it.
 
-    Raises
-    ------
-    StoreError
-        The store has no texts, and the embedder reads them; or it is not the one of its manifest.
-    UsageError, OutputError, LockedError, RemoteError, InputError
-        As `embed_corpus`.
+    Raises StoreError: the store has no texts, and the embedder reads them; or it is not the one of its manifest.
+    UsageError, OutputError, LockedError, RemoteError, InputError: as `embed_corpus`.
     """
     verify_files(store)
     place = output_of(output)
@@ -122,19 +118,19 @@ class _ReembedJob(RewriteJob):
         return embedding_manifest(work, self.embedder, facts, source_hashes(self.store), counts)
 
     def _documents(self, work: Work) -> Iterator[Document]:
-        """Those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
+        """Yield those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
         for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
             left = work.lacking(batches_of(len(rows), rows.start))
             yield from known_documents(self.store, np.concatenate([np.arange(it.start, it.stop) for it in left]))
 
     def _done(self, work: Work) -> list[Document]:
-        """Some that an earlier run has embedded."""
+        """Return some that an earlier run has embedded."""
         first = next(iter(work.shards), Shard(0, 0))
         return list(known_documents(self.store, np.arange(first.start, first.stop)))
 
 
 def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
-    """Whether `output` holds what `reembed_store` would write there, so that nothing need be embedded."""
+    """Return whether `output` holds what `reembed_store` would write there, so that nothing need be embedded."""
     made = _manifest_at(output)
     if made is None or made.store.made_by != MADE_BY:
         return False
@@ -142,7 +138,7 @@ def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
 
 
 def _manifest_at(output: Path | str) -> Manifest | None:
-    """The manifest of a store that has the name of an output; None where there is none."""
+    """Return the manifest of a store that has the name of an output; None where there is none."""
     place = output_of(output)
     if type(place) is Output:
         return read_manifest(place.path, "store") if (place.path / MANIFEST_NAME).is_file() else None
@@ -152,6 +148,6 @@ def _manifest_at(output: Path | str) -> Manifest | None:
 
 
 def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
-    """The documents that `reembed_store` would still embed into `output`, without those that an earlier run did."""
+    """Yield the documents that `reembed_store` would still embed, without those that an earlier run did."""
     count = store.info.count
     return known_documents(store, np.arange(count) if restart else rows_left(output_of(output).path, COMMAND, count))

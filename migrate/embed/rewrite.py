@@ -108,7 +108,7 @@ class PatchJob(RewriteJob):
 
     @property
     def dim(self) -> int:
-        """That of the vectors that are kept."""
+        """The dimension of the vectors that are kept."""
         return self.kept.info.dim
 
     @abstractmethod

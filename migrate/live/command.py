@@ -48,7 +48,6 @@ def run(
     yes: bool,
     model: ModelOptions,
     as_json: bool,
-    quiet: bool,
 ) -> None:
     """Write true vectors into the translated STORE until `live stop` or Ctrl-C ends it; nothing is lost by that.
 
@@ -73,14 +72,14 @@ def run(
         )
     worker = Worker(location, embedder, replace(asked, margin=safe.margin, margin_from=safe.origin))
     line = shlex.join(["lead-migrate", "live", "status", store])
-    advise(f"working at {store}; `{line}` says how it is doing", quiet=quiet)
+    advise(f"working at {store}; `{line}` says how it is doing")
     report = worker.run()
     if as_json:
         show_json(run_document(report))
         return
     show(run_text(report))
-    if report.phase != "complete" or not advise_switch(OLD, None, store, quiet=quiet):
-        advise_next("live status", store, quiet=quiet)
+    if report.phase != "complete" or not advise_switch(OLD, None, store):
+        advise_next("live status", store)
 
 
 @command.add_command
@@ -122,9 +121,9 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
     else:
         show(report_text(status_sections(state)))
         if state.is_all_true:
-            advise_switch(OLD, None, store, quiet=False)
+            advise_switch(OLD, None, store)
         elif not state.is_running:
-            advise_worker(store, quiet=False)
+            advise_worker(store)
 
 
 @command.add_command
@@ -145,4 +144,4 @@ def stop(store: str, seconds: float) -> None:
         if not stop_worker(state, seconds=seconds):
             raise LockedError(f"{store}: the worker did not end within {seconds:g} s; it will, or wait with --seconds")
     show(f"{store}: the worker has ended")
-    advise_next("live status", store, quiet=False)
+    advise_next("live status", store)

@@ -113,8 +113,8 @@ class LiveState(OwnDatabase):
         "NULL) WITHOUT ROWID",
         "CREATE INDEX true_by_change ON true_documents (change)",
         "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, vector BLOB NOT NULL, "
-        "ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL)",
+        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT, vector "
+        "BLOB NOT NULL, ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT)",
         "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
         "CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL)",
         "CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID",

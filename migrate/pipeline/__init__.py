@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import (
-    BEIR,
-    FORCE,
-    GROUP_FIELD,
-    HOLD_OUT,
-    MARGIN,
-    PLAN,
-    PRICE,
-    RESTART,
-    SEED,
-    SPLIT,
-    UNJUDGED,
-    PaidStep,
-    argument,
-    function,
-    option,
-    parameter,
-)
+from migrate.audit.judged import JudgedStep
+from migrate.steps.base import RESTART, argument, function, option, parameter
 from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET
 
 if TYPE_CHECKING:
     from migrate.audit.places import Places
-    from migrate.audit.pool import PoolStep
-    from migrate.audit.query_set import QuerySet
     from migrate.cost.spending import PlannedModel
     from migrate.pipeline.job import Migration, RunJob
     from migrate.steps.base import ModelLike, StoreLike
@@ -39,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Run(PaidStep["Migration"]):
+class Run(JudgedStep["Migration"]):
     """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
 
     The folder has `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built; each complete or
@@ -69,11 +51,6 @@ class Run(PaidStep["Migration"]):
     target: ModelLike = field(metadata=TARGET)
     output: str | Path = field(metadata=option("Folder to write.", "path", flags=("--output", "-o")))
     _: KW_ONLY
-    beir: str | Path | QuerySet | None = field(default=None, metadata=BEIR)
-    queries: str | Path | None = field(default=None, metadata=UNJUDGED)
-    split: str = field(default="test", metadata=SPLIT)
-    hold_out: str | None = field(default=None, metadata=HOLD_OUT)
-    group_field: str | None = field(default=None, metadata=GROUP_FIELD)
     reference: str = field(
         default="pool",
         metadata=option(
@@ -87,31 +64,18 @@ class Run(PaidStep["Migration"]):
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
     prefix: int | None = field(default=None, metadata=parameter(PREFIX["help"]))
-    margin: float = field(default=0.95, metadata=MARGIN)
-    plan: str = field(default="translated", metadata=PLAN)
-    price: float | None = field(default=None, metadata=PRICE)
-    seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
-    margin_from: str = field(
-        default="", metadata=parameter("Where the margin is from, such as a file; empty where it was named here.")
-    )
     places: Places | None = field(
         default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
     )
 
-    announce: Callable[[PoolStep], None] | None = field(
-        default=None,
-        repr=False,
-        metadata=parameter("Called with each step of a pool, before its documents are embedded."),
-    )
-
     def check(self) -> None:
-        """Make sure that there is such a reference."""
+        """Make sure that there is such a reference, and queries."""
         from migrate.errors import UsageError
 
         if self.reference not in ("build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is neither "pool" nor "build"; name one of these')
+        self.check_queries(is_pooled=self.reference == "pool")
 
     @property
     def folder(self) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from migrate.audit.inputs import AGAIN
 from migrate.audit.places import Places, places_of
 from migrate.audit.pool import expected_documents
-from migrate.audit.query_set import QuerySet, by_field, hold_out, independent, load_query_set, share_of
+from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import POOL, Audit
@@ -30,6 +30,7 @@ from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
+from migrate.steps.base import step_like
 from migrate.steps.fit import Fit
 from migrate.steps.opening import log_of, model_at, model_of, store_of
 from migrate.steps.translate import Translate
@@ -99,43 +100,14 @@ class RunJob:
     @cached_property
     def questions(self) -> QuerySet:
         """The queries that judge: without those that are held out, or that choose documents, or did so before."""
-        step, beir, field = self.step, self.step.beir, self.step.group_field
-        if isinstance(beir, QuerySet) and step.queries is None:
-            query_set = beir if field is None else by_field(beir, field)
-        else:
-            judged = beir.name if isinstance(beir, QuerySet) else beir
-            query_set = load_query_set(
-                self.store,
-                judged,
-                step.queries,
-                split=step.split,
-                group_field=field,
-                seed=step.seed,
-                progress=step.progress,
-            )
-        if step.hold_out is not None:
-            query_set = hold_out(query_set, share_of(step.hold_out))
+        query_set = self.step.load_queries(self.store)
         choosing = digests_of(self.log.looked_up if self.log else ())
         return independent(query_set, choosers_of(self.store.info.manifest) | choosing)
 
     @cached_property
     def fit(self) -> Fit:
         """The fit that it begins with."""
-        step = self.step
-        return Fit(
-            self.store,
-            self.embedder,
-            stitch=step.stitch,
-            sample=step.sample,
-            strategy=step.strategy,
-            query_log=step.query_log,
-            source_model=self.source_embedder,
-            prefix=step.prefix,
-            price=step.price,
-            seed=step.seed,
-            progress=step.progress,
-            cap=step.cap,
-        )
+        return step_like(Fit, self.step, store=self.store, target=self.embedder, source_model=self.source_embedder)
 
     @property
     def is_pooled(self) -> bool:
@@ -184,12 +156,8 @@ class RunJob:
     def finished(self) -> Finished | None:
         """The result of the same run before; None where it has not come to its end, or is to be done again.
 
-        Raises
-        ------
-        UsageError
-            A run of another store or with another stitch has come to its end in this folder.
-        InputError
-            The record of it is damaged.
+        Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError:
+        the record of it is damaged.
         """
         folder, outputs = self.step.folder, (STITCH, STORE) if self.is_pooled else (STITCH, STORE, REFERENCE)
         if self.step.force or self.step.restart or not (folder / RECORD).is_file():
@@ -276,7 +244,7 @@ class RunJob:
 
     @property
     def places(self) -> Places:
-        """What is read and left, as the next command names it."""
+        """The stores and files that are read and left, as the next command names them."""
         store, folder, places = self.store, self.step.folder, self.step.places or Places()
         return replace(
             places,

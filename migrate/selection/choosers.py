@@ -98,12 +98,7 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
     A vector that equals the one that the cache has of the document's text was chosen by whoever that one was embedded
     for.
 
-    Raises
-    ------
-    StoreError
-        `confidence.npy` is damaged, or of another store.
-    InputError
-        The cache is damaged.
+    Raises StoreError: `confidence.npy` is damaged, or of another store. InputError: the cache is damaged.
     """
     manifest, confidence = store.info.manifest, stored_confidence(store)
     is_true = np.zeros(store.info.count, bool) if confidence is None else confidence == 1

@@ -27,6 +27,8 @@ MOST_QUERIES = 5_000
 BM25_POOL = 20_000
 """Documents that BM25 ranks, drawn at random from a larger store: it holds every word of them in memory."""
 
+_QUERY_BLOCK = 500
+
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
@@ -66,16 +68,9 @@ def query_log_rows(
     Returns at most `count` rows, by default all that are among the first `depth` of a ranking; fewer where the log
     touches fewer.
 
-    Raises
-    ------
-    UsageError
-        The log is empty.
-    VectorError
-        The embedder is of another dimension than the store, or a vector of the store is zero or not finite.
-    StoreError
-        The log has no embedder, and the store has no texts.
-    RemoteError
-        A query could not be embedded.
+    Raises UsageError: the log is empty. VectorError: the embedder is of another dimension than the store, or a vector
+    of the store is zero or not finite. StoreError: the log has no embedder, and the store has no texts. RemoteError: a
+    query could not be embedded.
     """
     if not log.queries:
         raise UsageError("the query log has no queries; leave it out, or give it queries")
@@ -130,7 +125,7 @@ class NearestRows:
 
     def __init__(self, queries: Vectors, metric: Metric, depth: int = DEPTH) -> None:
         names = [str(number) for number in range(len(queries))]
-        blocks = [slice(start, start + 500) for start in range(0, len(queries), 500)]
+        blocks = [slice(start, start + _QUERY_BLOCK) for start in range(0, len(queries), _QUERY_BLOCK)]
         self._tops = [TopK(names[block], queries[block], metric=metric, depth=depth) for block in blocks]
         self.count = 0
 

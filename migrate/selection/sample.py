@@ -197,16 +197,10 @@ def draw_sample(
     the strategy is `query-log` where there is a log, else `random`. Documents whose ids are in `paid` come before all
     others: those of an earlier sample, whose vectors are in the cache.
 
-    Raises
-    ------
-    UsageError
-        There is no such strategy, or it does not go with the presence of a log.
-    StoreError
-        The store has no documents to choose, or the strategy reads texts and there are none.
-    VectorError
-        The strategy looks at vectors, and one is zero or not finite, or of another dimension than the log's model.
-    RemoteError
-        A query of the log could not be embedded.
+    Raises UsageError: there is no such strategy, or it does not go with the presence of a log. StoreError: the store
+    has no documents to choose, or the strategy reads texts and there are none. VectorError: the strategy looks at
+    vectors, and one is zero or not finite, or of another dimension than the log's model. RemoteError: a query of the
+    log could not be embedded.
     """
     chosen = choose_strategy(strategy, has_log=query_log is not None)
     order = random_order(store, seed)
@@ -272,12 +266,7 @@ class Pairs:
 def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: Progress = no_progress) -> Pairs:
     """Embed the sample with the target model, read its old vectors, and find other documents with its texts.
 
-    Raises
-    ------
-    VectorError
-        An old vector is zero or not finite.
-    RemoteError, InputError
-        As the embedder.
+    Raises VectorError: an old vector is zero or not finite. RemoteError, InputError: as the embedder.
     """
     batch = store.get(sample.rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)

@@ -120,8 +120,7 @@ class Assess(Step["Assessment"]):
         read_first_tokens(self.prefix)
         if self.keep is not None and self.stitch is None and self.audit is None:
             raise UsageError(
-                "--keep: expected something that says what plans keep, found neither --stitch nor --audit; fit a "
-                "stitch first, and name it with --stitch"
+                "--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch, or give --audit"
             )
         if self.keep is not None and self.budget is not None:
             raise UsageError(
@@ -189,8 +188,8 @@ class Assess(Step["Assessment"]):
 
         model = self.model
         if self.calibrate and (model.is_api or self.rate is not None):
-            instead = "an API, and nothing is spent here" if model.is_api else "a rate beside it"
-            raise UsageError(f"--calibrate: expected a local model to time, found {instead}; leave one of them out")
+            why = "the target is an API, and nothing is spent here" if model.is_api else "a rate says it already"
+            raise UsageError(f"--calibrate: {why}; leave it out")
         is_own = self.is_own_server or bool(os.environ.get("OPENAI_BASE_URL"))
         limits = tier_rate(self.tier) if model.is_api and not is_own else None
         if self.rate is not None:
@@ -224,8 +223,8 @@ def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     parts = [part.strip() for part in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
         raise UsageError(
-            f"--prefix: expected numbers of tokens above 0 such as 24,64, found {tokens!r}; a text to put before "
-            "documents is SPEC,document-prefix=TEXT"
+            f"--prefix {tokens!r} is no list of numbers of tokens such as 24,64; a text to put before documents is "
+            "SPEC,document-prefix=TEXT"
         )
     return tuple(sorted({int(part) for part in parts}))
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+StepKind = TypeVar("StepKind", bound="Step[Any]")
 
 COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Queries"
 """Titles of sections of a help text."""
@@ -189,10 +190,16 @@ class PaidStep(Step[Result]):
         return self.execute()
 
 
+def step_like(kind: type[StepKind], step: Step[Any], **others: Any) -> StepKind:
+    """Return a step of a kind with the fields that another step has under the same names, but for `others`."""
+    names = {field.name for field in fields(kind)} & {field.name for field in fields(step)}
+    return kind(**{name: getattr(step, name) for name in names - others.keys()}, **others)
+
+
 def fields_of(step: type[Any]) -> list[Field[Any]]:
-    """Return the fields of a step in the order that a reader expects: its own, then those of every step."""
+    """Return the fields of a step as a reader expects them: first those that go by their place, last those of all."""
     shared = {field.name for field in fields(PaidStep)}
-    return sorted(fields(step), key=lambda field: field.name in shared)
+    return sorted(fields(step), key=lambda field: (field.name in shared, field.kw_only))
 
 
 def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:

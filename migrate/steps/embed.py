@@ -25,7 +25,7 @@ from migrate.steps.base import (
 if TYPE_CHECKING:
     from migrate.cost.chunks import ChunkSize
     from migrate.cost.spending import PlannedModel
-    from migrate.embed import Embedding, Origin
+    from migrate.embed import Embedding
     from migrate.embedders.base import Embedder
     from migrate.steps.base import ModelLike
     from migrate.vectors import Document
@@ -123,7 +123,7 @@ class Embed(PaidStep["Embedding"]):
 
     @property
     def leaves_whole(self) -> bool:
-        """Whether documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
+        """True where documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
         sizes = (self.chunk_tokens, self.chunk_overlap)
         return not self.no_chunks and sizes == (None, None) and self.embedder.loaded_profile().kind == "file"
 
@@ -150,7 +150,7 @@ class Embed(PaidStep["Embedding"]):
 
     @cached_property
     def _source(self) -> tuple[Callable[[], Iterable[Document]], list[Path]]:
-        """What starts reading whole documents, and the files that these are in."""
+        """A function that starts reading whole documents, and the files that these are in."""
         from migrate.datasets.beir import load_beir
         from migrate.datasets.download import resolve_beir
         from migrate.datasets.records import read_corpus
@@ -171,17 +171,6 @@ class Embed(PaidStep["Embedding"]):
         return partial(read_corpus, path), [path]
 
     @property
-    def origin(self) -> Origin:
-        """The files and the options that shape the documents: a run is only continued with the same ones."""
-        from migrate.embed import Origin
-
-        files = self._source[1]
-        if not files:
-            return Origin()
-        capped = None if self.max_docs is None else [self.max_docs, self.split, self.seed]
-        return Origin(files, {"chunks": self.chunks, "cap": capped})
-
-    @property
     def chunks(self) -> dict[str, object] | None:
         """The size of chunks and who counts their tokens, as JSON has them."""
         counter = self.embedder.loaded_profile().counter
@@ -200,6 +189,7 @@ class Embed(PaidStep["Embedding"]):
         """Embed the documents, and build the store."""
         from migrate.embed import embed_corpus
 
+        files, capped = self._source[1], None if self.max_docs is None else [self.max_docs, self.split, self.seed]
         return embed_corpus(
             self.documents,
             self.embedder,
@@ -207,7 +197,8 @@ class Embed(PaidStep["Embedding"]):
             store_format=self.format,
             metric=self.metric,
             skip_blank=self.skip_bad,
-            origin=self.origin,
+            files=files,
+            options={"chunks": self.chunks, "cap": capped} if files else {},
             force=self.force,
             restart=self.restart,
             progress=self.progress,

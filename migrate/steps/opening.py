@@ -47,8 +47,7 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
     known = store.info.manifest.model if store.info.manifest else None
     if model is None and known is None:
         raise UsageError(
-            f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
-            f"with {option}="
+            f"{store.info.location}: the store does not say which model it was built with; name it with {option}="
         )
     embedder = model if isinstance(model, Embedder) else load_known(model, known, state=folder_of(store))
     if known is not None and not isinstance(model, Embedder) and is_spec_of(model, known):

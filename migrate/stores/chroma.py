@@ -304,7 +304,7 @@ class ChromaDriver(ClientDriver):
         self.clear()
         with self.written_client() as client:
             if self.is_server and self.identity(name) is not None:
-                client.delete_collection(name)
+                self.delete(name)
             with _known_functions():
                 collection = client.create_collection(
                     name, configuration=configuration, metadata=metadata or None, embedding_function=None
@@ -359,7 +359,14 @@ class ChromaDriver(ClientDriver):
             self.drop(name)
 
     def delete(self, name: str) -> None:
-        """Delete a collection."""
+        """Delete a collection; the records with lists go before, as Chroma would leave these to new records."""
+        collection, offset = self._find(name), 0
+        while (page := collection.get(limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
+            pairs = zip(page["ids"], page["metadatas"], strict=True)
+            ids = [doc_id for doc_id, fields in pairs if any(isinstance(one, list) for one in (fields or {}).values())]
+            if ids:
+                collection.delete(ids=ids)
+            offset += len(page["ids"]) - len(ids)
         self.client.delete_collection(name)
 
     def leftovers(self) -> list[str]:

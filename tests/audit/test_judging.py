@@ -293,10 +293,19 @@ def ungraded(record):
 
 
 TAMPERED = {
-    "two queries changed places": (lambda r: [*r[:2], r[3], r[2], *r[4:]], "number 3, found number 4"),
-    "sorted by chance": (lambda r: sorted(r, key=lambda one: -one["chance"]), "number 1, found number 8"),
-    "the first one dropped": (lambda r: r[1:], "number 1, found number 2"),
-    "one in the middle dropped": (lambda r: [*r[:4], *r[5:]], "number 5, found number 6"),
+    "two queries changed places": (
+        lambda r: [*r[:2], r[3], r[2], *r[4:]],
+        "the query that was drawn as number 4",
+    ),
+    "sorted by chance": (
+        lambda r: sorted(r, key=lambda one: -one["chance"]),
+        "the query that was drawn as number 8",
+    ),
+    "the first one dropped": (lambda r: r[1:], "the query that was drawn as number 2"),
+    "one in the middle dropped": (
+        lambda r: [*r[:4], *r[5:]],
+        "the query that was drawn as number 6",
+    ),
     "numbered anew after one was dropped": (
         lambda r: [{**one, "place": place} for place, one in enumerate([*r[:4], *r[5:]], start=1)],
         "'q5' is not as it was drawn",
@@ -319,9 +328,9 @@ TAMPERED = {
     ),
     "written by an older version": (
         lambda r: [without(without(one, "seal"), "place") for one in r],
-        "expected the place and the seal of a drawn query",
+        "the place or the seal of the query is missing",
     ),
-    "a seal dropped": (lambda r: [*r[:7], without(r[7], "seal")], "expected the place and the seal"),
+    "a seal dropped": (lambda r: [*r[:7], without(r[7], "seal")], "the place or the seal of the query is missing"),
 }
 
 
@@ -353,7 +362,7 @@ def test_a_reordered_file_is_refused_by_the_command(good, drawn, capsys):
     grade(drawn, good.qrels)
     drawn.write_text("".join(reversed(drawn.read_text().splitlines(keepends=True))))
     code, report, messages = audit(good, capsys, drawn)
-    assert (code, report) == (4, None) and "expected the query that was drawn as number 1" in messages
+    assert (code, report) == (4, None) and "in the place of number 1 is the query" in messages
     assert messages.count("\n") == 1
 
 

@@ -127,8 +127,8 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
         assert "verdict" in (tmp_path / "junit.xml").read_text()
         for others, told in (
-            (["--margin", "0.5", "--seed", "3"], "other values of seed; choose another folder"),
-            (["--stitch", "mean"], "other values of stitch; choose"),
+            (["--margin", "0.5", "--seed", "3"], "other values of seed is there; choose another folder"),
+            (["--stitch", "mean"], "other values of stitch is there; choose"),
         ):
             assert lead_migrate(*command, *others) == 2
             assert told in capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")} == before
         (out / "report.json").write_text("{}")
         assert lead_migrate(*command) == 4
-        assert "report.json: expected the file that the finished run left" in capsys.readouterr().err
+        assert "report.json: the file was changed since the run finished" in capsys.readouterr().err
 
 
 @pytest.mark.slow

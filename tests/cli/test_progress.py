@@ -115,13 +115,16 @@ def test_every_long_step_of_a_run_is_shown(source_folder, beir, tmp_path):
 SLOWLY = """
 import sys
 import time
-from migrate.cli.terminal import advise, bar_hidden, progress_bar
-with progress_bar(quiet="quiet" in sys.argv) as report:
+import click
+from migrate.cli.terminal import QUIET, bar_hidden, complain, progress_bar
+context = click.Context(click.Command("slowly"))
+context.meta[QUIET] = "quiet" in sys.argv
+with context, progress_bar() as report:
     for done in range(5):
         report("embed", 5_000 + 250 * done, 10_000)
         time.sleep(0.12)
         if done == 3:
-            advise("something worth knowing", quiet=False)
+            complain("something worth knowing")
     report("look around", 3, None)
     time.sleep(0.2)
 """
@@ -166,7 +169,7 @@ def test_what_an_earlier_run_did_does_not_make_the_rate(tmp_path):
 
 def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):
     monkeypatch.setattr(terminal, "_LINES_EVERY_S", 0.02)
-    with progress_bar(quiet=False) as report:
+    with progress_bar() as report:
         for done in range(5):
             report("embed", done, 4)
             time.sleep(0.03)
@@ -179,7 +182,7 @@ def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):
 
 
 def test_a_short_stage_has_no_lines(capsys):
-    with progress_bar(quiet=False) as report:
+    with progress_bar() as report:
         report("embed", 0, 2)
         report("embed", 2, 2)
     assert capsys.readouterr().err == ""

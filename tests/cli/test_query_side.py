@@ -88,7 +88,7 @@ def test_the_source_model_may_be_unknown(prepared, source_folder, beir, capsys):
         (["audit", "new", "--bridge", "stitch", "--source", "{store}"], 4, "fit one with --direction query"),
         (["audit", "new", "--bridge", "bridge", "--source", "new"], 4, "the bridge was fitted on another store"),
         (["audit", "new", "--bridge", "bridge"], 2, "--source STORE"),
-        (["audit", "new", "--bridge", "new", "--source", "{store}"], 4, "expected a stitch, found a store"),
+        (["audit", "new", "--bridge", "new", "--source", "{store}"], 4, "this is a store, not a stitch"),
         (["audit", "new", "--bridge", "nowhere", "--source", "{store}"], 4, "no stitch here"),
         (["fit", "{store}", "--target", "tfidf:8", "--direction", "back", "-o", "out"], 2, "--direction"),
         (["fit", "{store}", "--target", "tfidf:8", "--stitch", "adjoint", "-o", "out"], 2, "maps a document"),

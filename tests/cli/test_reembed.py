@@ -80,7 +80,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(old, tmp_p
     first = {**json.loads(lines[0]), "text": "another text"}
     (other / "docs.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     (other / "lead-migrate.json").unlink()
-    with pytest.raises(InputError, match="found 1 with another text"):
+    with pytest.raises(InputError, match="1 documents have got another text"):
         switch(str(other), str(tmp_path / "new"))
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     index.reset()
@@ -160,7 +160,7 @@ def test_a_share_and_a_stitch_belong_together(more, said, old, tmp_path, capsys)
 
 
 def test_in_python_too_a_share_and_a_stitch_belong_together(old, tmp_path):
-    with pytest.raises(UsageError, match="`share=30%`: expected a `stitch=` for the rest"):
+    with pytest.raises(UsageError, match="`share=30%` leaves a rest, which needs a `stitch=`"):
         migrate.reembed(old, "tfidf:24", tmp_path / "new", share="30%")
 
 

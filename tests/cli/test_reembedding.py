@@ -291,6 +291,6 @@ def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(source_folder
 
 def test_a_backfill_needs_a_cache(migrated, source_folder, tmp_path, capsys):
     code, line = complaint(capsys, "backfill", source_folder, "-o", tmp_path / "better")
-    assert code == 2 and "expected a model whose vectors are cached" in line
+    assert code == 2 and "the vectors of the model are not cached" in line
     code, line = complaint(capsys, "backfill", source_folder, "-o", source_folder / "inside")
     assert code == 2 and "overlaps" in line

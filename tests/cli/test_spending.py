@@ -11,6 +11,7 @@ from migrate.cli.main import run
 from migrate.cost.count import count_texts
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
+from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -58,8 +59,9 @@ def distinct(source_folder):
     return len({document.text for document in open_store(source_folder).documents()})
 
 
-def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, tmp_path, capsys):
-    for number, drawing in enumerate((["--strategy", "diverse"], ["--seed", 7])):
+def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, step_fields, tmp_path, capsys):
+    for number, (strategy, drawing) in enumerate((("diverse", []), (None, ["--seed", 7]))):
+        step_fields(Fit, strategy=strategy)
         server.billed.clear()
         command = ["fit", source_folder, "--target", SHORT, *SAMPLE, *drawing, "--cache", "none"]
         assert lead_migrate(*command, "-o", tmp_path / str(number)) == 0
@@ -129,7 +131,7 @@ def _true(source_folder, stitch):
 def test_an_audit_counts_tokens_as_its_line_does(
     source_folder, beir, server, tmp_path, monkeypatch, capsys, audit_fields
 ):
-    monkeypatch.setattr("migrate.audit.inputs._READ", 40)  # what is paid for is not judged by a part of the texts
+    monkeypatch.setattr("migrate.audit.retrieval._READ", 40)  # what is paid for is not judged by a part of the texts
     assert lead_migrate("fit", source_folder, "--target", SHORT, *SAMPLE, "-o", tmp_path / "stitch") == 0
     assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
     for number in range(2):
@@ -163,7 +165,7 @@ def test_all_models_of_a_command_share_one_cap(source_folder, server, tmp_path, 
     assert lead_migrate(*command, "-o", tmp_path / "stitch", "--max-cost", "0.00001") == 2
     captured = capsys.readouterr().err
     assert "the target model costs no money" in captured and f"to embed by {SMALL} (view): 50 documents" in captured
-    assert "expected to cost at most" in captured and server.requests == []
+    assert "more than --max-cost" in captured and server.requests == []
 
 
 def test_a_view_is_told_of_again_where_it_reads_a_whole_store(source_folder, server, tmp_path, capsys):

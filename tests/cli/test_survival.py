@@ -89,7 +89,7 @@ def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_tr
         hint = "lead-migrate: interrupted; continue with the same command: {} rows are done\n"
         for code, rows in ((130, 40), (143, 80)):
             assert start(gate, command, printed) == (code, hint.format(rows)), printed.read_text()
-        changed = [*command, "--metric", "l2"]
+        changed = [*command, "--format", "langchain"]
         assert run(changed) == 2
         assert start(gate, command, printed)[0] == 0
         assert len(set(server.texts_served)) == 150

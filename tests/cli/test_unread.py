@@ -192,8 +192,8 @@ def test_sizes_that_mean_nothing_are_refused(jsonl, tmp_path, capsys):
     base = ["embed", jsonl, "-o", tmp_path / "new", "--model"]
     for options, told in (
         ([MINILM, "--no-chunks", "--chunk-tokens", 9], "--no-chunks leaves documents whole"),
-        ([MINILM, "--chunk-overlap", 254], "chunk_overlap: expected 0 to 253, found 254"),
-        ([f"{MINILM},document-prefix={'tea ' * 255}"], "expected a document prefix that leaves room"),
+        ([MINILM, "--chunk-overlap", 254], "chunk_overlap: 254 is not from 0 to 253"),
+        ([f"{MINILM},document-prefix={'tea ' * 255}"], "leaves no room among"),
     ):
         assert lead_migrate(*base, *options) == 2
         assert told in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_the_way_back_reads_no_texts_anyway(bare_folder, target_file, capsys):
 @pytest.mark.parametrize("stitch", ["text", "ridge+text", "kernel+text"])
 def test_a_stitch_of_texts_is_one_clear_error(bare_folder, target_file, stitch, capsys):
     code, line = complaint(capsys, fit(bare_folder, f"file:{target_file}", "--stitch", stitch))
-    assert code == 4 and f"the {stitch} stitch reads texts, found a store without; put a docs.jsonl" in line
+    assert code == 4 and f"the store has no texts, which the {stitch} stitch reads; put a docs.jsonl" in line
 
 
 @pytest.mark.parametrize("target", ["tfidf:24", "packaged:all-MiniLM-L6-v2", "openai:text-embedding-3-small"])

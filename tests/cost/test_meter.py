@@ -52,7 +52,7 @@ def test_models_share_one_cap(server, tmp_path):
     models = [load_embedder(SPEC, base_url=server.url, cache=tmp_path / name, batch_size=10) for name in "ab"]
     (first, one), (second, other) = (put_meter(model, counter, 1_000.0, cap) for model in models)
     first.embed_documents(DOCUMENTS[:40])
-    with pytest.raises(SpendingError, match=r"spend at most \$1\.00, found \$0\."):
+    with pytest.raises(SpendingError, match=r"\$0\..* are spent, .* beyond the limit of \$1\.00"):
         second.embed_documents(DOCUMENTS)
     assert 0.4 <= one.usd < cap.spent_usd <= 1.0
     assert cap.spent_usd == pytest.approx(one.usd + other.usd)

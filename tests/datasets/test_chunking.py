@@ -190,9 +190,9 @@ def test_documents_are_streamed():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chunk_tokens": 0}, "chunk_tokens: expected at least 1, found 0"),
-        ({"chunk_tokens": 25}, "chunk_overlap: expected 0 to 24, found 25"),
-        ({"chunk_overlap": -1}, "chunk_overlap: expected 0 to 255, found -1"),
+        ({"chunk_tokens": 0}, "chunk_tokens: 0 is too few"),
+        ({"chunk_tokens": 25}, "chunk_overlap: 25 is not from 0 to 24"),
+        ({"chunk_overlap": -1}, "chunk_overlap: -1 is not from 0 to 255"),
     ],
 )
 def test_impossible_settings_are_refused_at_once(options, message):

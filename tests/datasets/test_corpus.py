@@ -16,20 +16,10 @@ def test_both_spellings_of_the_id_are_read_and_other_keys_are_not(tmp_path):
     assert list(read_corpus(path)) == [Document("a", "x"), Document("b", "T", {"title": "T"})]
 
 
-def test_a_corpus_is_iterated_anew_each_time(tmp_path):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text('{"id": "a", "text": "x"}\n')
-    corpus = read_corpus(path)
-    first, second = iter(corpus), iter(corpus)
-    assert next(first) == next(second)
-    assert list(first) == []
-    assert len(list(corpus)) == 1
-
-
 def test_a_corpus_is_streamed(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"id": "a", "text": "x"}\n{"id": "b"}\n')
-    documents = iter(read_corpus(path))
+    documents = read_corpus(path)
     assert next(documents).id == "a"
     with pytest.raises(DatasetError, match=r"corpus\.jsonl:2"):
         next(documents)

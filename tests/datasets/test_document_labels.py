@@ -33,9 +33,9 @@ def test_commas_between_quotes_belong_to_the_field(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("l.tsv", "d1 cats\n", "l.tsv:1: expected id and label with a tab"),
-        ("l.csv", "d1,cats,2\n", "l.csv:1: expected id and label with a comma"),
-        ("l.tsv", "d1\tcats\nd2\t\n", "l.tsv:2: expected id and label"),
+        ("l.tsv", "d1 cats\n", "l.tsv:1: 'd1 cats' is not id and label with a tab"),
+        ("l.csv", "d1,cats,2\n", "l.csv:1: 'd1,cats,2' is not id and label with a comma"),
+        ("l.tsv", "d1\tcats\nd2\t\n", "is not id and label"),
         ("l.tsv", "d1\tcats\nd1\tdogs\n", "two labels, 'cats' and 'dogs'"),
         ("l.jsonl", '{"id": "d1"}\n', 'the "label" is none, not a text'),
         ("l.jsonl", '{"id": "d1", "label": ["x"]}\n', "is a list, not a text"),

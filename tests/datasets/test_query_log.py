@@ -48,9 +48,9 @@ def test_what_is_no_object_is_a_query_of_plain_text(line, tmp_path):
     [
         ('{"text": "a"}\nplain', "log", ":2", "not a JSON object"),
         ("plain", "log.jsonl", ":1", "not a JSON object"),
-        ('{"text": "a"}\n\n{"query": "b"}', "log", ":3", 'expected a text under "text", found none'),
-        ('{"text": 5}', "log", ":1", 'expected a text under "text", found a number'),
-        ('{"_id": [], "text": "a"}', "log", ":1", 'expected a string under "_id" or "id", found a list'),
+        ('{"text": "a"}\n\n{"query": "b"}', "log", ":3", '"text" is missing, and should be a text'),
+        ('{"text": 5}', "log", ":1", '"text" is a number, and should be a text'),
+        ('{"_id": [], "text": "a"}', "log", ":1", "the id is a list"),
         (b"fine\ncaf\xe9", "log", ":2", "not UTF-8 (byte 0xe9 at column 4"),
         ('{"text": "\\ud83d"}', "log", ":1", "the text holds half a surrogate pair"),
         (None, "log", "", "no such file"),

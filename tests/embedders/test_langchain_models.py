@@ -136,7 +136,7 @@ def test_an_exception_of_the_object_ends_with_exit_code_7(source_folder, models,
 def test_a_stitch_does_not_read_texts_by_code_that_a_file_names(source_folder, models, tmp_path, capsys):
     fit = ["fit", str(source_folder), "--target", "tfidf:8", "-o", str(tmp_path / "s"), "--cache", "none"]
     assert run([*fit, "--stitch", "ridge+text", "--view", MAKE]) == 2
-    assert "which names code to run; choose another kind" in capsys.readouterr().err
+    assert "names code to run, and a stitch loads its views by itself; choose another kind" in capsys.readouterr().err
 
 
 def test_document_ids_are_in_messages_of_texts_that_nothing_embeds(models):

@@ -38,7 +38,7 @@ NO_INDEX = (
     "migrate.json; give the folder that holds the store"
 )
 NO_TEXTS = (
-    'store: expected texts to embed again, found vectors only; put a docs.jsonl ({"id", "text"} a line) '
+    'store: the store has no texts to embed again; put a docs.jsonl ({"id", "text"} a line) '
     'beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts'
 )
 NAN = "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"
@@ -410,10 +410,10 @@ MODELS = [
     Fault(57, "a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 8), FIT_API, 7,
           TRY_LATER.format("HTTP 500 (spoiled)"), models.pays_the_rest),
     Fault(58, "the model has changed", models.refit_vocabulary, AUDIT, 4,
-          "store: expected tfidf:32 at revision *, found *; the model has changed since the store was made"),
+          "store: tfidf:32 has changed since the store was made, from revision * to *; name the model as it was, or *"),
     Fault(58, "the file of vectors has changed", then(models.vectors_file(32), models.edit_manifest(
         "store", lambda f: f["model"].update(spec="file:x.npz", dim=32, revision="0" * 64))), AUDIT, 4,
-          "store: expected file:x.npz at revision *, found *; the model has changed since the store was made"),
+          "store: file:x.npz has changed since the store was made, from revision * to *; name the model as it was, *"),
 ]
 
 ENVIRONMENT = [
@@ -483,9 +483,9 @@ MORE = [
     Fault(67, "no stitch", stores.remove("stitch"), TRANSLATE, 4,
           "stitch: no stitch here, for there is no lead-migrate.json in it; check the path"),
     Fault(67, "a store for a stitch", nothing, ("translate", "store", "store", "-o", "out", "-q"), 4,
-          "store: expected a stitch, found a store; give the folder of a stitch"),
+          "store: this is a store, not a stitch; give the folder of a stitch"),
     Fault(68, "the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
-          "new: the stitch expects vectors of dimension 32, found 24; fit a stitch for this store"),
+          "new: the stitch expects vectors of dimension 32, and the store has 24; fit a stitch for this store"),
     Fault(69, "a stale manifest: the index was replaced", texts.other_vectors, INSPECT, 4,
           OTHER_BYTES.format("store/index.faiss")),
     Fault(69, "a stale manifest: of another index", stores.move("store/index.faiss", "store/renamed.faiss"),
@@ -493,7 +493,7 @@ MORE = [
     Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
           CUT_TABLE.format("store/lead-migrate.json")),
     Fault(69, "a manifest of a stitch", stores.write("store/lead-migrate.json", b'{"kind": "stitch"}'), TRANSLATE,
-          4, "store: expected a store, found a stitch; give the folder of a store"),
+          4, "store: this is a stitch, not a store; give the folder of a store"),
     Fault(69, "a manifest of the future", models.edit_manifest("store", lambda f: f.update(format_version=99)),
           INSPECT, 4,
           "store/lead-migrate.json: has format version 99, but this version reads 1; it was written by "
@@ -510,7 +510,7 @@ MORE = [
           "x.npz: doc_ids names 1 ids twice; keep one of each"),
     Fault(71, "an id that is a list in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": [1], "text": "x"}'),
           EMBED, 4,
-          "beir/corpus.jsonl:1: expected a string under \"_id\" or \"id\", found a list; give the record an id"),
+          "beir/corpus.jsonl:1: the id is a list; give the record a text under \"_id\" or \"id\""),
     Fault(71, "an id that is a number in LangChain", stores.docstore_with(ids=[*stores.IDS[1:], 7]), INSPECT, 4,
           "store/index.pkl: an id is no text but 7; save the store again with text ids"),
     Fault(71, "an id that is a number in LlamaIndex", then(stores.llamaindex, stores.edit_index_store(
@@ -527,15 +527,15 @@ MORE = [
     Fault(73, "no judgements in the file", texts.qrels(texts.HEADER), AUDIT, 4,
           "beir/qrels/test.tsv: the file has no judgements; check how it was written"),
     Fault(73, "judgements in two columns", texts.qrels(texts.HEADER + "q\td\n"), AUDIT, 4,
-          "beir/qrels/test.tsv:2: expected query-id, corpus-id and score divided by tabs (or TREC's four columns), "
-          "found 'q\\td'; correct the line"),
+          "beir/qrels/test.tsv:2: 'q\\td' is not query-id, corpus-id and score divided by tabs (or TREC's four columns"
+          "); correct the line"),
     Fault(73, "a grade that is a word", texts.qrels(texts.HEADER + "q\td\thigh\n"), AUDIT, 4,
           "beir/qrels/test.tsv:2: the grade 'high' is not a whole number; correct the line"),
     Fault(73, "no such split", nothing, (*AUDIT, "--beir", "beir:dev"), 4,
-          "beir/qrels: expected the split 'dev', found test; choose one of these"),
+          "beir/qrels: there is no split 'dev', but test; choose one of these"),
     Fault(73, "a split that leads out of the folder", stores.move("beir/qrels/test.tsv", "beir/test.tsv"),
           (*AUDIT, "--beir", "beir:../test"), 4,
-          "beir/qrels: expected the split '../test', found no splits at all; choose one of these"),
+          "beir/qrels: there is no split '../test', but no splits at all; choose one of these"),
     Fault(74, "an index name that leads out of the folder", then(stores.langchain, models.edit_out_of_folder), INSPECT,
           0, "notes *the manifest in the folder is not of index.faiss; it is ignored"),
     Fault(74, "an index name of two lines", stores.move("store/index.faiss", "store/in\ndex.faiss"), INSPECT, 0,
@@ -640,7 +640,7 @@ REPORTS = [
     Fault(84, "a report that never ends", nothing, (*ASSESS, "--audit", "/dev/zero"), 4,
           ENDLESS.format("/dev/zero")),
     Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--audit", "audit.json"), 4,
-          "audit.json: expected the report of an audit with --frontier, found none; run audit with it"),
+          "audit.json: this is no report of an audit with --frontier; run audit with it"),
     Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 3,
           "note: --slice: no document that the queries are about has 'colour' in its metadata"),
     Fault(86, "a store that has no words of the model", then(stores.remove("store/embedder.json"), stores.remove(

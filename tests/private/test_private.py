@@ -174,7 +174,7 @@ def test_one_query_more_than_there_are_dimensions_recovers_the_stitch(tmp_path):
         (["translate", "sent", "kernel"], 4, "not affine"),
         (["translate", "answer", "ridge"], 4, "translated already"),
         (["translate", "keys", "ridge"], 4, "expected a ciphertext, found a keyring"),
-        (["translate", "sent", "sent"], 4, "expected a stitch"),
+        (["translate", "sent", "sent"], 4, "not a stitch"),
         (["translate", "missing", "ridge"], 4, "no ciphertext here"),
         (["decrypt", "answer", "store", "--keys", "other-keys"], 4, "another keyring"),
         (["decrypt", "sent", "store", "--keys", "keys"], 4, "not translated yet"),

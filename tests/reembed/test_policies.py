@@ -71,7 +71,7 @@ def test_a_survey_takes_more_queries_than_a_block_holds(store, fitted):
 
 def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
     blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
-    with pytest.raises(StitchError, match="expected a stitch that says how sure it is"):
+    with pytest.raises(StitchError, match="the stitch does not say how sure it is"):
         rank_rows(CONFIDENCE, survey_store(store, blind), np.arange(store.info.count))
 
 

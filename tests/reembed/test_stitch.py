@@ -28,7 +28,7 @@ def wanted(budget="60%", **options):
 def reembedded_stitch(store, fitted, target, asked, folder, **options):
     """The stitch of a budget, saved in `folder`; nothing is translated."""
     new = folder.parent / "not written"
-    return Translate(store, fitted, new, target=target, save_stitch=folder, **asked, **options).refit.execute()
+    return Translate(store, fitted, new, target=target, save_stitch=folder, **asked, **options).job.refit.execute()
 
 
 def tokens_of(texts):
@@ -157,7 +157,7 @@ def test_a_budget_in_dollars_is_kept(store, fitted, target, tmp_path):
 def test_another_model_or_another_store_is_refused_before_anything_is_embedded(store, fitted, tmp_path, target):
     other = load_embedder("tfidf:25")
     other.fit(store.documents())
-    with pytest.raises(StitchError, match=r"leads to, tfidf:24 .* found tfidf:25"):
+    with pytest.raises(StitchError, match=r"leads to tfidf:24 .* not to tfidf:25"):
         reembedded_stitch(store, fitted, other, wanted(policy="random"), tmp_path / "s")
     migrate.translate(store, fitted, tmp_path / "other")
     with pytest.raises(StitchError, match="fitted on another store"):
@@ -189,7 +189,7 @@ def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, 
 def test_a_row_without_its_true_vector_is_told(store, fitted):
     few = TrueVectors(fitted.sample.ids[1:], fitted.sample.vectors[1:])
     rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, fitted.sample.ids))
-    with pytest.raises(StitchError, match=f"expected the true vector of '{fitted.sample.ids[0]}'"):
+    with pytest.raises(StitchError, match=f"the stitch lacks the true vector of '{fitted.sample.ids[0]}'"):
         refit_same_kind(store, fitted, few, rows)
 
 

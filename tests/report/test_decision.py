@@ -133,7 +133,9 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     assert "translated alone: NOT SAFE" in judged.sentence
     assert recommend(judged).command == ("switch", "old", "new", "--report", "report.json")
     assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
-    with pytest.raises(UsageError, match="expected one of translated, two-stage-50, found 'two-stage-20'"):
+    with pytest.raises(
+        UsageError, match=r"'two-stage-20' is no arm of this audit.*; name one of translated, two-stage-50"
+    ):
         made.judging("two-stage-20")
 
 

@@ -136,7 +136,7 @@ def test_an_empty_log_is_refused(texts, tmp_path):
 
 def test_a_model_of_another_dimension_is_refused(texts, queries, tmp_path):
     store, _ = make_store(tmp_path / "s", texts)
-    with pytest.raises(VectorError, match=r"expected vectors of dimension 7, as .* gives, found 6"):
+    with pytest.raises(VectorError, match=r"the store has 6 dimensions, and .* gives 7"):
         query_log_rows(store, QueryLog(queries, Directions(7)))
 
 

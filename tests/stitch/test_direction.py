@@ -157,7 +157,7 @@ def with_row(value):
         (with_row(np.nan), r"vector for row 3 \(1 bad of 5"),
         (with_row(np.inf), r"vector for row 3 \(1 bad of 5"),
         (lambda rows: rows[:, :23], "expected vectors of dimension 24, found 23"),
-        (lambda rows: rows[0], "expected a table"),
+        (lambda rows: rows[0], "an array of 1 dimensions is no table of vectors; give a vector a row"),
     ],
 )
 def test_query_vectors_that_are_none_are_refused(spoil, fault, bridge, queries):
@@ -175,11 +175,11 @@ def test_a_query_that_maps_to_nothing_is_named_with_the_stitch(bridge, queries):
 @pytest.mark.parametrize(
     ("direction", "stitch", "part"),
     [
-        ("queries", "auto", "a direction among document, query; found 'queries'"),
-        ("document", "adjoint", "maps a document, such as identity, .*; found 'adjoint'"),
-        ("document", "adjoint:procrustes", "found 'adjoint:procrustes'"),
+        ("queries", "auto", "unknown direction 'queries'; choose one of document, query"),
+        ("document", "adjoint", "'adjoint' does not map a document; choose one such as identity, "),
+        ("document", "adjoint:procrustes", "'adjoint:procrustes' does not map"),
         ("query", "adjoint:ols", "unknown stitch"),
-        ("query", "ridge", "maps a query, such as .*; found 'ridge'"),
+        ("query", "ridge", "'ridge' does not map a query; choose one such as "),
     ],
 )
 def test_a_choice_that_does_not_suit_is_told_before_anything_is_embedded(

@@ -125,15 +125,30 @@ def test_every_field_of_every_record_goes_through(kind, tmp_path):
     assert np.array_equal(np.asarray(found, np.float32), vectors[store.ids(range(300)).index("id-5")])
     assert "openai" in writer.remarks[0]
     if kind == "server":
-        client.delete_collection("awkward")
-        client.delete_collection("awkward-new")
+        store.driver.delete("awkward")
+        store.driver.delete("awkward-new")
+
+
+def with_lists(name):
+    """A collection on the server, whose records are the last there."""
+    collection = server()[0].create_collection(name, embedding_function=None)
+    ids = [f"id-{row}" for row in range(60)]
+    collection.add(ids, embeddings=example_vectors(), metadatas=[{"tags": ["b", "a"], "source": ["c"]}] * 60)
+
+
+def test_a_collection_that_is_deleted_leaves_no_lists_to_the_next(tmp_path):
+    client, url = server()
+    with_lists("gone")
+    open_store(f"{url}#gone").driver.delete("gone")
+    fill(client, "next", example_documents(), example_vectors())
+    found = {d.id: d.metadata for d in open_store(f"{url}#next").documents()}
+    assert found == {d.id: d.metadata for d in example_documents()}
+    client.delete_collection("next")
 
 
 def test_records_on_a_server_have_no_metadata_of_a_collection_that_was_deleted(tmp_path):
     client, url = server()
-    deleted = client.create_collection("deleted", embedding_function=None)
-    ids = [f"id-{row}" for row in range(60)]
-    deleted.add(ids, embeddings=example_vectors(), metadatas=[{"tags": ["b", "a"], "source": ["c"]}] * 60)
+    with_lists("deleted")
     client.delete_collection("deleted")  # its records were the last, so that new ones get their numbers
     documents = [Document(d.id, d.text, d.metadata if row % 2 else {}) for row, d in enumerate(example_documents())]
     fill(persistent(tmp_path / "old"), "docs", documents, example_vectors())

@@ -115,7 +115,7 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     if "://" not in new.info.location:
         assert [name for name in new.strangers() if not name.startswith(".")] == []
         (new.folder / "README").write_text("mine")
-        with pytest.raises(UsageError, match="nothing but the store, found README"):
+        with pytest.raises(UsageError, match=r"other files lie in the folder, .*: README"):
             sync(open_store(old), open_store(new.info.location), target=embedder)
 
 
@@ -317,19 +317,19 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
         with pytest.raises(error, match=words):
             sync(open_store(one), open_store(other), target=model)
 
-    refused(new, old, StoreError, "found one without a manifest; is the order right")
+    refused(new, old, StoreError, "not made by translate from [^;]*; is the order right")
     refused(new, new, UsageError, "the old store itself")
-    refused(old, new, StoreError, "found other to embed with", Hashed("other"))
+    refused(old, new, StoreError, "not for other; name the store", Hashed("other"))
     other = kind.make(tmp_path / "other", {f"x{n}": tools.record(f"x{n}", f"another corpus {n}", n) for n in range(90)})
-    refused(other, new, InputError, "expected most of the 200 documents of .*, found 0 of them")
+    refused(other, new, InputError, "the store has 0 of the 200 documents of")
     same_ids = {name: tools.record(name, f"other words {name}", 1) for name in some_records()}
-    refused(kind.make(tmp_path / "same", same_ids), new, InputError, "found 0 of them; name the store")
+    refused(kind.make(tmp_path / "same", same_ids), new, InputError, "the store has 0 of the 200 documents of")
     bare = tmp_path / "bare"
     kind.make(bare, changed(some_records()))
     (bare / "docs.jsonl").unlink()
-    refused(str(bare), new, StoreError, "expected texts, as .* has, found none")
+    refused(str(bare), new, StoreError, "the store has no texts, and .* has")
     (Path(new) / "README").write_text("mine")
-    refused(old, new, UsageError, "nothing but the store, found README")
+    refused(old, new, UsageError, "other files lie in the folder, .*: README")
     (Path(new) / "README").unlink()
     empty = changed(some_records())
     empty["new-3"] = tools.record("new-3", "  ", 1)
@@ -337,7 +337,7 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
     refused(old, new, InputError, "1 new or changed documents have no text, such as 'new-3'")
     assert not embedder.asked
     kind.change(old, None, some_records(40))
-    refused(old, new, InputError, "expected most")
+    refused(old, new, InputError, "the store has .* of the .* documents of")
     assert sync(open_store(old), open_store(new), target=embedder, any_store=True).count == 40
 
 

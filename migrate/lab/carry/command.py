@@ -70,7 +70,7 @@ def command(
         raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
     refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=general.force)
     opened, fitted = open_store(store, verify=True), load_stitch(stitch)
-    with progress_bar(quiet=general.quiet) as progress:
+    with progress_bar() as progress:
         done = carry(
             opened,
             fitted,

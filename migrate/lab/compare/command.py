@@ -92,11 +92,8 @@ def command(
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:
-        advise(
-            f"{repeated} is named twice: a store is compared with itself, which says nothing of a move",
-            quiet=general.quiet,
-        )
-    with progress_bar(quiet=general.quiet) as progress:
+        advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
+    with progress_bar() as progress:
         comparison = compare(
             *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=general.seed, progress=progress
         )

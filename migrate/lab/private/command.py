@@ -56,7 +56,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
         show_json({"path": path}, kind="private keygen")
     else:
         show(f"keyring: {path}; never give it away: its secret key opens everything that is encrypted with it")
-        advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate", quiet=False)
+        advise_next("private encrypt", STORE, "--keys", output, "-o", "to-translate")
 
 
 @command.add_command
@@ -162,7 +162,7 @@ _STEPS = {
 def _step(
     step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], general: GeneralOptions
 ) -> None:
-    with progress_bar(quiet=general.quiet) as progress:
+    with progress_bar() as progress:
         done = work(progress)
     if general.as_json:
         size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
@@ -171,5 +171,5 @@ def _step(
     result, destination = _STEPS[step]
     size_text = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
     show(f"{result}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size_text})")
-    advise(destination, quiet=general.quiet)
-    advise_next(*map(str, then), quiet=general.quiet)
+    advise(destination)
+    advise_next(*map(str, then))

@@ -1,4 +1,4 @@
-"""What a fit reads, opened, and checked before anything is embedded."""
+"""The inputs of a fit, opened, and checked before anything is embedded."""
 
 from __future__ import annotations
 
@@ -108,16 +108,13 @@ def stitch_of(stitch: FittedStitch | str | Path) -> FittedStitch:
 def require_texts(store: Store, embedder: Embedder | None = None) -> None:
     """Make sure that a store has texts to embed, or that the embedder does without.
 
-    Raises
-    ------
-    StoreError
-        It has none, and they are needed.
+    Raises StoreError: it has none, and they are needed.
     """
     if store.info.has_texts or (embedder is not None and not embedder.needs_texts):
         return
     instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
     raise StoreError(
-        f"{store.info.location}: expected texts to embed again, found vectors only; {store.info.way_to_texts}{instead}"
+        f"{store.info.location}: the store has no texts to embed again; {store.info.way_to_texts}{instead}"
     )
 
 
@@ -126,7 +123,7 @@ def prior_map(prior: FittedStitch) -> AffineMap:
     stitch = prior.without_texts(source="--prior").stitch
     affine = affine_map(stitch, input_dim(prior.manifest))
     if affine is None:
-        raise StitchError(f"expected a prior with a linear map, found {stitch.spec}; fit it with --stitch ridge")
+        raise StitchError(f"the prior is {stitch.spec}, which has no linear map; fit it with --stitch ridge")
     return affine
 
 
@@ -138,13 +135,13 @@ def reads_texts(step: Fit) -> bool:
 def _stitches(step: Fit) -> list[Stitch]:
     """Return the stitches that are named, if there are such, and they are for the direction."""
     if step.direction not in DIRECTIONS:
-        raise UsageError(f"expected a direction among {', '.join(DIRECTIONS)}; found {step.direction!r}")
+        raise UsageError(f"unknown direction {step.direction!r}; choose one of {', '.join(DIRECTIONS)}")
     stitches = [new_stitch(spec) for spec in step.specs if spec != AUTO]
     for stitch in stitches:
         if stitch.reads_texts if step.direction == QUERY else stitch.kind == Adjoint.kind:
             candidates = ", ".join(QUERY_CANDIDATES if step.direction == QUERY else AUTO_CANDIDATES)
             raise UsageError(
-                f"expected a stitch that maps a {step.direction}, such as {candidates}; found {stitch.spec!r}"
+                f"the stitch {stitch.spec!r} does not map a {step.direction}; choose one such as {candidates}"
             )
     return stitches
 
@@ -154,7 +151,7 @@ def _check_whole(embedder: Embedder) -> None:
     whole = whole_embedder(embedder)
     if whole is not embedder:
         raise UsageError(
-            f"expected a model that is given whole documents to move to, found {embedder.profile.spec!r}; name "
+            f"{embedder.profile.spec!r} is given first tokens alone, and a store moves to whole documents; name "
             f"{whole.profile.spec}"
         )
 
@@ -186,7 +183,7 @@ def _split_views(step: Fit, target: str) -> tuple[dict[str, Embedder] | None, in
     cut = {spec: tokens for spec in views or () for tokens, model in [split_prefix(spec)] if tokens and model == target}
     counts = {*cut.values(), *([] if step.prefix is None else [step.prefix])}
     if len(counts) > 1:
-        raise UsageError(f"expected one number of first tokens, found {sorted(counts)}; name one --prefix")
+        raise UsageError(f"the numbers of first tokens {sorted(counts)} differ; name one --prefix")
     named = None if views is None else {spec: view for spec, view in views.items() if spec not in cut}
     return named, counts.pop() if counts else None
 
@@ -200,18 +197,17 @@ def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, targ
                 "use `reembed`, or leave it out"
             )
         if not view.profile.embeds_new_texts:
-            raise UsageError(f"expected a model that embeds any text for --view, found {spec!r}; choose a local one")
+            raise UsageError(f"--view {spec} does not embed any text as it is; choose a local model that does")
         if runs_code(spec):
             raise UsageError(
-                f"expected a model that a stitch may load by itself for --view, found {spec!r}, which names code to "
-                "run; choose another kind"
+                f"--view {spec} names code to run, and a stitch loads its views by itself; choose another kind"
             )
     if views and (step.direction == QUERY or not reads_texts(step)):
         raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
     if views and not store.info.has_texts:
         raise StoreError(
-            f"{store.info.location}: expected texts for --view to be read with, found vectors only; "
-            f"{store.info.way_to_texts}, or leave out --view"
+            f"{store.info.location}: the store has no texts for --view to read; {store.info.way_to_texts}, or leave "
+            "out --view"
         )
 
 
@@ -221,7 +217,7 @@ def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: in
     for stitch in stitches:
         if stitch.reads_texts and not info.has_texts:
             raise StoreError(
-                f"{info.location}: the {stitch.spec} stitch reads texts, found a store without; {info.way_to_texts}, "
+                f"{info.location}: the store has no texts, which the {stitch.spec} stitch reads; {info.way_to_texts}, "
                 f"or leave out --stitch {stitch.spec}"
             )
         if stitch.reads_prefix and tokens is None:
@@ -235,8 +231,8 @@ def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: in
         raise UsageError("--prefix is for stitches that read first tokens, such as --stitch prefix+text; leave it out")
     if not info.has_texts:
         raise StoreError(
-            f"{info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; "
-            f"{info.way_to_texts}, or leave out --prefix"
+            f"{info.location}: the store has no texts, whose first tokens --prefix embeds; {info.way_to_texts}, or "
+            "leave out --prefix"
         )
 
 
@@ -251,14 +247,14 @@ def _check_prior(
     dims, expected = (input_dim(manifest), prior.dim), (store.info.dim, target.dim)
     if dims != expected:
         raise StitchError(
-            f"expected a prior that leads from {expected[0]} to {expected[1]} dimensions, found one from {dims[0]} to "
-            f"{dims[1]}; take a stitch of the same two models"
+            f"the prior leads from {dims[0]} to {dims[1]} dimensions, not from {expected[0]} to {expected[1]}; take a "
+            "stitch of the same two models"
         )
     for model_of_prior, model in ((manifest.source_model, source_model), (manifest.model, target)):
         if model_of_prior is not None and model is not None and _differ(model_of_prior, model):
             raise StitchError(
-                f"expected a prior of {model.spec} (revision {str(model.revision)[:12]}), found one of "
-                f"{model_of_prior.spec} ({str(model_of_prior.revision)[:12]}); take a stitch of the same two models"
+                f"the prior is of {model_of_prior.spec} (revision {str(model_of_prior.revision)[:12]}), not of "
+                f"{model.spec} ({str(model.revision)[:12]}); take a stitch of the same two models"
             )
     prior_map(prior)
 
@@ -269,13 +265,13 @@ def _check_grown(step: Fit, store: Store, embedder: Embedder, earlier: FittedSti
     model, dim = earlier.manifest.model, input_dim(earlier.manifest)
     if dim != store.info.dim or (model is not None and _differ(model, embedder.identity)):
         raise StitchError(
-            f"--grown-from: expected a stitch from {store.info.dim} dimensions to {embedder.identity.spec}, found one "
-            f"from {dim} to {model.spec if model else 'a model that is not named'}; name the stitch of this store"
+            f"--grown-from: the stitch leads from {dim} dimensions to {model.spec if model else 'a nameless model'}, "
+            f"not from {store.info.dim} to {embedder.identity.spec}; name the stitch of this store"
         )
     if step.sample <= len(earlier.sample.ids):
         raise UsageError(
-            f"--sample {step.sample}: expected more than the {len(earlier.sample.ids):,} documents that the stitch of "
-            "--grown-from has true vectors of (they count), so that new ones come in; raise --sample"
+            f"--sample {step.sample} leaves no room for new documents: the stitch of --grown-from has true vectors of "
+            f"{len(earlier.sample.ids):,}, which count; raise --sample"
         )
 
 

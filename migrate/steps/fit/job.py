@@ -201,7 +201,7 @@ def fit_reader(
     *,
     seed: int = 0,
 ) -> TextReader:
-    """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
+    """Learn what stitches need that read texts, from up to `CORPUS_SIZE` texts of the store, and from the target."""
     rows = random_order(store, seed)[:CORPUS_SIZE]
     texts = [document.text for document in store.documents(rows)]
     models, spec = dict(views or {}), None
@@ -220,7 +220,7 @@ def fit_query_pairs(
     seed: int,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
+    """Fit the other way round: from the new vectors of the sample to the old ones, without their texts."""
     pairing = Pairing(pairs.target, pairs.source, seed=seed).in_own_order()
     with threads_for(len(pairing)):
         selection = select_query_stitch(pairing, specs=specs, progress=progress)

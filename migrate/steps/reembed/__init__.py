@@ -8,7 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE, PRICE, RESTART, RUNNER, SEED, PaidStep, argument, function, option, parameter
+from migrate.steps.base import (
+    FORCE,
+    PRICE,
+    RESTART,
+    RUNNER,
+    SEED,
+    PaidStep,
+    argument,
+    function,
+    option,
+    parameter,
+    step_like,
+)
 from migrate.steps.fit import TARGET
 from migrate.steps.translate import LOG, OUTPUT, POLICY, SAVE_STITCH, Translate
 
@@ -94,7 +106,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
             raise UsageError("`share=` embeds documents, `from_cache` none; leave one of them out")
         if self.share is not None and self.stitch is None:
             fit = f"lead-migrate fit {self.store} --target {self.target} -o STITCH"
-            raise UsageError(f"`share={self.share}`: expected a `stitch=` for the rest, found none; fit one: {fit}")
+            raise UsageError(f"`share={self.share}` leaves a rest, which needs a `stitch=`; fit one: {fit}")
         for name in ("policy", "query_log", "save_stitch"):
             if self.share is None and self.stitch is None and getattr(self, name) is not None:
                 raise UsageError(f"`{name}=` goes with `share=`; add `share=10%`, or leave it out")
@@ -106,24 +118,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         """The translation of a store of which a share is embedded; None where all of it is."""
         if self.share is None or self.stitch is None:
             return None
-        return Translate(
-            self.store,
-            self.stitch,
-            self.output,
-            reembed=self.share,
-            policy=self.policy,
-            query_log=self.query_log,
-            save_stitch=self.save_stitch,
-            target=self.target,
-            price=self.price,
-            runner=self.runner,
-            seed=self.seed,
-            force=self.force,
-            restart=self.restart,
-            max_cost=self.max_cost,
-            progress=self.progress,
-            cap=self.cap,
-        )
+        return step_like(Translate, self, reembed=self.share)
 
     @cached_property
     def source(self) -> Store:
@@ -147,7 +142,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
 
     @cached_property
     def is_done(self) -> bool:
-        """Whether the output is that re-embed already."""
+        """True where the output is that re-embed already."""
         from migrate.embed import is_reembedded
 
         return not self.force and not self.restart and is_reembedded(self.source, self.embedder, self.output)

@@ -49,7 +49,7 @@ class Backfill:
 
     @property
     def n_left(self) -> int:
-        """How many are still translated."""
+        """The number of vectors that are still translated."""
         return self.count - self.n_true
 
 
@@ -68,18 +68,10 @@ def backfill_store(
     Nothing is embedded, but for a few texts with which a model behind an API proves that the cache is still of it;
     without `prove` whoever calls has seen to that. A run that broke off is continued, if the cache has not grown since.
 
-    Raises
-    ------
-    RemoteError
-        The model cannot be asked.
-    StoreError
-        The store has no texts, does not name its model, was translated for another, or does not match its manifest.
-    VectorError
-        A vector in the cache is of another dimension, or the model gives others than the cache has.
-    InputError
-        The cache is damaged.
-    UsageError, OutputError, LockedError
-        As `migrate.translate`.
+    Raises RemoteError: the model cannot be asked. StoreError: the store has no texts, does not name its model, was
+    translated for another, or does not match its manifest. VectorError: a vector in the cache is of another dimension,
+    or the model gives others than the cache has. InputError: the cache is damaged. UsageError, OutputError,
+    LockedError: as `migrate.translate`.
     """
     verify_files(store)
     embedder = whole_embedder(embedder)

@@ -11,7 +11,7 @@ from migrate.steps.base import PRICE, RESTART, PaidStep, argument, function, opt
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.steps.base import ModelLike, StoreLike
-    from migrate.steps.sync.job import Comparison, Synced
+    from migrate.steps.sync.job import Synced, SyncInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Sync(PaidStep["Synced"]):
     restart: bool = field(default=False, metadata=RESTART)
 
     @cached_property
-    def comparison(self) -> Comparison:
+    def comparison(self) -> SyncInputs:
         """Both stores, and what became of each document. They are read for it, and nothing is embedded."""
         from migrate.steps.sync.job import compare
 

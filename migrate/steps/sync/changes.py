@@ -1,4 +1,4 @@
-"""What became of a store since another was translated from it: documents added, changed and deleted, by id."""
+"""Changes of a store since another was translated from it: documents added, changed and deleted, by id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from migrate.vectors import Batch, Document, Progress, Vectors
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """How many documents of the old store were added, changed, deleted, and are as they were.
+    """The numbers of documents of the old store that were added, changed, deleted, and are as they were.
 
     `changed` are those whose vector in the new store is none of theirs any more; of those in `metadata` it is, but
     something else is not. `metadata` is None where two kinds of stores keep it in different ways.
@@ -34,13 +34,13 @@ class ChangeCounts:
 
     @property
     def to_embed(self) -> int:
-        """How many get true vectors."""
+        """The number of documents that get true vectors."""
         return self.added + self.changed
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What is to be done with each document of the old store, in its order.
+    """The work on each document of the old store, in its order.
 
     Attributes
     ----------
@@ -75,20 +75,17 @@ class Changes:
 
 
 def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) -> Changes:
-    """Hold the old store against the new one; both are read whole.
+    """Compare the old store with the new one; both are read whole.
 
     A vector belongs to its document no more where the text is another; or the old vector is, unless the new one is a
     true one, which comes of the text alone. `all_true` says that every one is, whatever stands beside the store.
 
-    Raises
-    ------
-    StoreError
-        Only one of them has texts, or two documents of one share an id.
+    Raises StoreError: only one of them has texts, or two documents of one share an id.
     """
     if old.info.has_texts != new.info.has_texts:
         one, other = (old, new) if old.info.has_texts else (new, old)
         raise StoreError(
-            f"{other.info.location}: expected texts, as {one.info.location} has, found none; name their column, or "
+            f"{other.info.location}: the store has no texts, and {one.info.location} has; name their column, or "
             "translate again"
         )
     same_kind = old.info.kind == new.info.kind
@@ -172,12 +169,12 @@ def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Documen
 
 
 def _metadata_hash(metadata: Mapping[str, Any]) -> int:
-    """The same for equal metadata, whatever the order of keys and of sets; keys may be of types that have no order."""
+    """Return the same for equal metadata, in whatever order; keys may be of types that have no order."""
     return hash(_comparable(metadata)) if metadata else 0
 
 
 def _comparable(value: object) -> Hashable:
-    """By types as well as values: 1, 1.0 and True are three; a NaN is another's equal."""
+    """Return a value that is equal by type as well: 1, 1.0 and True are three; a NaN is another's equal."""
     if isinstance(value, Mapping):
         return frozenset((repr(key), _comparable(item)) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -188,7 +185,7 @@ def _comparable(value: object) -> Hashable:
 
 
 def _rows_of(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each of `ids`, (n,), is among the `others`, -1 where it is not."""
+    """Return the place of each of `ids`, (n,), among the `others`, -1 where it is not."""
     if not len(others):
         return np.full(len(ids), TRUE_VECTOR, np.int64)
     order = np.argsort(others, kind="stable")
@@ -202,6 +199,5 @@ def _refuse_doubles(store: Store, ids: NDArray[np.int64]) -> None:
     if len(found) < len(ids):
         (doc_id,) = store.ids(first[counts > 1][:1].astype(np.int64))
         raise StoreError(
-            f"{store.info.location}: expected a different id for each document, found {doc_id!r} twice; what changed "
-            "cannot be told"
+            f"{store.info.location}: two documents have the id {doc_id!r}, so that changes cannot be told; rename one"
         )

@@ -55,7 +55,7 @@ _BY_TEXTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a sync did: `counts` of what became of the old store, `n_true` of the `count` vectors are true ones.
+    """The result of a sync: `counts` of what became of the old store; `n_true` of the `count` vectors are true ones.
 
     `written` says whether anything had to be written; `remarks` what could not be kept as it was, or not be compared.
     """
@@ -75,7 +75,7 @@ class Synced:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class SyncInputs:
     """Both stores of a sync as they were compared, and what the new one is written with."""
 
     old: Store
@@ -88,14 +88,14 @@ class Comparison:
 
     @cached_property
     def is_current(self) -> bool:
-        """Whether nothing is to be written; also not for what the old store has that is not compared."""
+        """True where nothing is to be written; also not for what the old store has that is not compared."""
         counts = self.changes.counts
         told = (counts.added, counts.changed, counts.metadata, counts.deleted)
         return not any(told) and self.manifest.store.source_state == state_of(self.old, self.before[0])
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
-        """What could not be compared, and what a person might not expect."""
+        """Notes of what could not be compared, and what a person might not expect."""
         found = [_BY_TEXTS] if self.changes.by_texts else []
         return (*found, *([] if self.new.info.exact else [_CODES]))
 
@@ -116,7 +116,7 @@ class Comparison:
         return known_documents(self.old, rows)
 
 
-def compare(step: Sync) -> Comparison:
+def compare(step: Sync) -> SyncInputs:
     """Read both stores of a sync and find what became of each document. Nothing is embedded."""
     old, new = store_of(step.old, verify=True), store_of(step.new, verify=True)
     verify_files(old)
@@ -133,7 +133,7 @@ def compare(step: Sync) -> Comparison:
     if not step.any_store:
         _refuse_other_corpus(old, new, changes)
     _refuse_blank(old, embedder, changes)
-    return Comparison(old, new, step.cap.meter(embedder, step.price), output, manifest, changes, before)
+    return SyncInputs(old, new, step.cap.meter(embedder, step.price), output, manifest, changes, before)
 
 
 def sync(step: Sync) -> Synced:
@@ -172,22 +172,22 @@ def sync(step: Sync) -> Synced:
 
 
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
-    """The new store's manifest, after making sure that it says that the store was made from one like the old one."""
+    """Return the new store's manifest, after making sure that the store was made from one like the old one."""
     location, manifest = new.info.location, new.info.manifest
     if location == old.info.location:
         raise UsageError(f"{location}: this is the old store itself; name the one that was translated from it")
     if manifest is None or manifest.store.made_by not in _MADE_BY:
-        found = "one without a manifest" if manifest is None else f"one of {manifest.store.made_by or 'another hand'}"
+        made_by = "" if manifest is None else f" but by {manifest.store.made_by or 'another hand'}"
         raise StoreError(
-            f"{location}: expected a store that translate made from {old.info.location}, found {found}; is the order "
-            "right? the old store comes first"
+            f"{location}: the store was not made by translate from {old.info.location}{made_by}; is the order right? "
+            "the old store comes first"
         )
     if manifest.model is None:
-        raise StoreError(f"{location}: expected a store that names its model, found none; translate again")
+        raise StoreError(f"{location}: the store does not name its model; translate again")
     if whole_model(manifest.model) != embedder.identity:
         raise StoreError(
-            f"{location}: the store was translated for {manifest.model.spec}, found {embedder.identity.spec} to embed "
-            "with; name the store's own model, or translate again"
+            f"{location}: the store was translated for {manifest.model.spec}, not for {embedder.identity.spec}; name "
+            "the store's own model, or translate again"
         )
     known, source = old.info.manifest, manifest.source_model
     old_model = None if known is None else known.model
@@ -196,8 +196,8 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     if old_model.spec == manifest.model.spec or (source is not None and old_model.spec != source.spec):
         made_from = "a store of another model" if source is None else f"one of {source.spec}"
         raise StoreError(
-            f"{old.info.location}: expected the store that {location} was made from, {made_from}, found one of "
-            f"{old_model.spec}; is the order right? the old store comes first"
+            f"{old.info.location}: the store is of {old_model.spec}, and {location} was made from {made_from}; is the "
+            "order right? the old store comes first"
         )
     return manifest
 
@@ -205,8 +205,8 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
 def _refuse_other_corpus(old: Store, new: Store, changes: Changes) -> None:
     if changes.kept < _LEAST_KEPT * new.info.count:
         raise InputError(
-            f"{old.info.location}: expected most of the {new.info.count:,} documents of {new.info.location}, found "
-            f"{changes.kept:,} of them; name the store that it was translated from, or allow it with `any_store=True`"
+            f"{old.info.location}: the store has {changes.kept:,} of the {new.info.count:,} documents of "
+            f"{new.info.location}; name the store that it was translated from, or allow it with `any_store=True`"
         )
 
 
@@ -279,7 +279,7 @@ class _SyncJob(PatchJob):
         self.kept.check_unchanged(self.kept_before)
 
 
-def _manifest(found: Comparison) -> Manifest:
+def _manifest(found: SyncInputs) -> Manifest:
     """Return the manifest of the store as it will be, without hashes."""
     was, old, n_true = with_content(found.manifest, None), found.old, found.changes.n_true
     synced = {"at": creation_date(), **asdict(found.changes.counts)}

@@ -1,4 +1,4 @@
-"""Where a store that is brought up to date goes: over the one that is there, written as that one was."""
+"""The output of a sync: over the store that is there, written as that one was."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ _OWN: Final = ".lead-migrate-"
 
 
 def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
-    """The output by which `old` was translated into `new`; a folder is replaced as a whole.
+    """Return the output by which `old` was translated into `new`; a folder is replaced as a whole.
 
-    Raises
-    ------
-    UsageError
-        The new store is not as a translation of the old one would be, or something else lies in its folder.
+    Raises UsageError: the new store is not as a translation of the old one would be, or something else lies in its
+    folder.
     """
     files, location = as_files(new), new.info.location
     # what lies beside a table that was switched may have a folder of its own in that of the database
@@ -36,8 +34,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     strangers = [name for name in new.strangers() if not name.startswith(_OWN)]
     if strangers:
         raise UsageError(
-            f"{location}: expected a folder with nothing but the store, found {', '.join(strangers[:5])}; it is "
-            "replaced as a whole: move the store into a folder of its own"
+            f"{location}: other files lie in the folder, which is replaced as a whole: {', '.join(strangers[:5])}; "
+            "move the store into a folder of its own"
         )
     was_faiss = (manifest.store.written_as or {}).get("kind") == "faiss"
     if files is not None and new.info.kind == _PARQUET:  # of any number of files, which may be another one by now
@@ -53,18 +51,15 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         name = new.opened_as.partition("?")[0].rpartition("#")[2]
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
-        f"{location}: expected a store as a translation of {old.info.location} gives it, found "
-        f"{new.info.kind} with {new.info.index_type}; translate again"
+        f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "
+        f"{old.info.location} gives it; translate again"
     )
 
 
 def refuse_switched(*stores: Store) -> None:
     """Make sure that none of the stores is one that another has taken the place of, or that took it.
 
-    Raises
-    ------
-    UsageError
-        One is.
+    Raises UsageError: one is.
     """
     for store in stores:
         location = store.info.location
@@ -72,28 +67,24 @@ def refuse_switched(*stores: Store) -> None:
         record = None if exchange is None else exchange.record()
         if record is not None:
             raise UsageError(
-                f"{location}: expected stores that were not switched, found that {record['new']} answers in the place "
-                f"of {record['old']}: what is new is written there, and nothing is left to sync; to go back, run "
-                "rollback first"
+                f"{location}: the stores were switched, and {record['new']} answers in the place of {record['old']}: "
+                "what is new is written there, and nothing is left to sync; to go back, run rollback first"
             )
 
 
 def _on_server(location: str, manifest: Manifest) -> Output:
     server, mark, named = location.rpartition("#")
     if not mark:
-        raise UsageError(
-            f"{location}: expected a store that can be replaced, found one on object storage, where nothing is; "
-            "translate to another place"
-        )
+        raise UsageError(f"{location}: a store on object storage cannot be replaced; translate to another place")
     options = options_text(dict(manifest.store.written_as or {}))
     output = output_of(f"{server}#{named.partition('?')[0]}{options}")
     if not isinstance(output, ServerOutput):
-        raise UsageError(f"{location}: expected a folder or a server, found neither; translate again")
+        raise UsageError(f"{location}: this is neither a folder nor a server; translate again")
     return output
 
 
 def _is_copy(old: Store, new: Store) -> bool:
-    """Whether the new store has the kind of the old one, and the names of its files or table."""
+    """Return whether the new store has the kind of the old one, and the names of its files or table."""
     if old.info.kind != new.info.kind:
         return False
     mine, theirs = as_files(old), as_files(new)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.steps.translate.choice import Budget
-    from migrate.steps.translate.job import Translation
-    from migrate.steps.translate.stitch import Announce, Refit
+    from migrate.steps.translate.job import TranslateJob, Translation
+    from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
-    from migrate.stores.base import Store
-    from migrate.stores.outputs import Output
-    from migrate.vectors import Document, Query
+    from migrate.vectors import Query
     from migrate.work.runner import Runner
 
 REEMBEDDING = "Re-embedding"
@@ -125,7 +123,6 @@ class Translate(PaidStep["Translation"]):
     def check(self) -> None:
         """Make sure that options go together, and that no output lies in what is read."""
         from migrate.errors import UsageError
-        from migrate.files import refuse_overlap
 
         for name in ("policy", "query_log", "save_stitch"):
             if self.reembed is None and getattr(self, name) is not None:
@@ -134,112 +131,23 @@ class Translate(PaidStep["Translation"]):
             raise UsageError(
                 "`reembed=` needs the store that the stitch was fitted on; leave out `any_store`, or fit again"
             )
-        refuse_overlap(self.place.path, *self._read)
+        self.job.refuse_overlap()
+
+    @cached_property
+    def job(self) -> TranslateJob:
+        """The work: store, stitch and models, opened when they are needed."""
+        from migrate.steps.translate.job import TranslateJob
+
+        return TranslateJob(self)
 
     @property
-    def _read(self) -> list[Path]:
-        """The files and folders that are read."""
-        from migrate.stitch.fitted import FittedStitch
-        from migrate.stores.base import Store
-        from migrate.stores.registry import path_in
-
-        store, stitch = self.store, self.stitch
-        named = [store.info.location if isinstance(store, Store) else store]
-        named += [] if isinstance(stitch, FittedStitch) else [stitch]
-        return [path for it in named if (path := path_in(it)) is not None]
-
-    @cached_property
-    def place(self) -> Output:
-        """The new store, to be written."""
-        from migrate.stores.registry import output_of
-
-        return output_of(self.output)
-
-    @cached_property
-    def source(self) -> Store:
-        """The store, opened."""
-        from migrate.steps.opening import store_of
-
-        return store_of(self.store)
-
-    @cached_property
-    def fitted(self) -> FittedStitch:
-        """The stitch, whose models spend under the cap."""
-        from migrate.steps.translate.stitch import with_metered_views
-        from migrate.stitch.fitted import FittedStitch
-        from migrate.stitch.persistence import load_stitch
-
-        stitch = self.stitch if isinstance(self.stitch, FittedStitch) else load_stitch(self.stitch)
-        return with_metered_views(stitch, self.cap, self.price)
-
-    @cached_property
-    def budget(self) -> Budget:
-        """The share of the store that is re-embedded."""
-        from migrate.steps.translate.choice import Budget
-
-        return Budget.parse(str(self.reembed))
-
-    @cached_property
-    def log(self) -> Sequence[Query]:
-        """The queries of the log, the most frequent first."""
-        from migrate.steps.opening import log_of
-
-        return log_of(self.query_log)
-
-    @cached_property
-    def refit_folder(self) -> Path:
-        """The folder of the stitch that is fitted again."""
-        return self.place.beside("stitch") if self.save_stitch is None else Path(self.save_stitch)
-
-    @cached_property
-    def refit(self) -> Refit | None:
-        """The stitch that is to come of the budget; None where there is no budget."""
-        from migrate.steps.translate.stitch import refit_of
-
-        if self.reembed is None:
-            return None
-        self.refuse_outputs()
-        return refit_of(self)
-
-    def refuse_outputs(self) -> None:
-        """Make sure, before anything is spent, that the stitch and the store can be written."""
-        from migrate.files import refuse_output, refuse_overlap
-
-        refuse_overlap(self.refit_folder, *self._read, self.place.path)
-        refuse_output(self.place.path, *self._read, force=self.force)
-        self.place.refuse_existing(force=self.force)
-
-    @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The views, for the documents that are still to be translated; and what the budget is spent on."""
-        from migrate.cost.spending import VIEW, PlannedModel
-
-        spent = () if self.refit is None else self.refit.models
-        reader = self.fitted.reader
-        if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
-            return spent
-        views = (PlannedModel(view, self.cap, VIEW, documents=self._documents) for view in reader.models.values())
-        return (*views, *spent)
-
-    def _documents(self) -> Iterator[Document]:
-        from migrate.steps.translate.job import documents_left
-
-        return documents_left(self.source, self.output, restart=self.restart)
+        return self.job.models
 
     def execute(self) -> Translation:
         """Spend the budget where there is one, and translate."""
-        from migrate.steps.translate.job import translate
-
-        return translate(self, self.fitted if self.refit is None else self._with_views(self.refit.execute()))
-
-    def _with_views(self, refitted: FittedStitch) -> FittedStitch:
-        """The stitch as it was saved, with the views of this step instead of those that it has loaded by itself."""
-        from migrate.steps.translate.stitch import with_metered_views
-
-        if refitted.reader is None or self.fitted.reader is None:
-            return with_metered_views(refitted, self.cap)
-        models = {spec: self.fitted.reader.models.get(spec, view) for spec, view in refitted.reader.models.items()}
-        return replace(refitted, reader=replace(refitted.reader, models=models))
+        return self.job.run()
 
 
 translate = function(Translate)

@@ -49,10 +49,7 @@ class Budget:
         >>> Budget.parse("10%")
         Budget(amount=0.1, unit='share')
 
-        Raises
-        ------
-        UsageError
-            It is none of these, or nothing, or more than 100 %.
+        Raises UsageError: it is none of these, or nothing, or more than 100 %.
         """
         parsed = re.fullmatch(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<unit>%|tok)?", text.strip().replace(",", ""))
         if parsed is None or (parsed["usd"] and parsed["unit"]):
@@ -79,10 +76,7 @@ class Budget:
 
         Dollars are what `tally` makes of the texts.
 
-        Raises
-        ------
-        UsageError
-            It is in dollars, and there is no price; or what was paid has used it up.
+        Raises UsageError: it is in dollars, and there is no price; or what was paid has used it up.
         """
         if self.unit == "usd":
             return self._choose_by_price(ranked, paid, tally)
@@ -165,10 +159,7 @@ def survey_store(
     Queries and documents meet in the target's space, where they will meet later: the old vectors and the words find
     other documents than the new model is going to.
 
-    Raises
-    ------
-    VectorError
-        A vector is zero or not finite.
+    Raises VectorError: a vector is zero or not finite.
     """
     vectors = np.empty((0, fitted.dim), dtype=np.float32) if queries is None else queries
     nearest = NearestRows(vectors, store.info.metric)
@@ -230,10 +221,7 @@ def rank_rows(policy: str, survey: Survey, order: NDArray[np.int64]) -> NDArray[
     `order` has all rows at random, as a sample is drawn. A log touches some documents only; after them the others
     follow in that order.
 
-    Raises
-    ------
-    StitchError
-        The policy is `confidence`, and the stitch knows none.
+    Raises StitchError: the policy is `confidence`, and the stitch knows none.
     """
     if policy == CONFIDENCE:
         if np.isnan(survey.confidence).any():
@@ -264,10 +252,7 @@ class Choice:
 def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Choice:
     """Choose documents by `policy` within `budget`, by what a survey found; `tally` counts and prices them.
 
-    Raises
-    ------
-    UsageError
-        The budget is used up already, or is in dollars and the model has no price.
+    Raises UsageError: the budget is used up already, or is in dollars and the model has no price.
     """
     paid = tally.cost(store.documents(np.flatnonzero(survey.paid)))
     order = rank_rows(policy, survey, random_order(store, seed))

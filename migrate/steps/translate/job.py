@@ -7,22 +7,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from migrate.cost.spending import VIEW, PlannedModel
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.errors import LeadMigrateError, StitchError, StoreError
-from migrate.files import canonical_json, write_bytes
+from migrate.files import canonical_json, refuse_output, refuse_overlap, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.selection.choosers import choosers_of
-from migrate.steps.opening import runner_at
+from migrate.steps.opening import runner_at, store_of
+from migrate.steps.translate.stitch import Refit, refit_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.confidence import (
@@ -52,7 +55,7 @@ _MANY_TEXTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a translation did. `path` is the folder of the new store, or the location of one that lies in none.
+    """The result of a translation. `path` is the folder of the new store, or the location of one that lies in none.
 
     The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
     `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was;
@@ -89,53 +92,126 @@ class Translation:
         return self.count / self.wall_s if self.wall_s else 0.0
 
 
-def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
-    """The documents that `translate` would still read into `output`, without those that an earlier run did."""
-    return store.documents(None if restart else rows_left(output_of(output).path, COMMAND, store.info.count))
+@dataclass(frozen=True, eq=False)
+class TranslateJob:
+    """The store, the stitch and the models of a translation, opened when they are needed."""
 
+    step: Translate
 
-def translate(step: Translate, fitted: FittedStitch) -> Translation:
-    """Write the store of a step, translated by `fitted`, to its output.
+    @cached_property
+    def output(self) -> Output:
+        """The new store, to be written."""
+        return output_of(self.step.output)
 
-    Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says so.
-    """
-    started, store, place = time.perf_counter(), step.source, step.place
-    verify_files(store)
-    before = store.snapshot()
-    same_store = _check_fits(store, before, fitted, any_store=step.any_store)
-    fallback = fitted.fallback_use() if not store.info.has_texts else None
-    fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
-    job = _TranslateJob(store, place, before, fitted, fallback, same_store)
-    runner = runner_at(step.runner)
-    facts = write_store(place, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress)
-    wall_s = time.perf_counter() - started
-    old_recall, recall = index_recall(store), facts["recall"]
-    if recall is None and old_recall is not None:
-        recall = index_recall(open_store(place.location))
-    outside = facts["outside"]
-    return Translation(
-        place.where,
-        store.info.count,
-        store.info.dim,
-        fitted.dim,
-        facts["true"],
-        wall_s,
-        source_recall=old_recall,
-        index_recall=recall,
-        remarks=tuple(facts["remarks"]),
-        outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
-        distrust=facts["distrust"],
-        fallback=fallback,
-    )
+    @cached_property
+    def source(self) -> Store:
+        """The store, opened."""
+        return store_of(self.step.store)
+
+    @cached_property
+    def fitted(self) -> FittedStitch:
+        """The stitch, whose models spend under the cap."""
+        stitch = self.step.stitch
+        loaded = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
+        return with_metered_views(loaded, self.step.cap, self.step.price)
+
+    @property
+    def refit_folder(self) -> Path:
+        """The folder of the stitch that is fitted again."""
+        return self.output.beside("stitch") if self.step.save_stitch is None else Path(self.step.save_stitch)
+
+    @cached_property
+    def refit(self) -> Refit | None:
+        """The stitch that is to come of the budget; None where there is no budget."""
+        if self.step.reembed is None:
+            return None
+        self.refuse_outputs()
+        return refit_of(self.step, self.source, self.fitted, self.refit_folder)
+
+    def refuse_overlap(self) -> None:
+        """Make sure that the output does not lie in what is read; raises a UsageError."""
+        refuse_overlap(self.output.path, *self._read)
+
+    def refuse_outputs(self) -> None:
+        """Make sure, before anything is spent, that the stitch and the store can be written."""
+        refuse_overlap(self.refit_folder, *self._read, self.output.path)
+        refuse_output(self.output.path, *self._read, force=self.step.force)
+        self.output.refuse_existing(force=self.step.force)
+
+    @property
+    def _read(self) -> list[Path]:
+        """The files and folders that are read."""
+        store, stitch = self.step.store, self.step.stitch
+        named = [store.info.location if isinstance(store, Store) else store]
+        named += [] if isinstance(stitch, FittedStitch) else [stitch]
+        return [path for it in named if (path := path_in(it)) is not None]
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The views, for the documents that are still to be translated; and what the budget is spent on."""
+        spent, reader = () if self.refit is None else self.refit.models, self.fitted.reader
+        if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
+            return spent
+        cap, left = self.step.cap, self._documents_left
+        return (*(PlannedModel(view, cap, VIEW, documents=left) for view in reader.models.values()), *spent)
+
+    def _documents_left(self) -> Iterator[Document]:
+        """Return the documents that are still to be read, without those that an earlier run did."""
+        count = self.source.info.count
+        return self.source.documents(None if self.step.restart else rows_left(self.output.path, COMMAND, count))
+
+    def run(self) -> Translation:
+        """Spend the budget where there is one, and write the store, translated by the stitch that came of it.
+
+        Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says
+        so.
+        """
+        step, store, output = self.step, self.source, self.output
+        fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
+        started = time.perf_counter()
+        verify_files(store)
+        before = store.snapshot()
+        same_store = _check_fits(store, before, fitted, any_store=step.any_store)
+        fallback = fitted.fallback_use() if not store.info.has_texts else None
+        fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
+        job = _StoreJob(store, output, before, fitted, fallback, same_store)
+        runner = runner_at(step.runner)
+        facts = write_store(output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress)
+        wall_s = time.perf_counter() - started
+        old_recall, recall = index_recall(store), facts["recall"]
+        if recall is None and old_recall is not None:
+            recall = index_recall(open_store(output.location))
+        outside = facts["outside"]
+        return Translation(
+            output.where,
+            store.info.count,
+            store.info.dim,
+            fitted.dim,
+            facts["true"],
+            wall_s,
+            source_recall=old_recall,
+            index_recall=recall,
+            remarks=tuple(facts["remarks"]),
+            outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
+            distrust=facts["distrust"],
+            fallback=fallback,
+        )
+
+    def _with_views(self, refitted: FittedStitch) -> FittedStitch:
+        """Return the stitch as it was saved, with the views of this step for those that it has loaded by itself."""
+        if refitted.reader is None or self.fitted.reader is None:
+            return with_metered_views(refitted, self.step.cap)
+        models = {spec: self.fitted.reader.models.get(spec, view) for spec, view in refitted.reader.models.items()}
+        return replace(refitted, reader=replace(refitted.reader, models=models))
 
 
 def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, any_store: bool) -> bool:
-    """Whether the stitch was fitted on this very store."""
+    """Make sure that the stitch is for this store; return whether it was fitted on this very one."""
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
     expected = fitted.manifest.stitch.fitted_on
     if expected["dim"] != store.info.dim:
         raise StitchError(
-            f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, found "
+            f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, and the store has "
             f"{store.info.dim}; fit a stitch for this store"
         )
     difference = fingerprint.difference(expected)
@@ -148,7 +224,7 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
 
 
 @dataclass(eq=False)
-class _TranslateJob(RewriteJob):
+class _StoreJob(RewriteJob):
     """A store and the stitch that it is translated by; `patch` puts in the true vectors of the stitch's sample."""
 
     fitted: FittedStitch
@@ -159,12 +235,12 @@ class _TranslateJob(RewriteJob):
 
     @property
     def dim(self) -> int:
-        """That of the target."""
+        """The dimension of the target."""
         return self.fitted.dim
 
     @property
     def spreads(self) -> bool:
-        """Where many texts are read, which NumPy cannot spread over cores."""
+        """True where many texts are read, which NumPy cannot spread over cores."""
         return self.fitted.reads_texts and self.total >= _MANY_TEXTS
 
     def options(self) -> dict[str, Any]:
@@ -245,15 +321,12 @@ class TranslateTask(Task):
     def open(self) -> Callable[[Shard], bytes]:
         """Open store and writer.
 
-        Raises
-        ------
-        StoreError
-            There is no such store here, or another.
+        Raises StoreError: there is no such store here, or another.
         """
         remember_secrets(self.secrets)
         store = _open_again(self.source)
         if self.work is None and (difference := store.difference(self.before)) is not None:
-            raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
+            raise StoreError(f"{self.source}: this is another store than the one that is translated ({difference})")
         blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
         if self.work is None and not self.output.is_shared:
             return shard_maker(None, blocks, NoParts)
@@ -266,7 +339,7 @@ _open_here = threading.local()
 
 
 def _open_again(location: str) -> Store:
-    """A store, which need not be read again where it is the one of the run before: one that was broken off, say."""
+    """Return a store, which need not be read again where it is the one of the run before, as after a break."""
     opened: dict[str, Store] = _open_here.__dict__
     with suppress(LeadMigrateError):
         if location in opened and opened[location].notices_vectors and opened[location].is_as_opened():
@@ -277,7 +350,7 @@ def _open_again(location: str) -> Store:
 
 
 def _anywhere(location: str) -> str:
-    """A location that means the same in any folder."""
+    """Return a location that means the same in any folder."""
     path = path_in(location)
     return location if path is None or not path.exists() else location.replace(str(path), str(path.resolve()), 1)
 

@@ -23,7 +23,7 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 
 
 def extended(store: Store, known: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
-    """What was known and what is new: `documents` with their true vectors, (m, q), and who else has their texts."""
+    """Return what was known with new `documents`, their true vectors, (m, q), and who else has their texts."""
     copies = {doc_id: len(known.ids) + place for doc_id, place in find_copies(store, documents).items()}
     ids = [*known.ids, *(document.id for document in documents)]
     return TrueVectors(ids, np.concatenate([known.vectors, vectors]), {**copies, **known.copies})
@@ -40,7 +40,7 @@ def refit(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """A stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
+    """Fit a stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
 
     A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It may lean on the prior
     and on the first tokens that the old one might lean on. The true vectors travel
@@ -49,12 +49,8 @@ def refit(
     `reader` turns texts into what a stitch reads of them, where the old one did not need one; `details` are added to
     the manifest.
 
-    Raises
-    ------
-    VectorError
-        An old vector is zero or not finite.
-    StitchError
-        A row is of a document that `known` does not have.
+    Raises VectorError: an old vector is zero or not finite. StitchError: a row is of a document that `known` does not
+    have.
     """
     reader = fitted.reader or reader
     pairs, texts = _pairs(store, known, rows, with_texts=reader is not None, seed=seed)
@@ -75,7 +71,7 @@ def refit(
 def refit_same_kind(
     store: Store, fitted: FittedStitch, known: TrueVectors, rows: NDArray[np.int64], *, seed: int = 0
 ) -> FittedStitch:
-    """As `refit`, but of the kind that `fitted` is, and without judging it: quick, to try many budgets.
+    """Fit again a stitch of the kind that `fitted` is, without judging it: quick, to try many budgets.
 
     What it says of its confidence is not to be used.
     """
@@ -91,13 +87,12 @@ def refit_same_kind(
 def _pairs(
     store: Store, known: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool, seed: int
 ) -> tuple[Pairs, Sequence[str]]:
-    """Up to `MOST_PAIRS` of the pairs, each text once, and their texts."""
+    """Return up to `MOST_PAIRS` of the pairs, each text once, and their texts."""
     ids = store.get(rows).ids
     strange = next((doc_id for doc_id in ids if doc_id not in known.row_of), None)
     if strange is not None:
         raise StitchError(
-            f"{store.info.location}: expected the true vector of {strange!r}, found none; fit the stitch again for "
-            "this store"
+            f"{store.info.location}: the stitch lacks the true vector of {strange!r}; fit it again for this store"
         )
     own = np.array([doc_id not in known.copies for doc_id in ids], dtype=bool)
     some = np.sort(np.random.default_rng(seed).permutation(rows[own])[:MOST_PAIRS])
@@ -109,7 +104,7 @@ def _pairs(
 
 
 def _specs(fitted: FittedStitch) -> Sequence[str]:
-    """None, which means all that apply, where the kind was chosen among several; else the one the user asked for."""
+    """Return the kind that the user asked for; none, for all that apply, where it was chosen among several."""
     judged = [row for row in fitted.selection.candidates if not row.is_control]
     return () if len(judged) > 1 else [fitted.stitch.spec]
 

@@ -26,7 +26,9 @@ from migrate.selection.query_log import MOST_QUERIES
 from migrate.selection.sample import QUERY_LOG, RANDOM
 from migrate.steps.fit.inputs import require_texts
 from migrate.steps.fit.job import fit_reader
+from migrate.steps.opening import log_of
 from migrate.steps.translate.choice import (
+    Budget,
     Choice,
     choose_policy,
     choose_within,
@@ -76,6 +78,10 @@ class Refit:
     """
 
     step: Translate
+    store: Store
+    fitted: FittedStitch
+    folder: Path
+    budget: Budget
     embedder: Embedder
     log: Sequence[Query]
     policy: str
@@ -99,28 +105,26 @@ class Refit:
         return self.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
 
     def expected_documents(self) -> Sequence[Document]:
-        """The documents that will be embedded, or as many others at random where choosing them asks a paid model."""
-        step = self.step
-        reader = step.fitted.reader
+        """Return the documents that will be embedded, or others at random where choosing them asks a paid model."""
+        reader, cap = self.fitted.reader, self.step.cap
         views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
-        asks = self.policy == QUERY_LOG or any(step.cap.meter_of(view) is not None for view in views)
-        if not asks or self._choices:
-            return self.choice().sample.documents
-        unseen = look_over(RANDOM, step.source, step.fitted, None)
-        tally = tally_of(self.embedder, step.price)
-        return choose_within(step.source, unseen, step.budget, RANDOM, tally=tally, seed=step.seed).sample.documents
+        asks = self.policy == QUERY_LOG or any(cap.meter_of(view) is not None for view in views)
+        choice = self.choice() if self._choices or not asks else self._choose(RANDOM, no_progress)
+        return choice.sample.documents
 
     def choice(self, *, progress: Progress = no_progress) -> Choice:
-        """The documents to embed, chosen once; by a log, its queries are embedded for that."""
-        step = self.step
+        """Choose the documents to embed, once; by a log, its queries are embedded for that."""
         if not self._choices:
-            queries = self.embedder.embed_queries(self._queries, progress=progress) if self._queries else None
-            survey = look_over(self.policy, step.source, step.fitted, queries, progress=progress)
-            tally = tally_of(self.embedder, step.price)
-            self._choices.append(
-                choose_within(step.source, survey, step.budget, self.policy, tally=tally, seed=step.seed)
-            )
+            self._choices.append(self._choose(self.policy, progress))
         return self._choices[0]
+
+    def _choose(self, policy: str, progress: Progress) -> Choice:
+        queries = None
+        if policy == QUERY_LOG:
+            queries = self.embedder.embed_queries(self._queries, progress=progress)
+        survey = look_over(policy, self.store, self.fitted, queries, progress=progress)
+        tally = tally_of(self.embedder, self.step.price)
+        return choose_within(self.store, survey, self.budget, policy, tally=tally, seed=self.step.seed)
 
     def execute(self) -> FittedStitch:
         """Embed what the budget has room for, fit the stitch again on all pairs, and save it."""
@@ -135,21 +139,21 @@ class Refit:
         announce.choice(choice, PlannedModel(self.embedder, step.cap, documents=lambda: documents, again=_AGAIN))
         if needs_proof(self.embedder):
             self._prove_model()
-        self._refit(choice, step.progress).save(step.refit_folder, force=step.force)
-        saved = load_stitch(step.refit_folder)
+        self._refit(choice, step.progress).save(self.folder, force=step.force)
+        saved = load_stitch(self.folder)
         announce.stitch(saved)
         return saved
 
     def _prove_model(self) -> None:
         """Make sure that the model gives the vectors that the stitch was fitted on."""
-        sample, store = self.step.fitted.sample, self.step.source
+        sample, store = self.fitted.sample, self.store
         place_of = {doc_id: place for place, doc_id in enumerate(sample.ids)}
         known = [document for document in store.documents() if document.id in place_of] if place_of else []
         vectors = sample.vectors[[place_of[document.id] for document in known]]
         prove_answers(self.embedder, known, vectors, source=store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
-        store, fitted, seed = self.step.source, self.step.fitted, self.step.seed
+        store, fitted, seed = self.store, self.fitted, self.step.seed
         asked = digests_of(self.log[:MOST_QUERIES])
         true = self.embedder.chosen_by(asked).embed_documents(choice.sample.documents, progress=progress)
         prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
@@ -172,37 +176,43 @@ class Refit:
         )
 
 
-def refit_of(step: Translate) -> Refit:
-    """Return what the budget of a step is spent on, after making sure that it can be.
+def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) -> Refit:
+    """Return the stitch that is to come of the budget of a step, after making sure that it can be spent.
 
-    A stitch that the same call has left there before is taken as it is.
+    A stitch that the same call has left in `folder` before is taken as it is.
 
-    Raises
-    ------
-    UsageError
-        The policy cannot be followed; or the folder of the stitch holds something else, and `force` is not given.
-    StitchError
-        The stitch was fitted for another store or another model, or is one for queries.
-    StoreError
-        The store has no texts, or is not the one of its manifest.
+    Raises UsageError: the policy cannot be followed; or the folder of the stitch holds something else, and `force` is
+    not given. StitchError: the stitch was fitted for another store or another model, or is one for queries. StoreError:
+    the store has no texts, or is not the one of its manifest.
     """
-    store, fitted, log = step.source, step.fitted, step.log
+    budget, log = Budget.parse(str(step.reembed)), log_of(step.query_log)
     policy = choose_policy(step.policy, fitted, has_log=bool(log))
-    embedder = _target_of(step)
+    embedder = _target_of(step, fitted)
     verify_files(store)
     require_texts(store)
     embedder.fit(store.documents())
     _check_same(store, fitted, embedder)
-    facts = _facts(step, embedder, policy)
-    earlier = None if step.force else _earlier(step.refit_folder, facts)
+    texts = canonical_json([query.text for query in log[:MOST_QUERIES]])
+    facts = {  # all that the stitch depends on, as JSON holds it
+        "budget": str(budget),
+        "policy": policy,
+        "price": step.price,
+        "seed": step.seed,
+        "model": embedder.cache_scope("document"),
+        "query log": _digest(texts) if log else None,
+        "stitch": fitted.digest(),
+        "store": _digest(canonical_json(store.snapshot().as_json())),
+    }
+    earlier = None if step.force else _earlier(folder, facts)
     if earlier is None:
-        refuse_existing(step.refit_folder, force=step.force)
-    return Refit(step, step.cap.meter(embedder, step.price), log, policy, facts, earlier)
+        refuse_existing(folder, force=step.force)
+    metered = step.cap.meter(embedder, step.price)
+    return Refit(step, store, fitted, folder, budget, metered, log, policy, facts, earlier)
 
 
-def _target_of(step: Translate) -> Embedder:
+def _target_of(step: Translate, fitted: FittedStitch) -> Embedder:
     """Return the model to embed with: the one that is named, or the one that the stitch leads to."""
-    recorded, target = step.fitted.manifest.model, step.target
+    recorded, target = fitted.manifest.model, step.target
     if isinstance(target, Embedder):
         return target
     state = None if isinstance(step.stitch, FittedStitch) else stitch_folder(step.stitch)
@@ -214,7 +224,7 @@ def _target_of(step: Translate) -> Embedder:
 
 
 def with_metered_views(fitted: FittedStitch, cap: SpendingCap, price_usd_per_mtok: float | None = None) -> FittedStitch:
-    """The stitch, whose views that may cost money spend under a cap; the price is of the target."""
+    """Return the stitch, whose views that may cost money spend under a cap; the price is of the target."""
     reader = fitted.reader
     if reader is None:
         return fitted
@@ -234,25 +244,10 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
     expected, actual = fitted.manifest.model, embedder.identity
     if expected is not None and expected != actual:
         raise StitchError(
-            f"expected the model that the stitch leads to, {expected.spec} ({expected.dim} dimensions, revision "
-            f"{str(expected.revision)[:12]}), found {actual.spec} ({actual.dim}, {str(actual.revision)[:12]}); name "
-            "that model, or fit a stitch for this one"
+            f"the stitch leads to {expected.spec} ({expected.dim} dimensions, revision {str(expected.revision)[:12]}), "
+            f"not to {actual.spec} ({actual.dim}, {str(actual.revision)[:12]}); name that model, or fit a stitch for "
+            "this one"
         )
-
-
-def _facts(step: Translate, embedder: Embedder, policy: str) -> dict[str, Any]:
-    """All that the stitch depends on, as JSON holds it."""
-    log = canonical_json([query.text for query in step.log[:MOST_QUERIES]])
-    return {
-        "budget": str(step.budget),
-        "policy": policy,
-        "price": step.price,
-        "seed": step.seed,
-        "model": embedder.cache_scope("document"),
-        "query log": _digest(log) if step.log else None,
-        "stitch": step.fitted.digest(),
-        "store": _digest(canonical_json(step.source.snapshot().as_json())),
-    }
 
 
 def _digest(text: str) -> str:
@@ -260,7 +255,7 @@ def _digest(text: str) -> str:
 
 
 def _earlier(folder: Path, facts: dict[str, Any]) -> FittedStitch | None:
-    """The stitch in `folder`, if the same call has left it there."""
+    """Return the stitch in `folder`, if the same call has left it there."""
     if not (folder / MANIFEST_NAME).is_file():
         return None
     earlier = load_stitch(folder)

@@ -1,0 +1,109 @@
+"""The form of a step that ends in a verdict: the queries that judge, the margin and the plan that they judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrate.steps.base import (
+    BEIR,
+    FORCE,
+    GROUP_FIELD,
+    HOLD_OUT,
+    MARGIN,
+    PLAN,
+    PRICE,
+    SEED,
+    SPLIT,
+    UNJUDGED,
+    PaidStep,
+    Result,
+    parameter,
+)
+
+if TYPE_CHECKING:
+    from migrate.audit.pool import PoolStep
+    from migrate.audit.query_set import QuerySet
+    from migrate.stores.base import Store
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedStep(PaidStep[Result]):
+    """A step that ends in a verdict by queries, judged ones or others."""
+
+    beir: QuerySet | str | Path | None = field(default=None, metadata=BEIR)
+    queries: str | Path | None = field(default=None, metadata=UNJUDGED)
+    split: str = field(default="test", metadata=SPLIT)
+    hold_out: str | None = field(default=None, metadata=HOLD_OUT)
+    group_field: str | None = field(default=None, metadata=GROUP_FIELD)
+    margin: float = field(default=0.95, metadata=MARGIN)
+    plan: str = field(default="translated", metadata=PLAN)
+    price: float | None = field(default=None, metadata=PRICE)
+    seed: int = field(default=0, metadata=SEED)
+    force: bool = field(default=False, metadata=FORCE)
+    margin_from: str = field(
+        default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
+    )
+    announce: Callable[[PoolStep], None] | None = field(
+        default=None,
+        repr=False,
+        metadata=parameter("Called with each step of a pool, before its documents are embedded."),
+    )
+
+    def check_queries(self, *, is_pooled: bool) -> None:
+        """Make sure that there are queries, of one kind, and that some are held out of a pool only."""
+        from migrate.errors import UsageError
+
+        if self.beir is not None and self.queries is not None:
+            raise UsageError("--beir and --queries exclude each other; leave one out")
+        if not self.has_queries:
+            raise UsageError(
+                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
+                "with --queries synthetic"
+            )
+        if self.held_out is not None and not is_pooled:
+            raise UsageError(
+                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
+            )
+
+    @property
+    def has_queries(self) -> bool:
+        """True where there are queries to judge by."""
+        return self.beir is not None or self.queries is not None
+
+    @property
+    def held_out(self) -> float | None:
+        """The share of the queries, 0-1, that is held out; None for none."""
+        from migrate.audit.query_set import share_of
+
+        return None if self.hold_out is None else share_of(self.hold_out)
+
+    @property
+    def queries_location(self) -> str | None:
+        """The file, folder or set that the queries are read from; None for synthetic ones and for objects."""
+        from migrate.audit.query_set import SYNTHETIC, split_of
+
+        if self.queries is not None:
+            return None if self.queries == SYNTHETIC else str(self.queries)
+        return split_of(str(self.beir))[0] if isinstance(self.beir, str | Path) else None
+
+    def load_queries(self, store: Store, *, parent_field: str = "parent_id") -> QuerySet:
+        """Return the queries, with judgements if there are any, without those that are held out."""
+        from migrate.audit.query_set import QuerySet, by_field, hold_out, load_query_set
+
+        if isinstance(self.beir, QuerySet) and self.queries is None:
+            found = self.beir if self.group_field is None else by_field(self.beir, self.group_field)
+        else:
+            found = load_query_set(
+                store,
+                self.beir.name if isinstance(self.beir, QuerySet) else self.beir,
+                self.queries,
+                split=self.split,
+                parent_field=parent_field,
+                group_field=self.group_field,
+                seed=self.seed,
+                progress=self.progress,
+            )
+        return found if self.held_out is None else hold_out(found, self.held_out)
