@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from migrate.audit.judged import JudgedStep
 from migrate.steps.base import (
     QUERIES,
     RUNNER,
@@ -17,7 +18,6 @@ from migrate.steps.base import (
     option,
     parameter,
 )
-from migrate.steps.judged import JudgedStep
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet

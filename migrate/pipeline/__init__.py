@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.audit.judged import JudgedStep
 from migrate.steps.base import RESTART, argument, function, option, parameter
 from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET, Fit
-from migrate.steps.judged import JudgedStep
 
 if TYPE_CHECKING:
     from migrate.audit.places import Places
