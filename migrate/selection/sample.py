@@ -25,7 +25,7 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 RANDOM, DIVERSE, QUERY_LOG = "random", "diverse", "query-log"
 
 STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
-"""Names for `--strategy`. `benchmarks/sampling.py` compares them."""
+"""Names for `strategy` of a fit. `benchmarks/sampling.py` compares them."""
 
 _BLOCK, _ID_BLOCK = 1_024, 65_536
 
@@ -44,7 +44,7 @@ def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
     if chosen == QUERY_LOG and not has_log:
         raise UsageError("the strategy query-log needs a query log; name it with --query-log FILE")
     if chosen != QUERY_LOG and has_log:
-        raise UsageError(f"the strategy {chosen} does not read a query log; leave out --query-log or --strategy")
+        raise UsageError(f"the strategy {chosen} does not read a query log; leave out one of them")
     return chosen
 
 
