@@ -1,4 +1,4 @@
-"""Which documents to embed again: the strategies of `--strategy` compared, on real embedding pairs.
+"""Which documents to embed again: the strategies compared, on real embedding pairs.
 
     python benchmarks/sampling.py DATA [--stitch ridge]
 

@@ -94,7 +94,18 @@ _GONE = {
     "--github": "in GitHub Actions it is done by itself",
     "--open": "leave it out: --report FILE.html writes a page to open",
     "--no-cache": "give --cache none",
+    "audit --split": "write it after the judged queries: --beir NAME:dev",
+    "run --split": "write it after the judged queries: --beir NAME:dev",
+    "audit --stitch": "give --frontier STITCH",
 }
+_IN_PYTHON = {
+    "audit": ("--no-bm25", "--policy", "--pool-depth", "--prefix", "--query-log"),
+    "run": ("--prefix", "--query-log", "--strategy"),
+    "fit": ("--strategy",),
+    "embed": ("--max-docs", "--metric", "--split"),
+    "reembed": ("--save-stitch",),
+}
+_GONE |= {f"{name} {flag}": "in Python the function has it" for name, flags in _IN_PYTHON.items() for flag in flags}
 """Options that commands had, and what to type today."""
 
 
@@ -106,7 +117,8 @@ class _Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if (instead := _GONE.get(error.option_name)) is None:
+            instead = _GONE.get(f"{ctx.info_name} {error.option_name}") or _GONE.get(error.option_name)
+            if instead is None:
                 raise
             raise click.UsageError(f"{error.option_name} is gone; {instead}", ctx) from error
 

@@ -167,7 +167,7 @@ class Embed(PaidStep["Embedding"]):
                 files = (path, folder / "qrels" / f"{self.split}.tsv")
                 return partial(iter, capped.documents), [file for file in files if file.exists()]
         elif max_docs is not None:
-            raise UsageError("--max-docs caps BEIR sets by their judgements; a JSONL file has none: shorten it instead")
+            raise UsageError("max_docs caps BEIR sets by their judgements; a JSONL file has none: shorten it instead")
         return partial(read_corpus, path), [path]
 
     @property

@@ -39,6 +39,9 @@ def test_the_ending_says_the_kind(capsys):
         (["assess", "a", "--target", "tfidf:8", "--report", "x.xml"], "end it in .json or .html"),
         (["compare", "a", "b", "--html", "x"], "--html is gone; give --report FILE.html"),
         (["audit", "a", "--open"], "--open is gone; leave it out"),
+        (["audit", "a", "--stitch", "x"], "--stitch is gone; give --frontier STITCH"),
+        (["audit", "a", "--split", "dev"], "--split is gone; write it after the judged queries: --beir NAME:dev"),
+        (["run", "a", "--strategy", "random"], "--strategy is gone; in Python the function has it"),
     ],
 )
 def test_what_no_report_can_be_written_to_is_refused(words, said, capsys):

@@ -225,7 +225,8 @@ def folder_without_writing(place: Place) -> None:
 
 
 def summary_is_folder(place: Place) -> None:
-    """What GitHub Actions names for the summary cannot be written to."""
+    """GitHub Actions names a place for the summary that cannot be written to."""
+    place.patch.setenv("GITHUB_ACTIONS", "true")
     place.patch.setenv("GITHUB_STEP_SUMMARY", "beir")
 
 

@@ -605,14 +605,14 @@ ASSESS = ("assess", "store", "--target", "tfidf:16", "-q")
 
 REPORTS = [
     Fault(80, "a page in a folder that may not be written to", system.folder_without_writing,
-          (*AUDIT[:7], "--report", "sealed/out.html", "-q"), 5,
+          (*AUDIT[:6], "--report", "sealed/out.html", "-q"), 5,
           "cannot write sealed/out.html: *sealed is not writable; check the permissions, or choose another "
           "place"),
     Fault(80, "a stitch in a folder that may not be written to", system.folder_without_writing,
           ("fit", "store", "--target", "tfidf:8", "-o", "sealed/out", "-q"), 5,
           "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
           "place"),
-    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:7], "--report", "file/out.xml", "-q"), 5,
+    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:6], "--report", "file/out.xml", "-q"), 5,
           "cannot write file/out.xml: *file is not a folder; choose another place"),
     Fault(81, "a folder where a page should be", lambda p: (p / "out.html").mkdir(),
           (*ASSESS, "--report", "out.html", "--force"), 2,
