@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     help="Labels of documents, as `compare` takes them: a direction or probe named like a label is judged by it.",
 )
 @options.output
-@options.general_options(options.seed, options.force, options.as_json, options.quiet)
+@options.general_options(options.seed, options.force, options.as_json)
+@options.quiet
 def command(
     store: str,
     stitch: Path | str,

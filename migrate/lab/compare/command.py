@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
     "Stores named here need not be named before.",
 )
-@options.general_options(options.seed, options.force, options.as_json, options.quiet)
+@options.general_options(options.seed, options.force, options.as_json)
+@options.quiet
 def command(
     stores: tuple[str, ...],
     outputs: Outputs,

@@ -32,7 +32,7 @@ def command() -> None:
 _keys = option(
     "--keys", type=options.PATH, required=True, help="Keyring of `private keygen`; it never leaves this side."
 )
-_general = options.general_options(options.force, options.as_json, options.quiet)
+_general = options.general_options(options.force, options.as_json)
 
 
 @command.add_command
@@ -69,6 +69,7 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 @_keys
 @options.output
 @_general
+@options.quiet
 def encrypt(store: str, keys: Path, output: Path, general: GeneralOptions) -> None:
     """Encrypt all vectors of STORE into a folder for the holder of the stitch.
 
@@ -99,6 +100,7 @@ def encrypt(store: str, keys: Path, output: Path, general: GeneralOptions) -> No
 @click.argument("stitch", type=options.STITCH)
 @options.output
 @_general
+@options.quiet
 def translate(encrypted: Path, stitch: Path | str, output: Path, general: GeneralOptions) -> None:
     """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
     from migrate.files import refuse_output
@@ -126,6 +128,7 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, general: Genera
 @_keys
 @options.output
 @_general
+@options.quiet
 def decrypt(translated: Path, store: str, keys: Path, output: Path, general: GeneralOptions) -> None:
     """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
 
