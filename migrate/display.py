@@ -1,4 +1,4 @@
-"""What results have in common: tables for pandas, and HTML for notebooks."""
+"""Displays that results share: tables for pandas, and HTML for notebooks."""
 
 from __future__ import annotations
 

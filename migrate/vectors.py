@@ -119,7 +119,7 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
             f"{source}: an array of {vectors.ndim} dimensions is no table of vectors; give a vector a row"
         )
     if dim is not None and vectors.shape[1] != dim:
-        raise VectorError(f"{source}: expected vectors of dimension {dim}, found {vectors.shape[1]}")
+        raise VectorError(f"{source}: the vectors have dimension {vectors.shape[1]}, not {dim}")
     return vectors
 
 

@@ -37,7 +37,7 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     """
     table = _table(path)
     if table is None:
-        raise click.UsageError(f"{path}: expected a table [tool.{_TOOL}], found none; name another file")
+        raise click.UsageError(f"{path}: there is no table [tool.{_TOOL}]; name another file")
     by_command = {name: value for name, value in table.items() if isinstance(value, dict)}
     shared = {name: value for name, value in table.items() if not isinstance(value, dict)}
     allowed = {name: _options(command) for name, command in commands.items()}
@@ -78,7 +78,7 @@ def _table(path: Path) -> dict[str, Any] | None:
     try:
         facts = parse_toml(read_small(path))
     except MalformedError as error:
-        raise click.UsageError(f"{path}: expected TOML, found something else ({error}); correct it") from error
+        raise click.UsageError(f"{path}: this is not TOML ({error}); correct it") from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     tools = facts.get("tool")
@@ -96,7 +96,7 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     """The value as it would be typed, so that click judges it alike; a list where an option can be repeated."""
     values = value if isinstance(value, list) and option.multiple else [value]
     if not all(isinstance(value, str | int | float) for value in values):
-        raise click.UsageError(f"{path}: expected a text, a number, true or false for {flag}, found {value!r}")
+        raise click.UsageError(f"{path}: {value!r} of {flag} is no text, number, true or false; correct it")
     if option.is_flag and isinstance(value, bool):
         return value
     typed = [str(value) for value in values]
@@ -107,6 +107,6 @@ def _check(path: Path, names: set[str], allowed: set[str], what: str) -> None:
     strange = sorted(names - allowed)
     if strange:
         raise click.UsageError(
-            f"{path}: expected the name of a known {what} in [tool.{_TOOL}], found {strange[0]!r}"
+            f"{path}: unknown {what} {strange[0]!r} in [tool.{_TOOL}]"
             f"{_nearest(strange[0], allowed)}"
         )

@@ -256,7 +256,7 @@ def file_of(model: ModelIdentity) -> str | None:
 
 
 def may_not_load(model: ModelIdentity) -> bool:
-    """Whether a model may be a file or folder that is not here: of a folder, too, artefacts remember the name alone."""
+    """Return True if a model may be a file or folder that is not here; artefacts remember its name alone."""
     from migrate.embedders import find_model
     from migrate.embedders.kinds import runs_code, split_spec
 

@@ -73,7 +73,7 @@ class FiniteRange(click.FloatRange):
         """Read the number."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"expected a number, found {value!r}", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
@@ -155,14 +155,14 @@ def usd(value: object) -> float:
     except ValueError:
         amount = math.nan
     if not (amount >= 0 and math.isfinite(amount)):
-        raise click.BadParameter(f"expected dollars such as $50, found {value!r}")
+        raise click.BadParameter(f"{value!r} is no amount of dollars; give one such as $50")
     return amount
 
 
 def plan_name(name: str) -> str:
     """Return the name of a plan, if there can be one; whether the audit has it is known after it."""
     if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
-        raise click.BadParameter(f"expected translated, two-stage-20, bridge or prefix:24, found {name!r}")
+        raise click.BadParameter(f"there is no plan {name!r}; give translated, two-stage-20, bridge or prefix:24")
     return name
 
 
@@ -309,7 +309,7 @@ class MarginOptions:
 
     @property
     def origin(self) -> str:
-        """Where the margin is from, if nobody typed it: an environment variable or a file; else empty."""
+        """The environment variable or file that the margin is from; empty if it was typed."""
         source = _source_of("margin")
         if source is ParameterSource.ENVIRONMENT:
             return "LEAD_MIGRATE_MARGIN"
@@ -323,7 +323,7 @@ def _source_of(name: str) -> ParameterSource | None:
 
 @dataclass(frozen=True, slots=True)
 class GeneralOptions:
-    """What most commands take; those that a command does not take are as they are here."""
+    """Options of most commands, with the values of those that a command does not take."""
 
     seed: int = 0
     force: bool = False
@@ -356,7 +356,7 @@ def _setting(kind: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How models are reached, and settings for what their SPECs do not say, from the environment or a file.
+    """The way to reach models, and settings from the environment or a file, which a SPEC may overrule.
 
     The last three are for the target only.
     """

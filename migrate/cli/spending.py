@@ -1,4 +1,4 @@
-"""What spending commands share: the line before they start, the question, the line at the end.
+"""Shared by commands that spend: the line before they start, the question, the line at the end.
 
 The further models that a stitch reads texts with, loaded with the options of the command.
 """
@@ -88,7 +88,7 @@ class Spending:
         plan.cap.cap_usd = self.cap_usd
 
     def agree_on(self, models: Iterable[PlannedModel], *, progress: Progress) -> None:
-        """As `agree`, for some models of a plan; those that cost no money are passed over."""
+        """Do as `agree` for some models of a plan, without those that cost no money."""
         caps = []
         for model in models:
             meter, estimate = model.meter, model.estimate(progress=progress)
@@ -148,7 +148,7 @@ class Spending:
 
 
 def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:
-    """What tells which documents are in the embedding cache; None where asking would load a model, or there is none."""
+    """Return a lookup of documents in the embedding cache; None if there is none, or it would load a model."""
     path = model.cache_file
     if not profile.is_api or path is None or not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""What the embedding commands say of texts that are longer than a model takes, which it would not say itself."""
+"""Warnings of texts that are longer than a model takes, which cuts them silently."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
 
 
 def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder) -> Unread | None:
-    """As `warn_of_store`, of the documents that are embedded to learn from; they are not drawn where nothing limits."""
+    """Do as `warn_of_store` for the documents of a sample, which are not drawn for a model without a limit."""
     from migrate.cost.chunks import count_unread
 
     target = embedder.loaded_profile()
@@ -48,7 +48,7 @@ def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder) -
 
 
 def warn_of_fit(step: Fit) -> Unread | None:
-    """As `warn_of_sample`, where the sample of a fit is drawn at random, which is quick."""
+    """Do as `warn_of_sample` for a fit whose sample is drawn at random, which is quick."""
     if step.query_log is not None or step.strategy not in (None, "random") or not step.inputs.store.info.has_texts:
         return None
     return warn_of_sample(step.expected_documents, step.inputs.embedder)

@@ -40,8 +40,8 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
         refuse_recorded_code(recorded, store.info.location, flag)
     if is_out_of_sight(recorded):
         raise UsageError(
-            f"{store.info.location}: expected {file_of(recorded)}, the vectors that it is of, in the current folder, "
-            f"found none; say where they are with {flag} file:PATH"
+            f"{store.info.location}: {file_of(recorded)}, the vectors that it is of, is not in the current folder; say "
+            f"where it is with {flag} file:PATH"
         )
     embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=folder_of(store))
     embedder.expect_dim(store.info.dim, store.info.location)

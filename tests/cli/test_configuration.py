@@ -77,14 +77,14 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(where, project, s
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[tool.lead-migrate]\nmargn = 0.9\n", "option in [tool.lead-migrate], found 'margn'; did you mean margin?"),
-        ("[tool.lead-migrate.audti]\nplan = 'x'\n", "of a known command in [tool.lead-migrate], found 'audti'"),
-        ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "known option of fit in [tool.lead-migrate], found 'margin'"),
+        ("[tool.lead-migrate]\nmargn = 0.9\n", "unknown option 'margn' in [tool.lead-migrate]; did you mean margin?"),
+        ("[tool.lead-migrate.audti]\nplan = 'x'\n", "unknown command 'audti' in [tool.lead-migrate]"),
+        ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "unknown option of fit 'margin' in [tool.lead-migrate]"),
         ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
-        ("[tool.lead-migrate\n", "expected TOML, found something else"),
-        ("[tool.lead-migrate]\nmargin = [0.9]\n", "a number, true or false for margin, found [0.9]"),
-        ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "a number, true or false for margin, found datetime.date"),
-        ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "a number, true or false for slice, found [['x']]"),
+        ("[tool.lead-migrate\n", "this is not TOML"),
+        ("[tool.lead-migrate]\nmargin = [0.9]\n", "[0.9] of margin is no text, number, true or false"),
+        ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "of margin is no text, number, true or false"),
+        ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "[['x']] of slice is no text, number, true or false"),
         ("[tool.lead-migrate]\nseed = true\n", "Invalid value for '--seed'"),
     ],
 )  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_file_can_be_named(project, tmp_path, capsys):
     named.write_text("[tool.lead-migrate]\nmargin = 0.42\n")
     assert "[default: 0.42;" in shown(capsys, "--config", str(named), "audit", "--help")[1]
     named.write_text("[tool.other]\n")
-    assert "expected a table [tool.lead-migrate], found none" in shown(capsys, "--config", str(named), "demo")[2]
+    assert "there is no table [tool.lead-migrate]" in shown(capsys, "--config", str(named), "demo")[2]
 
 
 @pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nlead-migrate = 1\n"])

@@ -84,8 +84,8 @@ def spoil_manifest(store):
 SPOILED = {
     spoil_lfs: "run git lfs pull",
     spoil_truncate: "FAISS cannot read the file",
-    spoil_html: "found a web page",
-    spoil_empty_folder: "expected",
+    spoil_html: "no FAISS index but a web page",
+    spoil_empty_folder: "but an empty folder",
     spoil_missing: "no such file or folder",
     spoil_texts: "147",
     spoil_pickle: "system",
@@ -223,7 +223,7 @@ def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, beir, capsys)
     code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, "-q")
     assert code == 2
     assert line.endswith(
-        "expected target.npz, the vectors that it is of, in the current folder, found none; say where they are with "
+        "target.npz, the vectors that it is of, is not in the current folder; say where it is with "
         "--target file:PATH"
     )
 

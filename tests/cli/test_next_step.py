@@ -190,7 +190,7 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, source_folder,
     assert run([*audit, "--plan", "two-stage-20000", "--report", "no.json"]) == 2
     assert "--plan two-stage-20000 ranks all of the store's 150 documents again" in capsys.readouterr().err
     assert run([*audit, "--plan", "three-stage"]) == 2
-    assert "'--plan': expected translated, two-stage-20" in capsys.readouterr().err
+    assert "'--plan': there is no plan" in capsys.readouterr().err
     (switch,) = printed.of(*audit, "--plan", "two-stage-149", "--report", "report.json", "--margin", "0.7")
     assert switch == ["switch", "store", "new", "--report", "report.json"]
     capsys.readouterr()
@@ -258,7 +258,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, vectors, s
     assert run([*words[2:]]) in (0, 1, 3)
     audit = ["audit", "new", "--reference", "build", "--beir", str(beir)]
     assert run(audit) == 2
-    assert "expected vectors.npz, the vectors that it is of, in the current folder" in capsys.readouterr().err
+    assert "vectors.npz, the vectors that it is of, is not in the current folder" in capsys.readouterr().err
     assert run([*audit, "--target", "file:moved.npz", "--source", "of-a-file"]) == 2
     assert "--source-model file:PATH" in capsys.readouterr().err
     assert run([*audit, "--target", "file:moved.npz"]) in (0, 1, 3)

@@ -654,7 +654,7 @@ REPORTS = [
     Fault(88, "the summary of a run is a folder", system.summary_is_folder, CHECK, 5,
           "cannot write beir: Is a directory; see what holds it, and run the same command again"),
     Fault(89, "a margin that is no number", nothing, (*AUDIT, "--margin", "nan"), 2,
-          "Invalid value for '--margin': expected a number, found *; see lead-migrate audit --help"),
+          "Invalid value for '--margin': * is not a number; see lead-migrate audit --help"),
     Fault(89, "a price without end", nothing, (*ASSESS, "--price", "inf"), 2,
           "Invalid value for '--price' / '--price-per-mtok': inf is not in the range 0<x<=1000000; see lead-migrate "
           "assess --help"),

@@ -102,7 +102,7 @@ def test_what_the_store_finds_is_ranked_by_true_vectors(live):
 def test_a_vector_will_do_for_a_query(live):
     searcher = live()
     assert searcher.search(vector_of("q", DIM)).ids == searcher.search("q").ids
-    with pytest.raises(VectorError, match="expected vectors of dimension 8, found 3"):
+    with pytest.raises(VectorError, match="the vectors have dimension 3, not 8"):
         searcher.search(np.ones(3, np.float32))
     with pytest.raises(VectorError, match="zero vector for query"):
         searcher.search(np.zeros(DIM, np.float32))

@@ -156,7 +156,7 @@ def with_row(value):
         (with_row(0), r"vector for row 3 \(1 bad of 5"),
         (with_row(np.nan), r"vector for row 3 \(1 bad of 5"),
         (with_row(np.inf), r"vector for row 3 \(1 bad of 5"),
-        (lambda rows: rows[:, :23], "expected vectors of dimension 24, found 23"),
+        (lambda rows: rows[:, :23], "the vectors have dimension 23, not 24"),
         (lambda rows: rows[0], "an array of 1 dimensions is no table of vectors; give a vector a row"),
     ],
 )
