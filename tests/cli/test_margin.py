@@ -77,14 +77,14 @@ def test_only_what_is_typed_confirms(project, monkeypatch, capsys):
 
 def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(migrated, project, monkeypatch, capsys):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
-    names = ("report.json", "report.html", "report.xml")
-    outputs = [part for name in names for part in ("--report", str(project.parent / name))]
+    files = [project.parent / f"report.{ending}" for ending in ("json", "html", "xml")]
+    outputs = [f"--report={file}" for file in files]
     run([*migrated, *outputs])
     remark = f"the margin of 0.8 is from {project}"
     assert f"caveat: {remark}" in " ".join(capsys.readouterr().out.split())
-    assert json.loads((project.parent / "report.json").read_text())["verdict"]["caveats"] == [remark]
-    for name in names[1:]:
-        assert remark in " ".join((project.parent / name).read_text().split())
+    assert json.loads(files[0].read_text())["verdict"]["caveats"] == [remark]
+    for file in files[1:]:
+        assert remark in " ".join(file.read_text().split())
     monkeypatch.setenv("LEAD_MIGRATE_MARGIN", "0.7")
     run([*migrated, "--json"])
     caveats = json.loads(capsys.readouterr().out)["verdict"]["caveats"]
