@@ -107,6 +107,5 @@ def _check(path: Path, names: set[str], allowed: set[str], what: str) -> None:
     strange = sorted(names - allowed)
     if strange:
         raise click.UsageError(
-            f"{path}: unknown {what} {strange[0]!r} in [tool.{_TOOL}]"
-            f"{_nearest(strange[0], allowed)}"
+            f"{path}: unknown {what} {strange[0]!r} in [tool.{_TOOL}]{_nearest(strange[0], allowed)}"
         )

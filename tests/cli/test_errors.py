@@ -223,8 +223,7 @@ def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, beir, capsys)
     code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, "-q")
     assert code == 2
     assert line.endswith(
-        "target.npz, the vectors that it is of, is not in the current folder; say where it is with "
-        "--target file:PATH"
+        "target.npz, the vectors that it is of, is not in the current folder; say where it is with --target file:PATH"
     )
 
 
