@@ -783,7 +783,7 @@ def test_the_translated_store_is_not_its_own_source(near):
 
 
 def test_a_depth_of_one_is_refused(near):
-    with pytest.raises(UsageError, match="1 is too few documents a query; name 2 or more"):
+    with pytest.raises(UsageError, match="1 is too few documents a query; give 2 or more"):
         audit(near, by_pool(1))
 
 

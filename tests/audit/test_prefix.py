@@ -157,7 +157,7 @@ def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tm
 
 
 def test_a_stitch_leads_to_whole_documents(stores):
-    with pytest.raises(UsageError, match="given whole documents"):
+    with pytest.raises(UsageError, match="moves to whole documents"):
         Fit(stores[0], PrefixEmbedder(HEADS, 2), stitch="ridge", sample=50).run()
 
 
