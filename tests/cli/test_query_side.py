@@ -83,15 +83,15 @@ def test_the_source_model_may_be_unknown(prepared, source_folder, beir, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["translate", "{store}", "bridge", "-o", "out"], 4, "one that maps new queries into the old space; fit one"),
+        (["translate", "{store}", "bridge", "-o", "out"], 4, "the stitch maps new queries into the old space, and one is needed"),
         (["translate", "{store}", "bridge", "-o", "out", "--any-store"], 4, "--direction document"),
-        (["audit", "new", "--bridge", "stitch", "--source", "{store}"], 4, "fit one with --direction query"),
+        (["audit", "new", "--bridge", "stitch", "--source", "{store}"], 4, "fit it with --direction query"),
         (["audit", "new", "--bridge", "bridge", "--source", "new"], 4, "the bridge was fitted on another store"),
         (["audit", "new", "--bridge", "bridge"], 2, "--source STORE"),
         (["audit", "new", "--bridge", "new", "--source", "{store}"], 4, "this is a store, not a stitch"),
         (["audit", "new", "--bridge", "nowhere", "--source", "{store}"], 4, "no stitch here"),
         (["fit", "{store}", "--target", "tfidf:8", "--direction", "back", "-o", "out"], 2, "--direction"),
-        (["fit", "{store}", "--target", "tfidf:8", "--stitch", "adjoint", "-o", "out"], 2, "maps a document"),
+        (["fit", "{store}", "--target", "tfidf:8", "--stitch", "adjoint", "-o", "out"], 2, "does not map a document"),
     ],
 )
 def test_a_wrong_direction_is_one_line_with_its_exit_code(arguments, code, part, prepared, source_folder, beir, capsys):

@@ -63,7 +63,7 @@ def test_a_log_chooses_the_sample_and_the_command_says_how_much(source, by, sour
         ({"query_log": "nowhere"}, 4, "nowhere: no such file"),
         ({"query_log": "empty"}, 4, "empty: the file has no queries"),
         ({"query_log": "bad.jsonl"}, 4, "bad.jsonl:2: not a JSON object"),
-        ({"query_log": "log.txt", "source_model": "tfidf:16"}, 4, "expected"),
+        ({"query_log": "log.txt", "source_model": "tfidf:16"}, 4, "the saved state is of tfidf:32"),
     ],
 )
 @pytest.mark.parametrize("command", ["fit", "run"])
