@@ -48,10 +48,7 @@ HOSTILE_CLASS = (
     "nothing was executed: if you trust the file, save the store again with plain metadata (text, "
     "numbers, lists, dates)"
 )
-OTHER_DIM = (
-    "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that it was "
-    "built with"
-)
+OTHER_DIM = "store: its vectors have dimension 32, those of file:x.npz 16; name the model that it was built with"
 NO_RIGHT = "cannot read {}: Permission denied; check that it is there and readable"
 OVERLAPS = "{} overlaps {}, which is read; choose an output outside of it"
 CHANGED = "{}: changed while it was read; nothing was written, run the same command again"
