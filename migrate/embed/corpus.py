@@ -307,7 +307,7 @@ class _CorpusJob(StoreJob):
         self._open.close()
 
     def configuration(self) -> Configuration:
-        self.embedder.fit(self._documents([]))
+        self.embedder.fit(self._with_text(self.read_documents(), []))
         shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
         options = {**self.options, **shape, **model_options(self.embedder)}
         return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in self._stamps)}, options)
@@ -318,7 +318,7 @@ class _CorpusJob(StoreJob):
         return self._writer
 
     def begin(self, work: Work) -> None:
-        documents = self._documents(self._skipped)
+        documents = self._with_text(self.read_documents(), self._skipped)
         self._work, self._rows = work, work.rows
         done = self._keep(work, documents)
 
@@ -348,9 +348,9 @@ class _CorpusJob(StoreJob):
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
         return {**facts, "skipped": self._skipped}
 
-    def _documents(self, skipped: list[str]) -> Iterator[Document]:
+    def _with_text(self, documents: Iterable[Document], skipped: list[str]) -> Iterator[Document]:
         """Yield the documents with a text; the ids of others are added to `skipped`, or the first one is an error."""
-        for document in self.read_documents():
+        for document in documents:
             if document.text.strip():
                 yield document
             elif self.skip_blank:

@@ -538,7 +538,7 @@ def test_a_password_is_noted_nowhere(tmp_path):
 def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
     old, new = folders(tmp_path)
     (tmp_path / "old" / "settings.yaml").write_text("mine")
-    with pytest.raises(UsageError, match=r"found settings\.yaml"):
+    with pytest.raises(UsageError, match=r"there is settings\.yaml"):
         switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
         switch(old, old, unproven=True)
