@@ -83,7 +83,11 @@ def test_the_source_model_may_be_unknown(prepared, source_folder, beir, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["translate", "{store}", "bridge", "-o", "out"], 4, "the stitch maps new queries into the old space, and one is needed"),
+        (
+            ["translate", "{store}", "bridge", "-o", "out"],
+            4,
+            "the stitch maps new queries into the old space, and one is needed",
+        ),
         (["translate", "{store}", "bridge", "-o", "out", "--any-store"], 4, "--direction document"),
         (["audit", "new", "--bridge", "stitch", "--source", "{store}"], 4, "fit it with --direction query"),
         (["audit", "new", "--bridge", "bridge", "--source", "new"], 4, "the bridge was fitted on another store"),

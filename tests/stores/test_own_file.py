@@ -178,7 +178,7 @@ def test_a_file_that_does_not_fit_is_told_and_changes_nothing(case, few, tmp_pat
     (note,) = info.notes
     assert note.startswith("no texts: ") and "things.json" in note and says in note and "\n" not in note, note
     assert len(note) < 600
-    with pytest.raises(StoreError, match="vectors only") as error:
+    with pytest.raises(StoreError, match="the store has no texts") as error:
         migrate.fit(open_store(tmp_path), load_embedder("tfidf:4"))
     assert info.way_to_texts in str(error.value)
 
