@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
@@ -159,13 +158,6 @@ def usd(value: object) -> float:
     return amount
 
 
-def plan_name(name: str) -> str:
-    """Return the name of a plan, if there can be one; whether the audit has it is known after it."""
-    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
-        raise click.BadParameter(f"there is no plan {name!r}; give translated, two-stage-20, bridge or prefix:24")
-    return name
-
-
 def _sample(value: Any) -> int | str:
     """Read a number of documents, or `all`."""
     return "all" if value == "all" else int(click.IntRange(min=1).convert(value, None, None))
@@ -186,7 +178,6 @@ _KINDS: dict[str, Any] = {
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
-    "plan": plan_name,
     "minutes": FiniteRange(0),
 }
 """How the words of a command line are read, by the kinds that fields name."""

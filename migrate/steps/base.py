@@ -121,9 +121,8 @@ GROUP_FIELD = option(
 )
 MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
 PLAN = option(
-    "What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as `two-stage-20`, "
-    "its first 20 ranked again by true vectors, as `migrate.live` serves it.",
-    "plan",
+    "Arm that the verdict and the exit code are about: translated, bridge, two-stage-N, prefix:N.",
+    "text",
     metavar="NAME",
 )
 
