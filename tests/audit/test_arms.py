@@ -1,6 +1,7 @@
 """An arm is one function and one line in a list: the audit and every report take it from there."""
 
 import json
+from pathlib import Path
 
 import pytest
 from topics import QUESTIONS, audit, make_store, noisy
@@ -9,24 +10,25 @@ from migrate.audit import arms as arms_module
 from migrate.audit.arms import ARMS, Arm, Skipped
 from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL
-from migrate.audit.retrieval import TimedRun
 from migrate.audit.verdict import Outcome
 from migrate.errors import UsageError
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
-from migrate.search.runs import Rankings
 
 MEANING = "the first ten of the full re-embed, worst first"
 
 
-def reverse(retriever):
-    def retrieve():
-        full = retriever.search(FULL)
-        return TimedRun(Rankings({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
+def shown():
+    """The arm that docs/adding-an-arm.md shows: the first ten of the full re-embed, worst first."""
+    page = (Path(__file__).parents[2] / "docs" / "adding-an-arm.md").read_text()
+    module = {}
+    exec(page.split("```python\n")[1].split("```")[0], module)
+    return module["reverse"]
 
-    yield Arm("reverse", MEANING, retrieve, lambda: retriever.cost_of_share(0.5))
+
+reverse = shown()
 
 
 def telepathy(_):

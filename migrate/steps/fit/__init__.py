@@ -160,6 +160,7 @@ class Fit(PaidStep["FittedStitch"]):
 
         log = self.inputs.log
         if log is not None and log.embedder is not None and "drawn" not in vars(self):
+            # A second sample, for the estimate alone: what changes `drawn` has to change this too
             return draw_sample(self.inputs.store, self.sample, seed=self.seed).documents
         return self.drawn.documents
 
