@@ -238,9 +238,20 @@ def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
 
 def test_what_was_typed_for_the_model_goes_along(here, source_folder, printed):
     shutil.copytree(source_folder, "store")
-    command = ["fit", "store", "--target", "tfidf:16,batch-size=64", "--sample", "60", "--stitch", "ridge", "-o", "stitch"]
+    command = [
+        "fit",
+        "store",
+        "--target",
+        "tfidf:16,batch-size=8",
+        "--sample",
+        "60",
+        "--stitch",
+        "ridge",
+        "-o",
+        "stitch",
+    ]
     (translate,) = printed.of(*command, "--cache", "own.sqlite")
-    assert translate[-3:] == ["--target", "tfidf:16,batch-size=64", "--cache=own.sqlite"]
+    assert translate[-3:] == ["--target", "tfidf:16,batch-size=8", "--cache=own.sqlite"]
     (audit,) = printed.then(translate)
     assert audit[-3:] == translate[-3:]
 
