@@ -1,4 +1,4 @@
-"""Move a vector store to another embedding model without re-embedding it all, and prove that it is safe.
+"""Move a vector store to another embedding model without re-embedding it all, and test whether it is safe.
 
 import migrate
 

@@ -110,7 +110,7 @@ def test_commands_print_what_stands_on_the_page(page, terminal):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_sessions(page):
     assert [command for command, lines in sessions(page) if not [line for line in lines if line != "..."]] == []
-    assert len(list(sessions(page))) >= 2
+    assert list(sessions(page))
 
 
 TABLE = ["arm         nDCG@10    s  Mtok", "translated    0.549  0.2  0.05", "", "SAFE: 1,500 of 1,500"]

@@ -19,7 +19,7 @@ from migrate.audit.judging import draw_unjudged
 from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE, find_plan
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import UNKNOWN, Finding, margin_remarks
 from migrate.manifest import Manifest, ReportFacts
@@ -43,6 +43,8 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
     query_set = retriever.query_set
 
     arms, skipped = select_arms(retriever)
+    alternatives = [arm.name for arm in arms if arm.is_alternative]
+    plan = find_plan(audit.plan, (TRANSLATED, *alternatives), skipped)  # before anything is ranked
     answers = [(arm, arm.retrieve()) for arm in arms]
     results = {arm.name: measure_arm(arm, answer, retriever) for arm, answer in answers}
     scores = {name: result.scores[query_set.measure] for name, result in results.items()}
@@ -69,7 +71,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         for arm in arms
         if arm.name != FULL and arm.standard in results
     }
-    family = family_of(retriever, {arm.name: scores[arm.name] for arm in arms if arm.is_alternative})
+    family = family_of(retriever, {name: scores[name] for name in alternatives})
     if not measured.has_standard:  # then no share of the full re-embed means anything
         verdict = verdict.without_standard().doubted(findings)
         comparisons = {
@@ -101,7 +103,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         places=places_of(audit.translated, audit.source_store, audit.embedder),
-    ).judging(audit.plan)
+    ).judging(plan)
 
 
 def _manifest(audit: Audit, n_queries: int, n_documents: int) -> Manifest:

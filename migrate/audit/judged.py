@@ -42,7 +42,9 @@ class JudgedStep(PaidStep[Result]):
     plan: str = field(default="translated", metadata=PLAN)
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE)
+    force: bool = field(
+        default=False, metadata={**FORCE, "help": "Replace what --output and --report name if it exists."}
+    )
     margin_from: str = field(
         default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
     )

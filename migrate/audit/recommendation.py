@@ -21,10 +21,10 @@ from migrate.audit.results import (
     REEMBEDDED,
     STAY,
     TRANSLATED,
-    TWO_STAGE,
     ArmCost,
     ArmResult,
     plan_word,
+    two_stage_depths,
 )
 from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
+_PREFIX = f"{PREFIX}:"
 _MANY_TIMES = 2.0
 _NOTHING = ArmCost(0.0, 0.0)
 _BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
@@ -73,7 +74,7 @@ class Option:
     @property
     def depth(self) -> int:
         """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
-        return int(self.name.removeprefix(TWO_STAGE)) if self.name.startswith(TWO_STAGE) else 0
+        return next(iter(two_stage_depths(self.name)), 0)
 
 
 def options_of(report: AuditReport) -> tuple[Option, ...]:
@@ -113,7 +114,7 @@ def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmC
         whole = _combined(_sum, sample, further, full)
         arm = replace(arm, tokens=whole.tokens, usd=whole.usd)
     left = _NOTHING
-    if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit
+    if arm.name.startswith(_PREFIX):  # embedded in full for the audit
         left = _NOTHING if report.is_kept else _combined(_less, arm, _NOTHING, full_left)
     elif arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
         left = _combined(_less, arm, sample, full_left)
@@ -284,8 +285,8 @@ class _Advice:
             return f"{stages}{more} for as many queries" if left not in ("", "nothing") else f"{stages}{more}"
         if name.startswith(_REEMBED):
             return f"{safe} with {name.removeprefix(_REEMBED)} re-embedded: {kept}{more}"
-        if name.startswith(PREFIX):
-            return f"{safe} by the first {name.removeprefix(f'{PREFIX}:')} tokens of each text: {kept}{more}"
+        if name.startswith(_PREFIX):
+            return f"{safe} by the first {name.removeprefix(_PREFIX)} tokens of each text: {kept}{more}"
         return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {kept}{more}"
 
     def _full_lead(self, more: str) -> str:
@@ -341,7 +342,9 @@ class _Advice:
             return ("live", "run", places.translated, *model, *limit), self._two_stage_remark(option)
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
-        return self._reembed(self.full if option.depth else option)
+        if option.name == FULL or option.depth or option.name.startswith((_REEMBED, _PREFIX)):
+            return self._reembed(self.full if option.depth else option)
+        return None, f"no command makes or serves {option.name}: your own program does"
 
     def _reembed(self, option: Option) -> Command:
         """Return the command that embeds the whole store, a part of it, or the first tokens of all texts."""
@@ -356,8 +359,8 @@ class _Advice:
             if places.stitch is None:
                 return None, "a part is re-embedded with the stitch of the translation"
             part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
-        if option.name.startswith(PREFIX):
-            spec = prefix_spec(int(option.name.removeprefix(f"{PREFIX}:")), spec)
+        if option.name.startswith(_PREFIX):
+            spec = prefix_spec(int(option.name.removeprefix(_PREFIX)), spec)
         return ("reembed", places.old, *part, flag, spec, *others, "-o", places.full), ""
 
     def _switch(self, new: str, *, needs_proof: bool) -> Command:

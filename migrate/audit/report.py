@@ -17,7 +17,7 @@ from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, plan_word
+from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, find_plan
 from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
@@ -162,15 +162,7 @@ class AuditReport:
         UsageError
             There is no such arm, or it was skipped.
         """
-        names = {plan_word(name): name for name in (TRANSLATED, *self.family)}
-        if plan_word(plan) not in names:
-            needs = self.skipped_arms.items()
-            skipped = "; ".join(f"{name} {need}" for name, need in needs if plan_word(name) == plan_word(plan))
-            raise UsageError(
-                f"--plan: {plan!r} is no arm of this audit{f' ({skipped})' if skipped else ''}; name one of "
-                f"{', '.join(names)}"
-            )
-        return replace(self, plan=names[plan_word(plan)])
+        return replace(self, plan=find_plan(plan, (TRANSLATED, *self.family), self.skipped_arms))
 
     @property
     def headline(self) -> str:

@@ -5,7 +5,8 @@ How an arm answers queries is in `migrate.audit.arms`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -142,8 +143,8 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
     >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
     ((20,), ())
     """
-    depth = plan_word(plan).removeprefix(f"{TWO_STAGE}-")
-    return (int(depth),) if plan_word(plan) != depth and depth.isascii() and depth.isdigit() and int(depth) else ()
+    match = re.fullmatch(f"{TWO_STAGE}-([1-9][0-9]{{0,8}})", plan_word(plan))
+    return () if match is None else (int(match[1]),)
 
 
 def check_plan(plan: str, count: int) -> None:
@@ -153,6 +154,23 @@ def check_plan(plan: str, count: int) -> None:
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
             "does that once, or rank fewer, such as two-stage-20"
         )
+
+
+def find_plan(plan: str, names: Iterable[str], skipped: Mapping[str, str]) -> str:
+    """Return the one of the `names` of arms that a plan names; `skipped` is what each other arm needs.
+
+    Raises
+    ------
+    UsageError
+        There is no such arm, or it was skipped.
+    """
+    words = {plan_word(name): name for name in names}
+    if plan_word(plan) not in words:
+        needs = "; ".join(f"{name} {need}" for name, need in skipped.items() if plan_word(name) == plan_word(plan))
+        raise UsageError(
+            f"--plan: {plan!r} is no arm of this audit{f' ({needs})' if needs else ''}; name one of {', '.join(words)}"
+        )
+    return words[plan_word(plan)]
 
 
 def all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Mapping[str, Scores]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedStep
 from migrate.steps.base import (
+    FORCE_REPORTS,
     QUERIES,
     RUNNER,
     argument,
@@ -127,7 +128,7 @@ class Audit(JudgedStep["AuditReport"]):
         default=None,
         metadata=option(
             "Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again. A "
-            "pool goes as deep.  [default: 20, 50 and 200, as far as a pool goes by itself]",
+            "pool is embedded to that depth.  [default: 20, 50 and 200, as far as a pool goes by itself]",
             "text",
             metavar="N,N|none",
             **_ARMS,
@@ -199,6 +200,10 @@ class Audit(JudgedStep["AuditReport"]):
         default=None, metadata=parameter("What users asked, for a frontier that chooses documents by it.")
     )
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
+    force: bool = field(
+        default=False,
+        metadata={**FORCE_REPORTS, "help": "Replace the files of --report and --judge-next if they exist."},
+    )
     resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
 
     def check(self) -> None:

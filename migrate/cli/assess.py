@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @step_options(Assess)
 @options.model_options
 @options.report_options
-@options.force
+@options.force_reports
 @options.as_json
 @options.quiet
 def command(

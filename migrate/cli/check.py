@@ -16,7 +16,7 @@ from migrate.steps.check import Check
 @step_options(Check)
 @options.model_options
 @options.report_options
-@options.force
+@options.force_reports
 @options.as_json
 @options.quiet
 def command(

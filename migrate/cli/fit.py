@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions, general: GeneralOptions) -> None:
     """Embed a sample of STORE with the target model, and learn the map from the old vectors to the new ones.
 
-    Prints the candidates as they do on documents held out of the fit. The stitch keeps the embedded sample, so those
+    Prints how each candidate does on held-out documents. The stitch keeps the embedded sample, so those
     documents get their true vectors.
 
     A store without texts can be fitted with a target of file:VECTORS.npz, whose vectors are found by id; the old

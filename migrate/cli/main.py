@@ -165,7 +165,7 @@ def _unavailable(name: str, reason: str) -> click.Command:
 )
 @click.version_option(__version__, prog_name="lead-migrate")
 def cli(config: Path | None, work_folder: Path | None) -> None:  # noqa: ARG001 - the group reads `config`
-    """Move a vector store to another embedding model without re-embedding it all, and prove that it is safe."""
+    """Move a vector store to another embedding model without re-embedding it all, and test whether it is safe."""
     if work_folder is not None:
         os.environ[WORK_FOLDER] = str(work_folder.absolute())  # workers are processes, and have it too
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
@@ -19,6 +18,7 @@ from migrate.cli.terminal import QUIET, complain
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
     FORCE,
+    FORCE_REPORTS,
     GENERAL,
     MARGIN,
     SEED,
@@ -27,6 +27,7 @@ from migrate.steps.base import option as described
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+    from click.types import OptionHelpExtra
 
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
@@ -81,11 +82,22 @@ _NO_SECTION = "Options"
 
 
 class _Option(click.Option):
-    """An option that knows its section of the help text; one of None stands under "Options"."""
+    """An option that knows its section of the help text; one of None stands under "Options".
+
+    Of a number the help text has a word, N or SHARE, and no bounds: what is beyond them is refused with both.
+    """
 
     def __init__(self, *names: Any, section: str | None = None, **settings: Any) -> None:
         super().__init__(*names, **settings)
         self.section = section
+        if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
+            self.metavar = "SHARE" if self.type.max == 1 else "N"
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return what stands in brackets after the help text."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
 
 
 _GONE = {
@@ -159,13 +171,6 @@ def usd(value: object) -> float:
     return amount
 
 
-def plan_name(name: str) -> str:
-    """Return the name of a plan, if there can be one; whether the audit has it is known after it."""
-    if not re.fullmatch(r"translated|bridge|(two-stage-|prefix:)[1-9]\d{0,8}", name):
-        raise click.BadParameter(f"there is no plan {name!r}; give translated, two-stage-20, bridge or prefix:24")
-    return name
-
-
 def _sample(value: Any) -> int | str:
     """Read a number of documents, or `all`."""
     return "all" if value == "all" else int(click.IntRange(min=1).convert(value, None, None))
@@ -186,7 +191,6 @@ _KINDS: dict[str, Any] = {
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,
-    "plan": plan_name,
     "minutes": FiniteRange(0),
 }
 """How the words of a command line are read, by the kinds that fields name."""
@@ -237,8 +241,8 @@ def option_group(kind: type[Any], argument: str, *added: Decorator, section: str
 
 
 def command(name: str, summary: str = "", *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a click command with an example at the end of its help, and a summary, if the list has none of it."""
-    short = SUMMARIES.get(name) or summary
+    """Return a click command with an example at the end of its help, and a summary, by default that of `SUMMARIES`."""
+    short = summary or SUMMARIES.get(name)
     return click.command(name, cls=_Command, short_help=short, epilog=f"\b\nExample:\n  {example}")
 
 
@@ -252,6 +256,7 @@ class OrderedGroup(click.Group):
 
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
+force_reports = declared("force", FORCE_REPORTS)
 quiet = option(
     "--quiet",
     "-q",
@@ -274,7 +279,7 @@ accept_margin = option(
     "--accept-margin",
     type=FiniteRange(0, 1, min_open=True),
     metavar="SHARE",
-    help="Says that a --margin below 0.5 is meant: the same number again, typed.",
+    help="Repeat the value to confirm a --margin below 0.5.",
 )
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 @options.command(
     "run",
-    "The whole path in one command.",
     example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
 )
 @step_options(Run)
@@ -58,7 +57,7 @@ def command(
     The audit embeds a pool of documents, no more than the verdict needs; with --reference build, every document is
     embedded for comparison.
 
-    The same command again goes on where a run broke off, and says the verdict again where it did not. With another
+    The same command again goes on where a run broke off; a finished run only prints its verdict again. With another
     --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew.
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.

@@ -30,7 +30,7 @@ from migrate.stores.base import Metric
 from migrate.stores.create import INDEX_NAME, PICKLE_NAME, NewStoreWriter
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
-from migrate.vectors import Document, Progress, Vectors, no_progress
+from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
 from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
 from migrate.work.outputs import rows_done, write_store
 from migrate.work.shards import Block, Shard, shards_of
@@ -130,8 +130,8 @@ class Batches:
     def next(self) -> tuple[list[Document], Vectors]:
         """Return the next batch with its vectors, (n, dim); the one before is durable.
 
-        Raises VectorError: the model is another than it was, or its answers do not belong to their texts
-        (`migrate.embedders.again`).
+        Raises VectorError: a vector is zero or not finite, the model is another than it was, or its answers do not
+        belong to their texts (`migrate.embedders.again`).
         """
         self.settle()
         is_first, self._is_begun = not self._is_begun, True
@@ -140,6 +140,7 @@ class Batches:
             prove_known(self._embedder, known, source=self._source)
         is_last = self._is_last()  # looked up before anything is paid for: reading on may fail
         documents, vectors = self._next_here() if self._remote is None else self._next_elsewhere(self._remote)
+        check_vectors([document.id for document in documents], vectors, source=self._source)  # no kind is trusted
         self._witnesses.add(documents, vectors)
         if is_first or is_last:
             self._witnesses.check()

@@ -78,7 +78,8 @@ def load_embedder(
     base_url
         An OpenAI-compatible server; other kinds pay no attention to it.
     device
-        Where a local model runs: auto, cpu, cuda, cuda:1, mps ...; other kinds pay no attention to it.
+        Where a local model runs: auto, cpu, cuda, cuda:1, mps ...; other kinds pay no attention to it, but refuse it in
+        their spec.
     batch_size
         Texts in one request or one forward pass; None takes what suits the kind.
     concurrency
@@ -128,6 +129,8 @@ def load_embedder(
         seed=seed,
     )
     options = replace(options, **settings)
+    if "device" in settings and not kind.takes_device:
+        raise UsageError(f"{spec} takes no device; leave out device={options.device}")
     if options.batch_size is not None and options.batch_size < 1:
         raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
     if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):

@@ -133,7 +133,11 @@ class Embedder(ABC):
         """
         model = self.quick_identity()
         return Profile(
-            model.spec, dim=model.dim, document_prefix=model.document_prefix, query_prefix=model.query_prefix
+            model.spec,
+            dim=model.dim,
+            document_prefix=model.document_prefix,
+            query_prefix=model.query_prefix,
+            is_paid=False,
         )
 
     def loaded_profile(self) -> Profile:

@@ -147,7 +147,7 @@ class FileEmbedder(Embedder):
     @property
     def profile(self) -> Profile:
         """Free, without a limit, and for the texts of the file alone."""
-        return Profile(f"file:{self.path}", kind="file", embeds_new_texts=False)
+        return Profile(f"file:{self.path}", kind="file", is_paid=False, embeds_new_texts=False)
 
     @property
     def needs_texts(self) -> bool:

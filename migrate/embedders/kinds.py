@@ -3,9 +3,8 @@
 The kinds of this package are in `BUILT_IN`. Other packages add theirs by an entry point of the group
 `lead_migrate.embedders`, whose name is the kind and whose object is an `EmbedderKind`:
 
-    [options.entry_points]
-    lead_migrate.embedders =
-        mykind = my_package.my_module:KIND
+    [project.entry-points."lead_migrate.embedders"]
+    mykind = "my_package.my_module:KIND"
 
 A built-in kind cannot be replaced. `migrate.testing.embedders.EmbedderTests` holds a new kind to the contract.
 """
@@ -147,6 +146,8 @@ class EmbedderKind:
         Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
     example
         A name to show in messages.
+    takes_prefixes, takes_dimensions, takes_device
+        Whether it takes these settings; they are refused for other kinds.
     has_layers
         Whether specs may name a layer of it, and the length at which it cuts texts.
     runs_code
@@ -157,6 +158,7 @@ class EmbedderKind:
     example: str
     takes_prefixes: bool = False
     takes_dimensions: bool = False
+    takes_device: bool = False
     has_layers: bool = False
     runs_code: bool = False
 

@@ -75,7 +75,6 @@ class LangChainEmbedder(Embedder):
             dim=self.dimensions,
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
-            is_paid=None,
         )
 
     @property

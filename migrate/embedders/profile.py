@@ -45,7 +45,7 @@ class Profile:
     document_prefix: str = ""
     query_prefix: str = ""
     max_tokens: int | None = None
-    is_paid: bool | None = False
+    is_paid: bool | None = None
     price_usd_per_mtok: float | None = None
     batch_price_usd_per_mtok: float | None = None
     counter: TokenCounter = field(default_factory=estimate_word_pieces, compare=False)

@@ -342,6 +342,7 @@ class SentenceTransformersEmbedder(Embedder):
             document_prefix=document_prefix,
             query_prefix=query_prefix,
             max_tokens=self.length or _max_tokens(facts, folder),
+            is_paid=False,
             is_local=True,
             counter=read_tokenizer(tokenizer) if tokenizer and tokenizer.is_file() else estimate_word_pieces(),
         )
@@ -442,5 +443,5 @@ def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbed
     return _load(name, options, packaged=True)
 
 
-KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, has_layers=True)
-PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, has_layers=True)
+KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, takes_device=True, has_layers=True)
+PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, takes_device=True, has_layers=True)

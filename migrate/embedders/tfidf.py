@@ -154,7 +154,7 @@ class TfidfEmbedder(Embedder):
     @property
     def profile(self) -> Profile:
         """Free, without a limit, and in need of a corpus."""
-        return Profile(f"tfidf:{self.dim}", kind="tfidf", dim=self.dim, embeds_new_texts=False)
+        return Profile(f"tfidf:{self.dim}", kind="tfidf", dim=self.dim, is_paid=False, embeds_new_texts=False)
 
     def fit(self, corpus: Iterable[Text]) -> None:
         """Learn from the corpus; what has been learned once, or was loaded, stays.

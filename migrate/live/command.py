@@ -17,7 +17,7 @@ from migrate.cli.verdict import load_model_of
 from migrate.live.options import WorkerOptions
 
 
-@click.group("live", cls=options.OrderedGroup, short_help="True vectors for a store that serves.")
+@click.group("live", cls=options.OrderedGroup, short_help="Complete a translated store while it serves.")
 def command() -> None:
     """Complete a translated store while it serves.
 
@@ -84,7 +84,7 @@ def run(
 
 @command.add_command
 @options.command(
-    "status", "How a live store is doing.", example="lead-migrate live status new-store --metrics live.prom"
+    "status", "Show how a live store is doing.", example="lead-migrate live status new-store --metrics live.prom"
 )
 @click.argument("store", type=options.STORE)
 @option("--metrics", type=options.PATH, metavar="FILE", help="Write the counters in the text format of Prometheus.")

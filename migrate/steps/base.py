@@ -68,7 +68,8 @@ MAX_COST = option(
     section=COST,
 )
 PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
-FORCE = option("Replace the output if it exists.", section=GENERAL)
+FORCE = option("Replace what --output names if it exists.", section=GENERAL)
+FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
 SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
 RUNNER = parameter(
@@ -106,8 +107,8 @@ UNJUDGED = option(
 )
 SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `beir` does not say one.")
 HOLD_OUT = option(
-    "Keep a share of the queries, such as 50%, out of an audit by a pool. What chose documents cannot judge a store "
-    "that they are filled into; what was held out can.",
+    "Keep a share of the queries, such as 50%, out of an audit by a pool. Queries that chose documents cannot later "
+    "judge the store that gets these vectors; held-out ones can.",
     "text",
     metavar="PERCENT",
     section=QUERIES,
@@ -121,9 +122,8 @@ GROUP_FIELD = option(
 )
 MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
 PLAN = option(
-    "What the outcome and the exit code are of: `translated`, the store by itself, or an arm such as `two-stage-20`, "
-    "its first 20 ranked again by true vectors, as `migrate.live` serves it.",
-    "plan",
+    "Arm that the verdict and the exit code are about: translated, bridge, two-stage-N, prefix:N.",
+    "text",
     metavar="NAME",
 )
 

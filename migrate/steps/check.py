@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import FORCE, PROGRESS, SEED, Step, argument, function, option
+from migrate.steps.base import GENERAL, PROGRESS, SEED, Step, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.check import Compatibility, Stamped
@@ -111,7 +111,7 @@ class Stamp(Step["Stamped"]):
         default=False, metadata=option("Take your word for it: write the manifest without embedding a sample.")
     )
     seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE)
+    force: bool = field(default=False, metadata=option("Replace the manifest that is there.", section=GENERAL))
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def check(self) -> None:

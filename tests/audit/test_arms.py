@@ -1,33 +1,49 @@
 """An arm is one function and one line in a list: the audit and every report take it from there."""
 
 import json
+from pathlib import Path
 
 import pytest
 from topics import QUESTIONS, audit, make_store, noisy
 
 from migrate.audit import arms as arms_module
 from migrate.audit.arms import ARMS, Arm, Skipped
+from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL
-from migrate.audit.retrieval import TimedRun
+from migrate.audit.verdict import Outcome
+from migrate.errors import UsageError
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
-from migrate.search.runs import Rankings
 
 MEANING = "the first ten of the full re-embed, worst first"
 
 
-def reverse(retriever):
-    def retrieve():
-        full = retriever.search(FULL)
-        return TimedRun(Rankings({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
+def shown():
+    """The arm that docs/adding-an-arm.md shows: the first ten of the full re-embed, worst first."""
+    page = (Path(__file__).parents[2] / "docs" / "adding-an-arm.md").read_text()
+    module = {}
+    exec(page.split("```python\n")[1].split("```")[0], module)
+    return module["reverse"]
 
-    yield Arm("reverse", MEANING, retrieve, lambda: retriever.cost_of_share(0.5))
+
+reverse = shown()
 
 
 def telepathy(_):
     yield Skipped("telepathy", "needs a gift")
+
+
+def oracle(retriever):
+    """An alternative of somebody's own, which answers as the full re-embed does and embeds nothing."""
+    yield Arm(
+        "oracle",
+        "a full re-embed for nothing",
+        lambda: retriever.search(FULL),
+        lambda: retriever.cost_of_share(0),
+        is_alternative=True,
+    )
 
 
 @pytest.fixture
@@ -61,6 +77,25 @@ def test_an_arm_says_what_it_needs(stores, monkeypatch):
     assert audit_document(report)["missing"]["telepathy"] == "needs a gift"
     assert "telepathy needs a gift" in " ".join(report_text(audit_sections(report)).split())
     assert "<b>telepathy</b> needs a gift" in report_page(audit_sections(report))
+
+
+def test_an_alternative_of_ones_own_is_recommended_without_a_command_that_makes_another_store(stores, monkeypatch):
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, oracle])
+    found = recommend(audit(*stores, plan="oracle", margin=0.85))
+    assert found.headline.startswith("SAFE: the oracle keeps 100.0 %")
+    assert (found.plan, found.command) == ("oracle", None)
+    assert found.remark == "no command makes or serves oracle: your own program does"
+
+
+def test_the_audit_knows_which_plans_there_are(stores, monkeypatch):
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, oracle, telepathy, reverse])
+    report = audit(*stores, plan="oracle", margin=0.85)
+    assert (report.plan, report.outcome, report.verdict.outcome) == ("oracle", Outcome.SAFE, Outcome.INCONCLUSIVE)
+    for plan in ("reverse", "telepathy", "two-stage-0", f"two-stage-{'9' * 5000}", ""):  # no alternative, or no arm
+        with pytest.raises(UsageError, match=r"is no arm of this audit.*; name one of translated, oracle$"):
+            audit(*stores, plan=plan)
+    with pytest.raises(UsageError, match=r"'telepathy' is no arm of this audit \(telepathy needs a gift\)"):
+        audit(*stores, plan="telepathy")
 
 
 def test_each_store_is_searched_once_and_words_are_ranked_once(stores):

@@ -383,6 +383,7 @@ def test_every_option_is_explained_and_read_from_the_environment(name):
 def test_the_help_shows_every_option_once_in_a_section_of_few(name, capsys):
     assert run([*name.split(), "--help"]) == 0
     described = capsys.readouterr().out.partition("\n\n  Example:")[0]
+    assert "RANGE" not in described and "<=x" not in described
     titles = re.findall(r"^(\w.*):$", described, re.MULTILINE)
     sections = re.split(r"^\w.*:\n", described, flags=re.MULTILINE)[1:]
     found = [re.findall(r"^  (?:-\w, )?(--[\w-]+)", section, re.MULTILINE) for section in sections]
@@ -393,6 +394,18 @@ def test_the_help_shows_every_option_once_in_a_section_of_few(name, capsys):
     assert titles[-1] == ("General" if len(titles) > 1 else "Options")
     assert len(set(titles)) == len(titles)
     assert found[-1][-1] == "--help"
+
+
+def test_the_lists_of_commands_say_in_a_short_line_each_what_it_does(capsys):
+    for group in ("", "live", "private"):
+        assert run([*group.split(), "--help"]) == 0
+        listed = re.findall(
+            r"^  (\w+) {2,}(\S.*)$", capsys.readouterr().out.partition("\nCommands:\n")[2], re.MULTILINE
+        )
+        assert len(listed) >= 3 and [name for name, line in listed if not (len(line) < 60 and line.endswith("."))] == []
+    assert dict(listed)["keygen"].startswith("Make ")
+    run(["live", "--help"])
+    assert "run     Write true vectors into a store" in capsys.readouterr().out, "not the line of the other `run`"
 
 
 def test_bash_gets_a_completion_script_that_completes(tmp_path):

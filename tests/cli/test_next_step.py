@@ -190,7 +190,10 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, source_folder,
     assert run([*audit, "--plan", "two-stage-20000", "--report", "no.json"]) == 2
     assert "--plan two-stage-20000 ranks all of the store's 150 documents again" in capsys.readouterr().err
     assert run([*audit, "--plan", "three-stage"]) == 2
-    assert "'--plan': there is no plan" in capsys.readouterr().err
+    assert (
+        "--plan: 'three-stage' is no arm of this audit; name one of translated, two-stage-20, two-stage-50"
+        in capsys.readouterr().err
+    )
     (switch,) = printed.of(*audit, "--plan", "two-stage-149", "--report", "report.json", "--margin", "0.7")
     assert switch == ["switch", "store", "new", "--report", "report.json"]
     capsys.readouterr()
@@ -235,9 +238,20 @@ def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
 
 def test_what_was_typed_for_the_model_goes_along(here, source_folder, printed):
     shutil.copytree(source_folder, "store")
-    command = ["fit", "store", "--target", "tfidf:16,device=cpu", "--sample", "60", "--stitch", "ridge", "-o", "stitch"]
+    command = [
+        "fit",
+        "store",
+        "--target",
+        "tfidf:16,batch-size=8",
+        "--sample",
+        "60",
+        "--stitch",
+        "ridge",
+        "-o",
+        "stitch",
+    ]
     (translate,) = printed.of(*command, "--cache", "own.sqlite")
-    assert translate[-3:] == ["--target", "tfidf:16,device=cpu", "--cache=own.sqlite"]
+    assert translate[-3:] == ["--target", "tfidf:16,batch-size=8", "--cache=own.sqlite"]
     (audit,) = printed.then(translate)
     assert audit[-3:] == translate[-3:]
 

@@ -18,6 +18,23 @@ KIND = EmbedderKind(load, "24")
 """
 
 
+CANCELLING = """
+import numpy as np
+from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import EmbedderKind
+from migrate.embedders.profile import Profile
+from migrate.manifest import ModelIdentity
+
+class Signs(Embedder):
+    identity = ModelIdentity("theirs:2", 2, normalized=False)
+    profile = Profile("theirs:2", kind="theirs", dim=2)
+
+    def embed(self, texts, role, *, progress=None):
+        return np.array([[text.text.count("up") - text.text.count("down")] * 2 for text in texts], dtype=np.float32)
+
+KIND = EmbedderKind(lambda name, options: Signs(), "2")
+"""
+
 KIND = ("embedders", "theirs")
 
 
@@ -54,3 +71,17 @@ def test_two_packages_of_one_kind_are_named_and_a_built_in_kind_stays(install):
         load_embedder("theirs:24")
     install("tfidf_plugin", "raise OSError", "embedders", "tfidf")
     assert load_embedder("tfidf:8").identity.spec == "tfidf:8"
+
+
+def test_a_zero_vector_of_another_package_is_refused_and_no_store_is_written(install, tmp_path, capsys):
+    install("signs_plugin", CANCELLING, *KIND)
+    corpus, output = tmp_path / "corpus.jsonl", tmp_path / "store"
+    corpus.write_text('{"id": "a", "text": "up"}\n{"id": "b", "text": "up down"}\n{"id": "c", "text": "down up"}\n')
+    command = ["embed", str(corpus), "--model", "theirs:2", "--cache", "none", "--no-chunks", "-o", str(output)]
+    assert run(command) == 4
+    said = capsys.readouterr().err
+    assert f"{output}: zero vector for document 'b' (2 bad of 3 in this batch)" in said
+    assert "whether theirs:2 costs money is not known" in said
+    assert not output.exists()
+    corpus.write_text('{"id": "a", "text": "up"}\n{"id": "b", "text": "up up"}\n')
+    assert run(command) == 0 and output.is_dir()

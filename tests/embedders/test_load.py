@@ -76,6 +76,7 @@ def test_settings_follow_a_name_and_are_written_as_they_are_read(spec, settings)
         ("rate=", "the setting rate '' is empty"),
         ("dimensions=4", "dimensions must be at least 1, and go with openai: or langchain: only"),
         ("query-prefix=q", "takes no prefixes"),
+        ("device=cpu", "tfidf:8 takes no device; leave out device=cpu"),
     ],
 )
 def test_says_what_is_wrong_with_settings(settings, message):

@@ -376,4 +376,4 @@ def test_the_options_that_the_page_puts_into_pyproject_are_read(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     assert run(["audit", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "[default: 0.97; 0<x<=1]" in told and "serves it. [default: two-stage-20]" in told
+    assert "[default: 0.97]" in told and "prefix:N. [default: two-stage-20]" in told

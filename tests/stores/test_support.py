@@ -110,23 +110,31 @@ def test_the_page_holds_the_table():
     assert render_table() in page
 
 
-def test_the_readme_holds_the_table_of_kinds():
+def as_table(head, rows):
+    first, *others = (f"| {' | '.join(line)} |" for line in (head, *rows))
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])
+
+
+def test_the_pages_hold_the_table_of_kinds():
     found = {kind.support: kind for kind in registry._BUILT_IN}
-    rows = [
+    named = [
         (
             one.store,
             ", ".join(f"`{place}`" for place in one.locations),
             f"`{one.extra}`" if one.extra else "-",
-            "yes" if isinstance(kind, registry.WritableKind) else "no",
-            one.kept,
-            one.not_kept,
-            one.memory,
         )
+        for one in found
+    ]
+    kept = [
+        ("yes" if isinstance(kind, registry.WritableKind) else "no", one.kept, one.not_kept, one.memory)
         for one, kind in found.items()
     ]
-    head = "| store | location | extra | of other kinds' documents | kept exactly | not kept, or refused | memory |"
-    table = "\n".join([head, "|---|---|---|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
-    assert table in (Path(__file__).parents[2] / "README.md").read_text()
+    names = ["store", "location", "extra"]
+    head = [*names, "of other kinds' documents", "kept exactly", "not kept, or refused", "memory"]
+    table = as_table(head, [(*first, *rest) for first, rest in zip(named, kept, strict=True)])
+    root = Path(__file__).parents[2]
+    assert table in (root / "docs" / "stores.md").read_text()
+    assert as_table(names, named) in (root / "README.md").read_text()
     extras = configparser.ConfigParser()
     extras.read(Path(__file__).parents[2] / "setup.cfg")
     assert {one.extra for one in found} - {""} <= set(extras["options.extras_require"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @options.command(
     "carry",
-    "Take directions and probes along.",
+    "Carry directions and probes into the new space.",
     example="lead-migrate carry my-store my-stitch --directions concepts.npz -o carried",
 )
 @click.argument("store", type=options.STORE)

@@ -12,14 +12,17 @@ import click
 from migrate.cli import options
 from migrate.cli.options import GeneralOptions, Outputs, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.steps.base import FORCE_REPORTS
 
 if TYPE_CHECKING:
     from migrate.lab.compare.comparison import StoresComparison
 
+_force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files of --report and --csv if they exist."})
+
 
 @options.command(
     "compare",
-    "How alike the spaces of stores are.",
+    "Compare the spaces of stores.",
     example="lead-migrate compare my-store translated --report spaces.html",
 )
 @click.argument("stores", nargs=-1, type=options.STORE, metavar="STORE STORE...")
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
     "Stores named here need not be named before.",
 )
-@options.general_options(options.seed, options.force, options.as_json)
+@options.general_options(options.seed, _force, options.as_json)
 @options.quiet
 def command(
     stores: tuple[str, ...],

@@ -20,15 +20,11 @@ if TYPE_CHECKING:
     from migrate.vectors import Document, Query
 
 TARGET = option("Model to move to, such as openai:NAME or openai:NAME,dimensions=256.", "text", metavar="SPEC")
-STITCH = option(
+_STITCHES = (
     "auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too, prefix and prefix+text what --prefix embeds; for queries "
-    "adjoint. Repeated: the best of these.",
-    "text",
-    multiple=True,
-    metavar="KIND",
-    section=LEARNING,
+    "ridge+text, kernel+text and text read the documents too"
 )
+STITCH = option(f"{_STITCHES}. Repeated: the best of these.", "text", multiple=True, metavar="KIND", section=LEARNING)
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
 STRATEGY = parameter(
     "Which documents are embedded: random, diverse or query-log; None is for query-log where there is one, else random."
@@ -95,12 +91,20 @@ class Fit(PaidStep["FittedStitch"]):
     grown_from: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample counts it.",
+            "Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample "
+            "includes these documents.",
             "stitch",
             metavar="STITCH",
         ),
     )
-    stitch: str | Sequence[str] = field(default=("auto",), metadata=STITCH)
+    stitch: str | Sequence[str] = field(
+        default=("auto",),
+        metadata={
+            **STITCH,
+            "help": f"{_STITCHES}, prefix and prefix+text what --prefix embeds; for queries adjoint. Repeated: the "
+            "best of these.",
+        },
+    )
     sample: int = field(default=1_000, metadata=SAMPLE)
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=LOG)
@@ -160,6 +164,7 @@ class Fit(PaidStep["FittedStitch"]):
 
         log = self.inputs.log
         if log is not None and log.embedder is not None and "drawn" not in vars(self):
+            # A second sample, for the estimate alone: what changes `drawn` has to change this too
             return draw_sample(self.inputs.store, self.sample, seed=self.seed).documents
         return self.drawn.documents
 

@@ -52,7 +52,7 @@ class FaissKind:
         ("FOLDER", "FILE"),
         "",
         "ids, texts, metadata, kind and parameters of the index",
-        "codes are approximate, some refused: see [indexes](docs/indexes.md)",
+        "codes are approximate, some refused: see [indexes](indexes.md)",
         "bounded for flat indexes",
     )
 
