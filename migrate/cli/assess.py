@@ -99,7 +99,9 @@ def _refuse_audits(outputs: Outputs) -> None:
     for path in outputs.report:
         with suppress(OSError, MalformedError):
             if read_table(path).get("kind") == "audit":
-                raise UsageError(f"--report {path}: a report of an audit is there; --audit reads it, name another output")
+                raise UsageError(
+                    f"--report {path}: a report of an audit is there; --audit reads it; name another output"
+                )
 
 
 def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan) -> None:

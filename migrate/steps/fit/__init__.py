@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TARGET = option("Model to move to, such as openai:NAME or openai:NAME,dimensions=256.", "text", metavar="SPEC")
 STITCH = option(
     "auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too, prefix and prefix+text what --prefix embeds; for queries "
-    "adjoint. Repeated: the best of these.",
+    "ridge+text, kernel+text and text read the documents too, prefix and prefix+text what `fit --prefix` embeds; for "
+    "queries adjoint. Repeated: the best of these.",
     "text",
     multiple=True,
     metavar="KIND",

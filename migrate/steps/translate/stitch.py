@@ -244,9 +244,10 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
         )
     expected, actual = fitted.manifest.model, embedder.identity
     if expected is not None and expected != actual:
+        differences = "; ".join(model_differences(expected, actual).values())
         raise StitchError(
-            f"the stitch leads to another model: in its manifest {'; '.join(model_differences(expected, actual).values())}"
-            "; name that model, or fit a stitch for this one"
+            f"the stitch leads to another model: in its manifest {differences}; name that model, or fit a stitch for "
+            "this one"
         )
 
 
