@@ -158,7 +158,7 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
 
 def test_the_cache_of_another_model_is_refused(translated, tmp_path):
     other = CachedEmbedder(Hashed("other"), tmp_path / "cache.sqlite")
-    with pytest.raises(StoreError, match=r"was translated for hashed.*, but the cache is that of other"):
+    with pytest.raises(StoreError, match=r"own model: in the manifest the model is 'hashed', .* named 'other'"):
         backfill_store(translated, other, tmp_path / "new")
 
 

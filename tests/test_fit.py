@@ -352,7 +352,7 @@ def test_a_prior_of_other_models_is_refused(store):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stitch": "prefix+text"}, "say how many, such as --prefix 24"),
+        ({"stitch": "prefix+text"}, "say how many with `fit --prefix 24`"),
         ({"stitch": "ridge", "prefix": 5}, "--prefix is for stitches that read first tokens"),
         ({"direction": "query", "prefix": 5}, "--prefix is for stitches that read first tokens"),
         ({"prefix": 5, "views": {"prefix:6:tfidf:24": None}}, "the numbers of first tokens .* differ"),

@@ -90,7 +90,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
     if recorded is None:
         return Observation("manifest", False, "names no model")
     known = recorded.revision is not None and model.revision is not None
-    differences = [words for name, words in _differences(recorded, model).items() if name != "revision" or known]
+    differences = [words for name, words in model_differences(recorded, model).items() if name != "revision" or known]
     if differences:
         return Observation("manifest", False, f"in the manifest {'; '.join(differences)}")
     return Observation(
@@ -98,7 +98,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
     )
 
 
-def _differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:
+def model_differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:
     """Return in words the fields of two identities that differ."""
     pairs = {field.name: (getattr(recorded, field.name), getattr(model, field.name)) for field in fields(recorded)}
     return {
@@ -110,7 +110,7 @@ def _differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str
 
 def require_model(location: str, recorded: ModelIdentity, model: ModelIdentity) -> None:
     """Raise StoreError unless a model is the one of the store at `location`, with the same prefixes."""
-    if differences := _differences(recorded, model):
+    if differences := model_differences(recorded, model):
         raise StoreError(
             f"{location}: this is not the store's own model: in the manifest {'; '.join(differences.values())}; name "
             "that model, with the same prefixes"

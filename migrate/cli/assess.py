@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -53,6 +54,7 @@ def command(
     asked.check()
     store, target, stitch = str(asked.store), str(asked.target), cast("Path | str | None", asked.stitch)
     read = (store, cast("Path | None", asked.query_log), stitch, asked.audit)
+    _refuse_audits(outputs)
     outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
@@ -87,6 +89,19 @@ def command(
     else:
         words += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
         advise_next("run", *words, also=("price",))
+
+
+def _refuse_audits(outputs: Outputs) -> None:
+    """Make sure that no report of an audit, which --report named in earlier versions, is replaced."""
+    from migrate.errors import UsageError
+    from migrate.reading import MalformedError, read_table
+
+    for path in outputs.report:
+        with suppress(OSError, MalformedError):
+            if read_table(path).get("kind") == "audit":
+                raise UsageError(
+                    f"--report {path}: a report of an audit is there; --audit reads it; name another output"
+                )
 
 
 def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan) -> None:

@@ -122,7 +122,8 @@ def advise_recommendation(found: Mapping[str, Any] | None) -> None:
 
 
 def _advise_words(words: Sequence[str]) -> None:
-    program = click.get_current_context().find_root().info_name or PROGRAM
+    root = click.get_current_context().find_root()
+    program, before = root.info_name or PROGRAM, _typed(root, {"config", "work_folder"})
     for line in (line for word in words for line in _TO_FILL_IN.get(word, ())):
         advise(line)
     if any(secrets_of(word) for word in words):
@@ -130,7 +131,7 @@ def _advise_words(words: Sequence[str]) -> None:
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
             "QDRANT_API_KEY",
         )
-    advise(f"next: {program} {printable(shlex.join(words))}")
+    advise(f"next: {program} {printable(shlex.join([*before, *words]))}")
 
 
 def typed_model() -> tuple[str, ...]:
@@ -149,8 +150,8 @@ def typed_again() -> list[str]:
 def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
     """The options of this command by these names; what stands in the environment is there for the next one too."""
     for option in context.command.params:
-        if isinstance(option, click.Argument) or option.name not in names:
-            continue
+        if not isinstance(option, click.Option) or option.name not in names or option.hidden:
+            continue  # a hidden one is a setting of models, which no command line takes
         if context.get_parameter_source(str(option.name)) not in _TYPED:
             continue
         flag, value = next(flag for flag in option.opts if flag.startswith("--")), context.params[str(option.name)]

@@ -97,7 +97,7 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
         embedder = load_model_of(opened, cast("str | None", asked.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
-            raise UsageError(f"{store}: the vectors of the model are not cached, {why}; leave out --from-cache")
+            raise UsageError(f"{store}: the vectors of the model are not cached, {why}; `reembed` embeds")
         done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
     if general.as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}

@@ -139,6 +139,10 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     lead_migrate("assess", *base, "--audit", report)
     text = capsys.readouterr().out
     assert "SAFE by" in text and max(map(len, text.split("\n"))) <= 100
+    before = report.read_bytes()
+    code, line = complaint(capsys, "assess", *base, "--report", report, "--force")
+    assert code == 2 and "a report of an audit is there; --audit reads it;" in line
+    assert report.read_bytes() == before
     code, line = complaint(capsys, "assess", *base, "--audit", stitch / "lead-migrate.json")
     assert code == 4 and "no report of an audit with --frontier" in line
 

@@ -110,6 +110,19 @@ def test_from_the_assessment_to_the_audit(kind, target, vectors, source_folder, 
     printed.then([*audit], codes=(0, 1, 3))
 
 
+def test_the_same_audit_again_leaves_settings_to_the_file_that_is_named_again(here, source_folder, beir, printed):
+    Path("settings.toml").write_text('[tool.lead-migrate]\ndevice = "cpu"\nconcurrency = 4\n')
+    make_store("embedded", source_folder, beir)
+    given = ["--config", "settings.toml"]
+    assert run(["fit", "store", "--target", "tfidf:40", "-o", "stitch", "--sample", "100", "--stitch", "ridge"]) == 0
+    (audit,) = printed.of(*given, "translate", "store", "stitch", "-o", "new")
+    assert audit[:2] == ["--config=settings.toml", "audit"]
+    (again,) = printed.of(*given, "audit", "new", "--beir", beir, "--source", "store", "--margin", "0.5")
+    assert again[:2] == ["--config=settings.toml", "audit"]
+    assert not any(word.startswith(("--device", "--concurrency")) for word in again)
+    printed.then(again, codes=(0, 1, 3))
+
+
 @pytest.mark.parametrize("kind", ["faiss", "parquet"])
 def test_a_file_in_a_folder_of_its_own_is_switched_and_one_among_others_is_not(kind, here, source_folder, printed):
     old, name = "store", "index.faiss"

@@ -157,7 +157,7 @@ def test_a_budget_in_dollars_is_kept(store, fitted, target, tmp_path):
 def test_another_model_or_another_store_is_refused_before_anything_is_embedded(store, fitted, tmp_path, target):
     other = load_embedder("tfidf:25")
     other.fit(store.documents())
-    with pytest.raises(StitchError, match=r"leads to tfidf:24 .* not to tfidf:25"):
+    with pytest.raises(StitchError, match=r"another model: .*'tfidf:24', for the model as named 'tfidf:25'"):
         reembedded_stitch(store, fitted, other, wanted(policy="random"), tmp_path / "s")
     migrate.translate(store, fitted, tmp_path / "other")
     with pytest.raises(StitchError, match="fitted on another store"):

@@ -319,7 +319,7 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
 
     refused(new, old, StoreError, "not made by translate from [^;]*; is the order right")
     refused(new, new, UsageError, "the old store itself")
-    refused(old, new, StoreError, "not for other; name the store", Hashed("other"))
+    refused(old, new, StoreError, "the model as named 'other'; name that model", Hashed("other"))
     other = kind.make(tmp_path / "other", {f"x{n}": tools.record(f"x{n}", f"another corpus {n}", n) for n in range(90)})
     refused(other, new, InputError, "the store has 0 of the 200 documents of")
     same_ids = {name: tools.record(name, f"other words {name}", 1) for name in some_records()}

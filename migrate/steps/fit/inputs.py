@@ -222,7 +222,7 @@ def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: in
             )
         if stitch.reads_prefix and tokens is None:
             raise UsageError(
-                f"the {stitch.spec} stitch reads the first tokens of texts; say how many, such as --prefix 24"
+                f"the {stitch.spec} stitch reads the first tokens of texts; say how many with `fit --prefix 24`"
             )
     if tokens is None:
         return

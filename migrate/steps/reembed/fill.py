@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.check.facts import require_model
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.again import ASKED_AGAIN, prove_known
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
@@ -120,11 +121,7 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
         raise StoreError(
             f"{path}: the store does not name the model it was translated for; give one that translate made"
         )
-    if whole_model(manifest.model) != embedder.identity:
-        raise StoreError(
-            f"{path}: the store was translated for {manifest.model.spec}, but the cache is that of "
-            f"{embedder.identity.spec}; name the store's own model"
-        )
+    require_model(path, whole_model(manifest.model), embedder.identity)
     return manifest
 
 

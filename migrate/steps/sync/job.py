@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.check.again import proof_documents, prove_model
+from migrate.check.facts import require_model
 from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
@@ -184,11 +185,7 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
         )
     if manifest.model is None:
         raise StoreError(f"{location}: the store does not name its model; translate again")
-    if whole_model(manifest.model) != embedder.identity:
-        raise StoreError(
-            f"{location}: the store was translated for {manifest.model.spec}, not for {embedder.identity.spec}; name "
-            "the store's own model, or translate again"
-        )
+    require_model(location, whole_model(manifest.model), embedder.identity)
     known, source = old.info.manifest, manifest.source_model
     old_model = None if known is None else known.model
     if old_model is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from migrate.check.facts import model_differences
 from migrate.cost import tally_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
@@ -243,9 +244,9 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
         )
     expected, actual = fitted.manifest.model, embedder.identity
     if expected is not None and expected != actual:
+        differences = "; ".join(model_differences(expected, actual).values())
         raise StitchError(
-            f"the stitch leads to {expected.spec} ({expected.dim} dimensions, revision {str(expected.revision)[:12]}), "
-            f"not to {actual.spec} ({actual.dim}, {str(actual.revision)[:12]}); name that model, or fit a stitch for "
+            f"the stitch leads to another model: in its manifest {differences}; name that model, or fit a stitch for "
             "this one"
         )
 
