@@ -319,7 +319,8 @@ class PgvectorDriver(Driver):
                 if len(rows) < k and method is not None:
                     with connection.transaction():  # the index looks at too few, of those that pass or at all
                         connection.execute("SET LOCAL enable_indexscan = off")
-                        rows = connection.execute(question, [text, *values, text, k]).fetchall()
+                        # planned anew: a statement that is prepared goes on with the index
+                        rows = connection.execute(question, [text, *values, text, k], prepare=False).fetchall()
                 found = np.array([row[1] for row in rows], np.float64)
                 scores = {"l2": found**2, "ip": -found, "cosine": 1 - found}[distance]
                 hits.append(as_hits([row[0] for row in rows], scores))

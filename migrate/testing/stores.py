@@ -344,7 +344,7 @@ class StoreTests(ABC):
                 queries = example_vectors(2, seed=seed + asked)
                 both = [_scores(store, queries, side) for side in sides]
                 for number, hits in enumerate(search.search(queries, COUNT)):
-                    assert len(set(hits.ids)) == len(hits.ids) >= _FEWEST * COUNT
+                    assert len(set(hits.ids)) == len(hits.ids) >= _MOSTLY * COUNT  # a graph may lose a node or two
                     expected = np.stack([scores[number, [rows[i] for i in hits.ids]] for scores in both])
                     is_close = np.isclose(expected, np.asarray(hits.scores), rtol=1e-3, atol=1e-4)
                     assert is_close.any(axis=0).all(), (hits, expected)
@@ -372,8 +372,7 @@ class StoreTests(ABC):
         return output.publish(), _order_of(writer)
 
 
-_FEWEST = 0.5
-"""Share of the rows that a search for all of them finds: in a graph, rows that were replaced take places until a vacuum."""
+_MOSTLY = 0.9
 _QUERIES = example_vectors(3, seed=5)
 
 
