@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,7 +149,14 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
 
 
 def check_plan(plan: str, count: int) -> None:
-    """Make sure, before anything is embedded, that a plan of two stages leaves out some of `count` documents."""
+    """Make sure, before anything is embedded, that a plan is not mistyped, and that two stages leave some documents out.
+
+    `count` is the number of documents. Other names may be of arms of somebody's own, which are known later.
+    """
+    word, known = plan_word(plan), (TRANSLATED, BRIDGE, f"{TWO_STAGE}-20", f"{PREFIX}:24")
+    if not re.fullmatch(f"{TRANSLATED}|{BRIDGE}|(?:{TWO_STAGE}-|{PREFIX}:)[1-9][0-9]{{0,8}}", word):
+        for close in get_close_matches(word, known, n=1):
+            raise UsageError(f"--plan: there is no plan {plan!r}; did you mean {close}?")
     if any(depth >= count for depth in two_stage_depths(plan)):
         raise UsageError(
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "

@@ -203,8 +203,10 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, source_folder,
     assert run([*audit, "--plan", "two-stage-20000", "--report", "no.json"]) == 2
     assert "--plan two-stage-20000 ranks all of the store's 150 documents again" in capsys.readouterr().err
     assert run([*audit, "--plan", "three-stage"]) == 2
+    assert "--plan: there is no plan 'three-stage'; did you mean two-stage-20?" in capsys.readouterr().err
+    assert run([*audit, "--plan", "mine"]) == 2
     assert (
-        "--plan: 'three-stage' is no arm of this audit; name one of translated, two-stage-20, two-stage-50"
+        "--plan: 'mine' is no arm of this audit; name one of translated, two-stage-20, two-stage-50"
         in capsys.readouterr().err
     )
     (switch,) = printed.of(*audit, "--plan", "two-stage-149", "--report", "report.json", "--margin", "0.7")
