@@ -149,7 +149,7 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
 
 
 def check_plan(plan: str, count: int) -> None:
-    """Make sure, before anything is embedded, that a plan is not mistyped, and that two stages leave some documents out.
+    """Make sure, before anything is embedded, that a plan is not mistyped, and that two stages leave documents out.
 
     `count` is the number of documents. Other names may be of arms of somebody's own, which are known later.
     """
