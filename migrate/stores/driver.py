@@ -49,7 +49,7 @@ class ClientError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some records of a collection.
+    """A part of the records of a collection.
 
     `ids` are those of the records with a vector, `vectors` theirs, as the client gives them; (len(ids), dim), float32,
     for `Driver.write`. `raw` is whatever the driver that read the page needs to write all its records again;
