@@ -130,7 +130,8 @@ class _Command(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             instead = _GONE.get(f"{ctx.info_name} {error.option_name}") or _GONE.get(error.option_name)
-            if instead is None:
+            writes_reports = any("--report" in param.opts and param.multiple for param in self.params)
+            if instead is None or ("--report" in instead and not writes_reports):
                 raise
             raise click.UsageError(f"{error.option_name} is gone; {instead}", ctx) from error
 

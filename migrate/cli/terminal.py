@@ -101,8 +101,8 @@ _ARGUMENT = re.compile(r"`([a-z]+(?:_[a-z]+)*)=([^`\s]*)`|`([a-z]+(?:_[a-z]+)+)`
 def as_options(message: str) -> str:
     """Return a message of the library, which names its arguments, as it names options.
 
-    >>> as_options("is `base_url` right? Give `dimensions=8`, or replace it with `force=True`")
-    'is --base-url right? Give --dimensions 8, or replace it with --force'
+    >>> as_options("is `base_url` right? Give `max_cost=8`, or replace it with `force=True`")
+    'is --base-url right? Give --max-cost 8, or replace it with --force'
     """
 
     def option(found: re.Match[str]) -> str:

@@ -177,11 +177,11 @@ def recorded_options(model: ModelIdentity) -> dict[str, Any]:
 
 
 def special_options(model: ModelIdentity) -> dict[str, Any]:
-    """Return the `recorded_options` that differ from the registry's; all for a model that is not in it.
+    """Return the `recorded_options` that differ from the registry's, or from those of a model without prefixes.
 
     >>> special_options(ModelIdentity("sentence-transformers:intfloat/e5-base-v2", 768, True, "", "query: "))
     {'document_prefix': ''}
     """
     facts = find_model(split_spec(model.spec)[1])
     options = {name: value for name, value in recorded_options(model).items() if value is not None}
-    return {name: value for name, value in options.items() if facts is None or getattr(facts, name, None) != value}
+    return {name: value for name, value in options.items() if getattr(facts, name, "") != value}

@@ -188,11 +188,22 @@ def has(location):
     return "new", spec
 
 
+def test_the_model_of_queries_is_named_with_its_prefixes_and_dimensions(tmp_path):
+    old, new = stamped(folders(tmp_path))
+    store = open_store(new)
+    model = replace(store.info.manifest.model, spec="openai:text-embedding-3-small", query_prefix="query: ")
+    store.keep_manifest(replace(store.info.manifest, model=model))
+    done = switch(old, new, unproven=True)
+    assert done.model == f"openai:text-embedding-3-small,dimensions={model.dim},query-prefix=query: "
+    assert done.old_model == f"{OLD_MODEL},dimensions={open_store(done.aside).info.dim}"
+
+
 def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
     old, new = pair
     report = write_report(tmp_path / "r.json", old, new)
     done = switch(old, new, report=report)
-    assert (done.model, done.old_model, done.proven) == (NEW_MODEL, OLD_MODEL, True)
+    specs = [spec.partition(",dimensions=")[0] for spec in (done.model, done.old_model)]
+    assert (specs, done.proven) == ([NEW_MODEL, OLD_MODEL], True)
     assert has(old) == ("new", NEW_MODEL)
     assert has(done.aside)[0] == "old"
     assert switch(old, new).already, "again is no harm"

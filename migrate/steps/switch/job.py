@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from migrate.display import result_document
+from migrate.embedders import special_options
+from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
@@ -154,8 +156,9 @@ def _sum_of_ids(store: Store) -> int:
 
 
 def _model(store: Store) -> str | None:
-    manifest = store.info.manifest
-    return None if manifest is None or manifest.model is None else manifest.model.spec
+    """Return the SPEC by which queries are embedded for a store, with its dimensions and prefixes."""
+    model = None if store.info.manifest is None else store.info.manifest.model
+    return None if model is None else with_settings(model.spec, special_options(model))
 
 
 def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bool:
