@@ -64,7 +64,7 @@ def test_vectors_that_are_right_already_are_not_copied():
 
 @pytest.mark.parametrize(
     ("rows", "dim", "named"),
-    [(ROWS[0], None, "1 dimensions"), (ROWS[None], None, "3 dimensions"), (ROWS, 6, "dimension 6, found 5")],
+    [(ROWS[0], None, "1 dimensions"), (ROWS[None], None, "3 dimensions"), (ROWS, 6, "dimension 5, not 6")],
 )
 def test_other_shapes_are_refused(rows, dim, named):
     with pytest.raises(VectorError, match=f"^here: .*{named}"):
