@@ -438,7 +438,8 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
         return None, _BUILT if about == "reference" else ""
     if about == "queries":
         queries = _without(again, "--beir", "--queries", "--group-field")
-        if "--queries=synthetic" in again or not places.has_texts:
+        is_file = any(word.startswith("--target=file:") for word in again)  # which has no vectors of new queries
+        if "--queries=synthetic" in again or not places.has_texts or is_file:
             return (*queries, "--beir", "DIR"), ""
         remark = "synthetic queries need no judgements; better are queries that users ask (--beir)"
         return (*queries, "--queries=synthetic"), remark

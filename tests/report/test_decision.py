@@ -252,6 +252,12 @@ def test_a_doubt_leads_on_to_what_clears_it_up(about, typed, command, tmp_path, 
     assert bare == is_needed.get(about, command), "without texts no reference is built, and no query is made from them"
 
 
+def test_no_queries_are_made_for_a_file_of_vectors_which_cannot_embed_them():
+    again = ("audit", "new", "--target=file:x.npz", "--beir=judged")
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", "queries"),))
+    assert recommend(replace(made, places=replace(PLACES, again=again))).command == (*again[:3], "--beir", "DIR")
+
+
 def test_a_reference_that_was_built_is_not_to_be_built_again():
     places = replace(PLACES, again=("audit", "new", "--reference=build", "--beir=judged"))
     made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", "reference"),), places=places)
