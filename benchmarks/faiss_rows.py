@@ -3,7 +3,7 @@
     python benchmarks/faiss_rows.py make FOLDER
     python benchmarks/faiss_rows.py read FOLDER > ROWS
 
-`make` builds each kind in the table of docs/indexes.md, alone and in an IDMap and an IDMap2, by both metrics, with
+`make` builds each kind in tests/stores/faiss_support.py, alone and in an IDMap and an IDMap2, by both metrics, with
 its inverted lists in a second file, and after rows were removed. `read` opens them: where two versions print the same
 lines over one folder, they read the same ids and vectors, to the bit and in the same order. Training an index depends
 on the machine, so the folder is made once.

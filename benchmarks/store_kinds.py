@@ -1,4 +1,4 @@
-"""The indexes whose reading is measured: one of each kind in the table of docs/indexes.md, for 384 dimensions.
+"""The indexes whose reading is measured: one of each kind in tests/stores/faiss_support.py, for 384 dimensions.
 
 Builds them; measures nothing, see `stores.py`.
 """

@@ -6,6 +6,7 @@ MkDocs calls the functions `on_...` while it builds; `.ci/mkdocs.yml` names this
 from __future__ import annotations
 
 import inspect
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,13 +46,21 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     references = {"commands.md": command_reference, "library.md": function_reference}
     if reference := references.get(page.file.src_uri):
         markdown += "\n" + reference()
-    return site_links(markdown)
+    return site_links(markdown, page.file.src_uri)
 
 
-def site_links(markdown: str) -> str:
-    """Links between files of the repository as links between pages of the site, which all lie in one folder."""
-    markdown = re.sub(r"(\]\(|src(?:set)?=\")(?:docs/|\.\./)", r"\1", markdown)
-    return re.sub(r"(?<=\]\()[A-Z]+\.md", lambda link: PAGES.get(link[0], link[0]), markdown)
+def site_links(markdown: str, page: str) -> str:
+    """Turn the links of a page, named as in the site, from those between files into those between pages of the site."""
+    files = {name: path for path, name in PAGES.items()}
+    names = {path: name for name, path in files.items()}
+    here = posixpath.dirname(files.get(page, f"docs/{page}"))
+
+    def moved(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(here, link[2]))
+        name = names.get(target, target.removeprefix("docs/"))
+        return link[1] + posixpath.relpath(name, posixpath.dirname(page) or ".")
+
+    return re.sub(r"(\]\(|src=\")(?!http|#)([^)\s#\"]+)", moved, markdown)
 
 
 def command_reference() -> str:

@@ -17,7 +17,10 @@ import migrate
 from migrate.cli.main import leaf_commands
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").glob("*.md"))
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 @pytest.fixture(params=PAGES, ids=lambda page: page.name)
@@ -56,18 +59,25 @@ def test_every_page_is_in_the_navigation_of_the_site():
             yield from [content] if isinstance(content, str) else pages(content)
 
     nav = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text())["nav"]
-    there = {p.name for p in (ROOT / "docs").glob("*.md")} | set(mkdocs_hooks.PAGES.values())
+    docs = ROOT / "docs"
+    there = {p.relative_to(docs).as_posix() for p in docs.rglob("*.md")} | set(mkdocs_hooks.PAGES.values())
     assert sorted(pages(nav)) == sorted(there)
 
 
-def test_links_of_the_repository_become_links_of_the_site():
-    text = "[a](docs/stores.md#b) [c](../SECURITY.md) [d](CHANGELOG.md) [e](../README.md#f) [g](formats.md) `docs/x`"
-    assert mkdocs_hooks.site_links(text) == (
-        "[a](stores.md#b) [c](security.md) [d](changelog.md) [e](index.md#f) [g](formats.md) `docs/x`"
-    )
-    assert mkdocs_hooks.site_links('<img src="docs/page.png"> ![h](docs/page.png)') == (
-        '<img src="page.png"> ![h](page.png)'
-    )
+@pytest.mark.parametrize(
+    ("page", "of_the_repository", "of_the_site"),
+    [
+        ("index.md", "[a](docs/stores.md#b) [c](CHANGELOG.md)", "[a](stores.md#b) [c](changelog.md)"),
+        ("index.md", "[a](docs/developers/adding.md)", "[a](developers/adding.md)"),
+        ("index.md", '<img src="docs/page.png"> ![h](docs/page.png)', '<img src="page.png"> ![h](page.png)'),
+        ("stores.md", "[a](../README.md#f) [b](models.md) `docs/x`", "[a](index.md#f) [b](models.md) `docs/x`"),
+        ("developers/adding.md", "[a](../stores.md) [b](formats.md)", "[a](../stores.md) [b](formats.md)"),
+        ("developers/adding.md", "[a](../../CONTRIBUTING.md#b)", "[a](../contributing.md#b)"),
+        ("stores.md", "[a](https://x.org/a) [b](#c)", "[a](https://x.org/a) [b](#c)"),
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(page, of_the_repository, of_the_site):
+    assert mkdocs_hooks.site_links(of_the_repository, page) == of_the_site
 
 
 def test_every_option_of_every_command_is_in_the_site():

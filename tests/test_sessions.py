@@ -12,7 +12,7 @@ import pytest
 from children import call_in_child, type_command
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "quick-start.md"]
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 SECONDS = re.compile(r"(?<=  )(?:fit )?s(?=  |$)")
 """The head of a column of seconds."""

@@ -21,8 +21,8 @@ MEANING = "the first ten of the full re-embed, worst first"
 
 
 def shown():
-    """The arm that docs/adding-an-arm.md shows: the first ten of the full re-embed, worst first."""
-    page = (Path(__file__).parents[2] / "docs" / "adding-an-arm.md").read_text()
+    """The arm that docs/developers/adding.md shows: the first ten of the full re-embed, worst first."""
+    page = (Path(__file__).parents[2] / "docs" / "developers" / "adding.md").read_text()
     module = {}
     exec(page.split("```python\n")[1].split("```")[0], module)
     return module["reverse"]

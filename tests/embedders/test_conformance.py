@@ -39,13 +39,13 @@ class TestPrefix(TestTfidf):
 
 
 class TestKindOfTheDocs(EmbedderTests):
-    """The whole kind that docs/adding-an-embedder.md shows."""
+    """The whole kind that docs/developers/adding.md shows."""
 
     @pytest.fixture
     def make(self):
-        page = (Path(__file__).parents[2] / "docs" / "adding-an-embedder.md").read_text()
+        page = (Path(__file__).parents[2] / "docs" / "developers" / "adding.md").read_text()
         module = {}
-        exec(page.split("```python\n")[1].split("```")[0], module)
+        exec(page.split("```python\n")[2].split("```")[0], module)
         return lambda: module["KIND"].load("16", LoadOptions())
 
 
