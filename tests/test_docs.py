@@ -4,6 +4,8 @@ The figures of the house are counted right.
 """
 
 import re
+import subprocess
+import sys
 from inspect import isfunction
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import house
 import mkdocs_hooks
 import pytest
 import yaml
+from browser import CHROMIUM, QUIET, with_browser
 
 import migrate
 from migrate.cli.main import leaf_commands
@@ -101,6 +104,20 @@ def test_every_function_is_in_the_site():
     assert [name for name in functions if f"### migrate.{name}\n\n```\nmigrate.{name}(" not in reference] == []
     assert "max_cost=5" in reference
     assert " at 0x" not in reference
+
+
+@pytest.mark.slow
+@with_browser
+def test_the_search_of_the_site_works_from_disk(tmp_path):
+    pytest.importorskip("material")
+    site = tmp_path / "site"
+    build = ["mkdocs", "build", "--strict", "--quiet", "--config-file", ROOT / ".ci" / "mkdocs.yml", "--site-dir", site]
+    subprocess.run([sys.executable, "-m", *build], check=True, capture_output=True, cwd=ROOT)
+    options = [*QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom"]
+    for page in ("index.html", "developers/adding.html"):
+        address = f"{(site / page).as_uri()}?q=pgvector"
+        shown = subprocess.run([CHROMIUM, *options, address], capture_output=True, text=True, timeout=120, check=True)
+        assert re.search(r"\d+ matching documents", shown.stdout)
 
 
 def test_every_benchmark_has_a_line():
