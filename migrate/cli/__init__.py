@@ -1,25 +1,37 @@
 """The command line."""
 
-SUMMARIES = {
-    "inspect": "Show what a store or a stitch contains.",
-    "assess": "Estimate what a migration would cost; sends nothing.",
-    "check": "Verify which model a store's vectors come from.",
-    "stamp": "Record which model a store's vectors come from.",
-    "embed": "Embed a corpus into a new store.",
-    "fit": "Re-embed a sample and learn the map to the new model.",
-    "translate": "Translate a store with a stitch.",
-    "reembed": "Embed a store anew with the new model.",
-    "backfill": "Put true vectors from the cache into a store.",
-    "sync": "Bring a translated store up to date.",
-    "audit": "Judge a translated store.",
-    "compare": "",
-    "carry": "",
-    "private": "",
-    "run": "Fit, translate and audit in one command.",
-    "switch": "Put the new store in the old one's place.",
-    "rollback": "Undo a switch: put the old store back in its place.",
-    "forget": "Delete the old store after a switch.",
-    "live": "",
-    "demo": "Move a store that comes along, offline.",
+SECTIONS = {
+    "Start here": {
+        "demo": "Move a store that comes along, offline.",
+        "inspect": "Show what a store or a stitch contains.",
+        "assess": "Estimate what a migration would cost (sends nothing).",
+        "run": "Fit, translate and audit in one command.",
+    },
+    "Steps": {
+        "fit": "Re-embed a sample and learn the map to the new model.",
+        "translate": "Translate a store with a stitch.",
+        "audit": "Judge a translated store.",
+        "reembed": "Embed a store anew with the new model.",
+        "backfill": "Put true vectors from the cache into a store.",
+    },
+    "In production": {
+        "live": "",
+        "sync": "Bring a translated store up to date.",
+        "switch": "Put the new store in the old one's place.",
+        "rollback": "Undo a switch: put the old store back in its place.",
+        "forget": "Delete the old store after a switch.",
+    },
+    "Provenance": {
+        "check": "Verify which model a store's vectors come from.",
+        "stamp": "Record which model a store's vectors come from.",
+    },
+    "Lab": {
+        "embed": "Embed a corpus into a new store.",
+        "compare": "",
+        "carry": "",
+        "private": "",
+    },
 }
-"""The commands by the steps of a migration, with a line each, so that a list of them imports none of this room."""
+"""The commands in the order of the job, with a line each, so that a list of them imports none of this room."""
+
+SUMMARIES = {name: summary for commands in SECTIONS.values() for name, summary in commands.items()}

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from migrate import __version__
-from migrate.cli import SUMMARIES
+from migrate.cli import SECTIONS, SUMMARIES
 from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.files import WORK_FOLDER
@@ -51,11 +52,25 @@ class _LazyGroup(click.Group):
         return list(dict.fromkeys([*SUMMARIES, *_entry_points()]))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their summaries."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, SUMMARIES.get(name) or _load(name).get_short_help_str()) for name in self.list_commands(ctx)]
-            )
+        """List the commands with their summaries, by section and all in the same columns; those of others come last."""
+        others = [name for name in self.list_commands(ctx) if name not in SUMMARIES]
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in {**SECTIONS, "Other": others}.items():
+            rows = [(f"{n:<{width}}", SUMMARIES.get(n) or _load(n).get_short_help_str()) for n in names]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of one that is mistyped, name the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if near := get_close_matches(args[0], self.list_commands(ctx), 1):
+                raise click.UsageError(f"no command is called {args[0]!r}; the nearest is {near[0]!r}", ctx) from error
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
